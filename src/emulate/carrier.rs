@@ -1,4 +1,4 @@
-//! A cable that is pulled on one side is felt on the other.
+//! Passes the loss of a carrier on one side to the other side.
 
 use model::Side;
 

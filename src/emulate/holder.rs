@@ -1,8 +1,8 @@
-//! What becomes of the interfaces when the box ends, however it ends: a process of its own sees to that.
+//! The box holder: a separate process that takes care of the interfaces when the emulator ends, however it ends.
 //!
-//! The box holder is this program again, started with the hidden command `box-holder`. It waits for the end of its
-//! standard input, which comes with the box's end, by SIGKILL too; what the box had changed and not put back it puts back
-//! first, by the box's journals.
+//! It is this program again, started with the hidden command `box-holder`. It waits for the end of its standard input, which
+//! comes when the emulator ends, even by SIGKILL. First it restores from the journals whatever the emulator has changed and not
+//! restored itself.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;

@@ -1,8 +1,8 @@
-//! A transparent WAN box between interfaces that exist: one link between two of them, or many.
+//! A transparent emulator between existing interfaces: one link between two of them, or many links.
 //!
-//! Everything it changes on them is leased: put back at the end, or by the next start if it was killed. The
-//! host's own stack is kept out by a drop at ingress, behind the packet taps; addresses stay as they are. What becomes of the
-//! interfaces at the box's end is seen to by a process that outlives it ([`holder`]).
+//! All changes to the interfaces are leased: they are undone at the end, or by the next start if the emulator was killed. A drop
+//! rule at ingress, behind the packet taps, keeps the host's own stack out; addresses stay as they are. A process that outlives
+//! the emulator takes care of the interfaces at its end ([`holder`]).
 
 mod carrier;
 mod confinement;

@@ -1,4 +1,4 @@
-//! The two interfaces that a link stands between.
+//! The two interfaces that a link connects.
 
 use anyhow::Result;
 use model::Side;

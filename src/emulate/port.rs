@@ -1,4 +1,4 @@
-//! One interface of a box: what it must be, and what is changed on it.
+//! One interface of the emulator: what it requires, and what it changes there.
 
 use std::io::ErrorKind;
 

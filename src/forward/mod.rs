@@ -1,8 +1,7 @@
 //! The forwarder: port → path → port, for one link or for many.
 //!
-//! `Forwarder::step` takes in what has arrived, lets the model decide, and sends what is due; it never
-//! waits and has no clock: its caller and the ports say what time it is. `thread` turns it into a loop in real time,
-//! [`run_to_end`] into one in virtual time.
+//! `Forwarder::step` takes in what has arrived, lets the model decide, and sends what is due. It never waits and has no
+//! clock: its caller and the ports tell it the time. `thread` runs it in a loop in real time, [`run_to_end`] in virtual time.
 
 mod agenda;
 mod arena;
@@ -38,46 +37,46 @@ use record::summary::PacketLogSummary;
 use round_trips::RoundTripTimes;
 use stats::{EmulatorLoss, Stats};
 
-/// Neighbouring segments that are due within this span leave as one frame, when the last of them is due.
+/// Neighbouring segments that are due within this time leave as one frame, when the last of them is due.
 const QUANTUM: Nanos = Nanos(10_000);
 
-/// Frames taken in before what is due is looked at again.
+/// Most frames taken in before due departures are looked at again.
 const INTAKE: usize = 64;
 
-/// Frames handed to a port in one call.
+/// Most frames handed to a port in one call.
 const BATCH: usize = 32;
 
-/// Longest that arrivals are left alone while something is held: far less than the rings hold.
+/// Longest time for which arrivals may wait in the rings, which hold far more.
 const LONGEST_WAIT: Nanos = Nanos(1_000_000);
 
-/// Sets of ports, the links between them, and the frames that are on their way.
+/// Sets of ports, the links between them, and the frames on their way.
 pub(crate) struct Forwarder<P: PortSet> {
     runners: Vec<LinkRunner>,
-    /// By set and port: whose end that is.
+    /// By set and port: the link and its side.
     ends: Vec<Vec<Option<(u32, Side)>>>,
     agenda: Agenda,
     shared: ForwarderShared<P>,
     load: RecentArrivals,
-    /// How long arrivals can wait, because none of them is due sooner.
+    /// Every arrival can wait this long, because no packet is due sooner.
     min_delay: Nanos,
-    /// Links that are due in this step.
+    /// Links that have something to do in this step.
     due: Vec<u32>,
 }
 
-/// Other conditions for a link that runs.
+/// New conditions for a running link.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NewConditions {
-    /// Their schedules count by `clock`.
+    /// The paths; their schedules follow `clock`.
     pub(crate) paths: Vec<PathSpec>,
-    /// Which class a packet is of.
+    /// Which class a packet belongs to.
     pub(crate) rules: Rules,
-    /// The time of schedules as it was until then.
+    /// The schedules' time until the change.
     pub(crate) clock: ScheduleClock,
-    /// What becomes of that at the same instant.
+    /// What happens to the schedules' time at the change.
     pub(crate) order: ScheduleOrder,
 }
 
-/// A port of a forwarder's.
+/// A port of a forwarder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PortId {
     pub(crate) set: u16,
@@ -87,7 +86,7 @@ pub(crate) struct PortId {
 /// When to step again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// At once: more has arrived than one step takes in.
+    /// Immediately: more has arrived than one step takes in.
     Now,
     /// At this time, or when something arrives.
     At(Nanos),
@@ -99,7 +98,7 @@ impl PortId {
     /// Two sets of one port each.
     pub(crate) const APART: [Self; 2] = [Self { set: 0, port: 0 }, Self { set: 1, port: 0 }];
 
-    /// PortSet of the first set, in which those of every link follow each other.
+    /// Ports of the first set, where the two ports of a link follow each other.
     pub(crate) fn together(link: u32) -> [Self; 2] {
         [0, 1].map(|side| Self {
             set: 0,
@@ -117,7 +116,7 @@ impl PortId {
 }
 
 impl<P: PortSet> Forwarder<P> {
-    /// Without links yet; `memory` is how many bytes of frames may be held.
+    /// A forwarder without links, which holds at most `memory` bytes of frames.
     pub(crate) fn new(sets: Vec<P>, memory: usize) -> Self {
         Self {
             runners: Vec::new(),
@@ -135,7 +134,7 @@ impl<P: PortSet> Forwarder<P> {
         }
     }
 
-    /// Adds a link between `ports` A and B. Its departures later than `budget` after their due time count as late.
+    /// Adds a link between `ports` A and B. Departures later than `budget` after their due time count as late.
     pub(crate) fn join(
         &mut self,
         ports: [PortId; 2],
@@ -155,11 +154,11 @@ impl<P: PortSet> Forwarder<P> {
         self.runners.push(runner);
     }
 
-    /// Does everything that is to be done by `now`; and what is due up to `lead` later, if it is alone, gets ready for its
-    /// time and then sends.
+    /// Does everything that is due by `now`. If the next departure is due within `lead` after that, it is prepared, and sent
+    /// when it is due.
     pub(crate) fn step(&mut self, now: Nanos, lead: Nanos) -> Next {
         let waiting = self.take_in(now);
-        // What still waits came before now: nothing after it can be decided yet.
+        // Frames that still wait arrived before now: nothing after them can be decided yet.
         let horizon = waiting.unwrap_or(now);
         while let Some(link) = self.agenda.take(now) {
             self.due.push(link);
@@ -186,7 +185,7 @@ impl<P: PortSet> Forwarder<P> {
         self.agenda.next().map_or(Next::Arrival, Next::At)
     }
 
-    /// Offers what has arrived, all ports merged by arrival; when the next arrival was that still waits.
+    /// Offers the frames that have arrived, merged from all ports by arrival. Returns the arrival of the next one that waits.
     fn take_in(&mut self, now: Nanos) -> Option<Nanos> {
         for set in &mut self.shared.sets {
             set.refresh(now);
@@ -220,14 +219,14 @@ impl<P: PortSet> Forwarder<P> {
         Some(self.next_arrival()?.0)
     }
 
-    /// The first arrival that was not taken in yet, and the set that has it.
+    /// The first arrival that is not taken in yet, and its set.
     fn next_arrival(&self) -> Option<(Nanos, u16)> {
         let arrivals = self.shared.sets.iter().zip(0..);
         let arrivals = arrivals.filter_map(|(set, number)| Some((set.arrival()?, number)));
         arrivals.min()
     }
 
-    /// The machine stood still so long before the next step.
+    /// The host did not run this thread for that long before the next step.
     #[cold]
     pub(crate) fn stalled(&mut self, stall: Stall) {
         self.runners
@@ -235,12 +234,12 @@ impl<P: PortSet> Forwarder<P> {
             .for_each(|runner| runner.stalled(stall));
     }
 
-    /// Whether so much arrives that the next turn comes at its own time, [`TURN`] after this one.
+    /// Whether so much arrives that the next turn begins [`TURN`] after this one, whatever arrives or is due.
     pub(crate) fn is_loaded(&self, now: Nanos) -> bool {
         self.load.is_high(now)
     }
 
-    /// Whether what arrives until `until` can wait until then: no packet is due sooner.
+    /// Whether packets that arrive until `until` can wait until then, because none is due sooner.
     pub(crate) fn can_wait(&self, now: Nanos, until: Nanos) -> bool {
         until <= now + self.min_delay
     }
@@ -250,7 +249,7 @@ impl<P: PortSet> Forwarder<P> {
         self.shared.sets.iter().any(P::has_arrivals)
     }
 
-    /// Gives ports back what of their memory would end a sleep at once.
+    /// Gives the ports back the memory that would end a sleep immediately.
     pub(crate) fn prepare_to_sleep(&mut self) {
         for (set, number) in self.shared.sets.iter().zip(0..) {
             if let Some(place) = set.recall_to_wait() {
@@ -259,18 +258,17 @@ impl<P: PortSet> Forwarder<P> {
         }
     }
 
-    /// Puts other conditions into force on a link, at `now` or, if more has arrived than is taken in at once, before what
-    /// waits; when they are.
+    /// Puts new conditions into force on a link at `now`, or earlier if frames still wait to be taken in. Returns when.
     ///
     /// # Errors
-    /// What the link refuses; nothing is changed then.
+    /// The link refuses the conditions. Nothing is changed then.
     pub(crate) fn change(
         &mut self,
         link: usize,
         now: Nanos,
         new: NewConditions,
     ) -> Result<Nanos, ConfigError> {
-        // What came before meets the conditions that it found.
+        // Packets that arrived earlier meet the former conditions.
         let at = self.take_in(now).unwrap_or(now);
         let at = self.runners[link].change(at, new)?;
         let number = u32::try_from(link).expect("far fewer links");
@@ -280,10 +278,10 @@ impl<P: PortSet> Forwarder<P> {
         Ok(at)
     }
 
-    /// Goes on with another interface at this end of a link. What came by the old one and is on its way stays so.
+    /// Continues with another interface at this end of a link. Packets that arrived by the old one stay on their way.
     ///
     /// # Errors
-    /// That interface is gone, too.
+    /// The new interface is gone, too.
     pub(crate) fn rejoin(
         &mut self,
         link: usize,
@@ -294,7 +292,7 @@ impl<P: PortSet> Forwarder<P> {
         self.shared.sets[end.set()].rejoin(end.port(), interface)
     }
 
-    /// Copies packets of a link from now on, until that is to end.
+    /// Copies packets of a link from now on, until the capture ends.
     pub(crate) fn capture(&mut self, link: usize, tap: Tap) {
         self.runners[link].capture(tap);
         let number = u32::try_from(link).expect("far fewer links");
@@ -306,17 +304,17 @@ impl<P: PortSet> Forwarder<P> {
         self.runners[link].measure_round_trips();
     }
 
-    /// How long the round trips took that were seen on a link so far, by side; none before it was watched.
+    /// The round trips measured on a link so far, by side.
     pub(crate) fn round_trips(&self, link: usize) -> [RoundTripTimes; 2] {
         self.runners[link].round_trips()
     }
 
-    /// Gives up what is still on its way on a link and ends its packet log with it; what of that was kept.
+    /// Gives up the packets still on their way on a link and ends its packet log with them. Returns what the log kept.
     pub(crate) fn finish(&mut self, link: usize) -> Option<PacketLogSummary> {
         self.runners[link].finish(&mut self.shared)
     }
 
-    /// Everything counted so far of a link.
+    /// Everything counted on a link so far.
     pub(crate) fn stats(&mut self, link: usize) -> &Stats {
         let runner = &mut self.runners[link];
         let ends = runner.ports();
@@ -334,12 +332,12 @@ impl<P: PortSet> Forwarder<P> {
         stats
     }
 
-    /// What has left a link so far, by kind of packets.
+    /// The packets that have left a link so far, by kind.
     pub(crate) fn departures(&self, link: usize) -> Vec<FlowDepartures> {
         self.runners[link].departures()
     }
 
-    /// What waits for the bottleneck of each direction of a link at `at`, by ingress.
+    /// The backlog at the bottleneck of each direction of a link at `at`, by ingress.
     pub(crate) fn backlogs(&self, link: usize, at: Nanos) -> [Option<Waiting>; 2] {
         self.runners[link].backlogs(at)
     }
@@ -362,11 +360,10 @@ impl<P: PortSet> Forwarder<P> {
     }
 }
 
-/// Passes all that arrives at `ports` A and B through `link`, in virtual time and as fast as it goes, until nothing is
-/// on its way any more. Gives the ports back, with what left by them.
+/// Passes everything that arrives at `ports` A and B through `link`, in virtual time, until nothing is on its way any more.
+/// Returns the ports with the frames that left by them.
 ///
-/// What arrives is in time by definition, so every packet leaves when it is due, and one seed gives the same departures
-/// again.
+/// In virtual time every packet leaves exactly when it is due, so one seed always gives the same departures.
 #[must_use]
 pub fn run_to_end(ports: [MemoryPort; 2], link: Link) -> [MemoryPort; 2] {
     let mut forwarder = Forwarder::new(ports.into(), usize::MAX);

@@ -1,4 +1,4 @@
-//! The forwarder on its own thread, for one link or for many.
+//! Runs the forwarder on its own thread, for one link or for many.
 
 use std::any::Any;
 use std::io;
@@ -22,8 +22,8 @@ use super::round_trips::RoundTripTimes;
 use super::stats::{LatenessBuckets, summary};
 use super::{Forwarder, NewConditions, Next, PortId, TURN};
 
-/// Slots of the receive rings of a set of ports, of 32 and 64 MiB: what arrives while both cores are busy elsewhere, for 50 ms at 300,000
-/// packets a second and for 30 ms at 16 Gb/s in trains.
+/// Slots of the receive rings of a set of ports, which take 32 and 64 MiB. They hold what arrives while all cores are busy
+/// elsewhere: for 50 ms at 300,000 packets per second, and for 30 ms at 16 Gb/s in trains.
 pub(crate) const RING_SLOTS: RingSlots = RingSlots {
     small: 16 << 10,
     large: 960,
@@ -32,10 +32,10 @@ pub(crate) const RING_SLOTS: RingSlots = RingSlots {
 /// Bytes of frames that may be held unless another limit is asked for.
 pub(crate) const HELD_MEMORY: usize = 1 << 30;
 
-/// So long before a departure it is got ready, if it is alone.
+/// A single departure is prepared this long before it is due.
 const LEAD: Nanos = Nanos(10_000);
 
-/// Why what goes on behind a forwarder that has died is stopped.
+/// Why work behind a forwarder that has died is stopped.
 pub(crate) const EMULATOR_DIED: &str = "the emulator has died";
 
 /// How a forwarder is run.
@@ -43,15 +43,15 @@ pub(crate) const EMULATOR_DIED: &str = "the emulator has died";
 pub(crate) struct ForwarderOptions {
     /// Whether it may spin.
     pub(crate) cpu: CpuUse,
-    /// After its due time, a departure later than this is late.
+    /// A departure later than this after its due time is late.
     pub(crate) late_budget: LateBudget,
     /// Bytes of frames that may be held.
     pub(crate) memory: usize,
-    /// Takes a line a packet of the only link.
+    /// Logs the packets of the first link.
     pub(crate) packet_log: Option<PacketLog>,
-    /// Copy packets, each of a link, in the order of the links; none where there is none.
+    /// Captures, one per link, in the order of the links; may be empty.
     pub(crate) captures: Vec<Capture>,
-    /// Rises when the forwarder dies: nothing passes any more.
+    /// Set to true when the forwarder dies and nothing passes any more.
     pub(crate) died: Arc<AtomicBool>,
 }
 
@@ -82,11 +82,11 @@ impl From<CpuUse> for ForwarderOptions {
 pub(crate) struct ForwarderThread {
     thread: JoinHandle<Vec<Summary>>,
     handle: ForwarderHandle,
-    /// Each of a link, from its start to its end, in the order of the links.
+    /// One per link, in the order of the links; from the start to the end.
     captures: Vec<CaptureHandle>,
 }
 
-/// Asks a forwarder, from any thread, whether or not it still runs.
+/// Sends commands to a forwarder, from any thread; it may have ended.
 #[derive(Clone, Debug)]
 pub(crate) struct ForwarderHandle {
     commands: Sender<ForwarderCommand>,
@@ -100,13 +100,13 @@ pub(crate) struct ForwarderHandle {
 pub(crate) struct LinkReading {
     /// When, on the clock of [`netio::clock::now`].
     pub(crate) at: Nanos,
-    /// What was done until then, without the packet log; what it has as held at the end is on its way now.
+    /// What was done until then, without the packet log. Packets that it counts as held at the end are on their way now.
     pub(crate) summary: Summary,
     /// The departure errors of its summary, in buckets.
     pub(crate) lateness: LatenessBuckets,
-    /// How long the round trips took that were seen since it is watched, by side.
+    /// The round trips measured since they are measured, by side.
     pub(crate) round_trips: [RoundTripTimes; 2],
-    /// What waits for the bottleneck of each direction, by ingress.
+    /// The backlog at the bottleneck of each direction, by ingress.
     pub(crate) backlogs: [Option<Waiting>; 2],
     /// Bytes of frames held by all links of the forwarder, book-keeping included.
     pub(crate) held_bytes: usize,
@@ -117,66 +117,66 @@ pub(crate) struct LinkReading {
 #[error("the forwarder has ended")]
 pub(crate) struct Ended;
 
-/// Why conditions were not put into force.
+/// Why new conditions were not put into force.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum ChangeError {
     /// The link refuses them.
     #[error(transparent)]
     Refused(#[from] ConfigError),
-    /// There is no link any more.
+    /// The link has ended.
     #[error(transparent)]
     Ended(#[from] Ended),
 }
 
-/// A link and where it stands.
+/// A link and the ports that it connects.
 pub(crate) struct PlacedLink {
     /// A and B.
     pub(crate) ports: [PortId; 2],
     pub(crate) link: EmulatedLink,
 }
 
-/// What a running forwarder is asked to do, to the link of that number where one is named.
+/// What a running forwarder is asked to do; links are named by number.
 enum ForwarderCommand {
-    /// Other conditions.
+    /// Put new conditions into force.
     Change {
         link: usize,
         new: NewConditions,
         done: Sender<Result<LinkReading, ConfigError>>,
     },
-    /// A copy of its packets from now on.
+    /// Copy packets from now on.
     Capture(usize, Box<Tap>),
-    /// A look for round trips from now on.
+    /// Measure round trips from now on.
     Watch(usize),
-    /// What was counted so far.
+    /// Report what was counted so far.
     Read(usize, Sender<LinkReading>),
-    /// What has left every link so far.
+    /// Report the departures of every link so far.
     Departures(Sender<Vec<Vec<FlowDepartures>>>),
-    /// The interface with that number in the place of one that is gone.
+    /// Use the interface with this number in place of one that is gone.
     Rejoin {
         link: usize,
         side: Side,
         interface: u32,
         done: Sender<io::Result<()>>,
     },
-    /// A sign of life.
+    /// Show that it is alive.
     Answer(Sender<()>),
-    /// The end.
+    /// End.
     Stop,
 }
 
-/// Says that there are commands: to a forwarder that is awake by a flag, to one that sleeps by an alarm. So the packet path
-/// looks at one flag and takes no lock.
+/// Tells a forwarder that there are commands: by a flag if it is awake, by an alarm if it sleeps. The packet path looks at one
+/// flag and takes no lock.
 #[derive(Debug)]
 struct Wakeup {
     rung: AtomicBool,
     alarm: Alarm,
 }
 
-/// Raises a flag when its thread panics.
+/// Sets a flag when its thread panics.
 struct PanicFlag(Arc<AtomicBool>);
 
 impl ForwarderThread {
-    /// Starts to forward between `ports` A and B, a set each; on return it does. The link's time begins now.
+    /// Starts to forward between `ports` A and B, each of which is a set of its own. The link's time begins now.
     pub(crate) fn start(
         ports: [AfPacket; 2],
         link: EmulatedLink,
@@ -190,7 +190,7 @@ impl ForwarderThread {
         Self::start_all(ports.into(), vec![joined], options)
     }
 
-    /// Starts to forward on all links between ports of these sets; on return it does. The links' time begins now.
+    /// Starts to forward on all links between ports of these sets. The links' time begins now.
     pub(crate) fn start_all(
         sets: Vec<AfPacket>,
         links: Vec<PlacedLink>,
@@ -246,7 +246,7 @@ impl ForwarderThread {
                     memory: options.memory,
                     ring_bytes,
                 };
-                // Nobody listens any more if the start was given up.
+                // Nobody waits for it if the start was given up.
                 let _ = ready.send(());
                 running.forward(&rung, &to_do)
             })
@@ -267,15 +267,15 @@ impl ForwarderThread {
         })
     }
 
-    /// What others ask it by.
+    /// The handle that other threads use.
     pub(crate) fn handle(&self) -> &ForwarderHandle {
         &self.handle
     }
 
-    /// Stops forwarding and says what was done, link by link; packets on their way are gone.
+    /// Stops forwarding. Packets on their way are lost. Returns what was done, link by link.
     ///
     /// # Errors
-    /// The forwarder had died; says of what.
+    /// The forwarder has died; the error says why.
     pub(crate) fn stop(self) -> Result<Vec<Summary>> {
         self.handle.tell(ForwarderCommand::Stop);
         let ended = self.thread.join();
@@ -289,10 +289,10 @@ impl ForwarderThread {
 }
 
 impl ForwarderHandle {
-    /// Puts other conditions into force on a link, at once and for both directions at one instant; the link at that instant.
+    /// Puts new conditions into force on a link immediately, for both directions at one instant. Returns the link at that instant.
     ///
     /// # Errors
-    /// Conditions that [`Link::change`] refuses: nothing is changed. A forwarder that has ended.
+    /// [`Link::change`] refuses the conditions, and nothing is changed; or the forwarder has ended.
     pub(crate) fn change(
         &self,
         link: usize,
@@ -305,16 +305,16 @@ impl ForwarderHandle {
     /// Copies packets of a link from now on, until the handle is dropped or a limit is reached.
     ///
     /// # Errors
-    /// A forwarder that has died; there is no thread to be had.
+    /// The forwarder has died, or a thread cannot be started.
     pub(crate) fn capture(&self, link: usize, capture: Capture) -> Result<CaptureHandle> {
-        // What arrived before is not in it; that it is alive is known then, too.
+        // The capture begins after everything that has arrived; the answer also shows that the forwarder is alive.
         self.ask(ForwarderCommand::Answer)?;
         let (tap, handle) = capture.begin(clock::now())?;
         self.tell(ForwarderCommand::Capture(link, Box::new(tap)));
         Ok(handle)
     }
 
-    /// Looks for round trips on a link from now on.
+    /// Measures round trips on a link from now on.
     pub(crate) fn watch(&self, link: usize) {
         self.tell(ForwarderCommand::Watch(link));
     }
@@ -322,7 +322,7 @@ impl ForwarderHandle {
     /// A link as it is now.
     ///
     /// # Errors
-    /// A forwarder that has ended.
+    /// The forwarder has ended.
     pub(crate) fn read(&self, link: usize) -> Result<LinkReading, Ended> {
         self.ask(|done| ForwarderCommand::Read(link, done))
     }
@@ -332,23 +332,23 @@ impl ForwarderHandle {
         self.start
     }
 
-    /// What counts as late.
+    /// Departures later than this are late.
     pub(crate) fn late_budget(&self) -> LateBudget {
         self.late_budget
     }
 
-    /// What has left each link so far, by kind of packets.
+    /// The packets that have left each link so far, by kind.
     ///
     /// # Errors
-    /// A forwarder that has ended.
+    /// The forwarder has ended.
     pub(crate) fn departures(&self) -> Result<Vec<Vec<FlowDepartures>>, Ended> {
         self.ask(ForwarderCommand::Departures)
     }
 
-    /// Puts the interface with that number in the place of one that is gone, at this end of a link.
+    /// Uses the interface with this number in place of one that is gone, at this end of a link.
     ///
     /// # Errors
-    /// That one is gone, too; a forwarder that has died.
+    /// The new interface is gone, too, or the forwarder has died.
     pub(crate) fn rejoin(&self, link: usize, side: Side, interface: u32) -> Result<()> {
         let done = self.ask(|done| ForwarderCommand::Rejoin {
             link,
@@ -359,7 +359,7 @@ impl ForwarderHandle {
         Ok(done?)
     }
 
-    /// Asks for a sign of life: received when the forwarder comes to it, never if it has died.
+    /// Asks whether the forwarder is alive. The answer arrives when it handles its commands, and never if it has died.
     pub(crate) fn ask_whether_alive(&self) -> Receiver<()> {
         let (answer, answered) = mpsc::channel();
         self.tell(ForwarderCommand::Answer(answer));
@@ -373,13 +373,13 @@ impl ForwarderHandle {
     }
 
     fn tell(&self, command: ForwarderCommand) {
-        // One that has died takes none; whoever waits for an answer learns it.
+        // A forwarder that has died takes no commands. Whoever waits for an answer notices.
         let _ = self.commands.send(command);
         self.wakeup.ring();
     }
 }
 
-/// A forwarder and what it waits with.
+/// A forwarder and how it waits.
 struct ForwarderLoop<P: PortSet> {
     forwarder: Forwarder<P>,
     waiter: Waiter,
@@ -389,7 +389,7 @@ struct ForwarderLoop<P: PortSet> {
 }
 
 impl<P: PortSet + Wakes> ForwarderLoop<P> {
-    /// Forwards until it is told to stop; what was done, link by link.
+    /// Forwards until it is told to stop. Returns what was done, link by link.
     fn forward(&mut self, wakeup: &Wakeup, commands: &Receiver<ForwarderCommand>) -> Vec<Summary> {
         let lead = match self.cpu {
             CpuUse::Spin => LEAD,
@@ -410,7 +410,7 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
         }
     }
 
-    /// Waits for `until`, for arrivals that cannot wait until then, and for the wakeup; under load for the next turn.
+    /// Waits until `until`, until an arrival that cannot wait so long, or until a wakeup; under load, until the next turn.
     fn wait(&mut self, wakeup: &Wakeup, now: Nanos, until: Option<Nanos>) {
         if self.forwarder.is_loaded(now) {
             return self.waiter.coarse_sleep(now + TURN);
@@ -431,11 +431,11 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
         }
     }
 
-    /// Does what it was told; whether that is to stop.
+    /// Obeys the commands. Returns whether one of them was to stop.
     #[cold]
     fn obey(&mut self, now: Nanos, commands: &Receiver<ForwarderCommand>) -> bool {
         for command in commands.try_iter() {
-            // Who has gone meanwhile needs no answer.
+            // A caller that has gone meanwhile needs no answer.
             match command {
                 ForwarderCommand::Change { link, new, done } => {
                     let changed = self.forwarder.change(link, now, new);
@@ -466,7 +466,7 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
         false
     }
 
-    /// Ends a link; what was done.
+    /// Ends a link. Returns what was done.
     fn end(&mut self, link: usize) -> Summary {
         let packet_log = self.forwarder.finish(link);
         Summary {
@@ -499,10 +499,10 @@ impl Wakeup {
         self.alarm.ring();
     }
 
-    /// Whether it has rung since it was last asked.
+    /// Whether it has rung since the last call.
     fn has_rung(&self) -> bool {
         self.rung.load(Ordering::Relaxed) && {
-            // The alarm first: what rings from here on rings again.
+            // The alarm comes first, so that a command sent from here on rings again.
             self.alarm.acknowledge();
             self.rung.swap(false, Ordering::AcqRel)
         }
@@ -517,7 +517,7 @@ impl Drop for PanicFlag {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())

@@ -1,4 +1,4 @@
-//! The last ones of many.
+//! A history that keeps only its newest entries.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What a link counted, from its start or since a revision came into force.
+//! The counters of a link, from its start or since a revision came into force.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(crate) struct LinkCounters {
     pub(crate) down: DirectionCounters,
 }
 
-/// LinkCounters of one direction. Packets are as the network has them, segments that travel together apart; bytes are L2 without
+/// Counters of one direction. Packets are as the network has them, segments that travel together apart; bytes are L2 without
 /// FCS.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub(crate) struct DirectionCounters {
@@ -56,7 +56,7 @@ pub(crate) struct DirectionCounters {
     pub(crate) classes: Vec<ClassCounters>,
 }
 
-/// LinkCounters of one class of packets.
+/// Counters of one class of packets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub(crate) struct ClassCounters {
     /// Its name.
@@ -114,21 +114,21 @@ impl DelayCount {
 
 impl DirectionCounters {
     /// Those of a direction.
-    pub(super) fn of(way: &DirectionSummary) -> Self {
-        let lost = way.emulator_lost.iter();
+    pub(super) fn of(direction: &DirectionSummary) -> Self {
+        let lost = direction.emulator_lost.iter();
         Self {
-            packets: way.packets,
-            bytes: way.bytes,
-            delivered: way.delivered,
-            delivered_bytes: way.delivered_bytes,
-            copies: way.copies,
-            marked: way.marked,
-            edited: way.edited,
-            dropped: way.dropped.clone(),
+            packets: direction.packets,
+            bytes: direction.bytes,
+            delivered: direction.delivered,
+            delivered_bytes: direction.delivered_bytes,
+            copies: direction.copies,
+            marked: direction.marked,
+            edited: direction.edited,
+            dropped: direction.dropped.clone(),
             emulator_lost: lost.map(|loss| (loss.cause.clone(), loss.count)).collect(),
-            delay: DelayCount::of(way.delay.unwrap_or_default()),
-            in_flight: way.held_at_end,
-            classes: way.classes.iter().map(ClassCounters::of).collect(),
+            delay: DelayCount::of(direction.delay.unwrap_or_default()),
+            in_flight: direction.held_at_end,
+            classes: direction.classes.iter().map(ClassCounters::of).collect(),
         }
     }
 

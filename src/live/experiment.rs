@@ -1,4 +1,4 @@
-//! An experiment that is run: how far it is, and its figures so far.
+//! The state of a running experiment: its progress, and its figures so far.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The changes made while a link ran, as files that make them again.
+//! Exports the changes made while a link ran, as files that repeat them.
 
 use std::fmt::Display;
 

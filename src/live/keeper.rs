@@ -1,4 +1,4 @@
-//! The thread that looks after running links: it ends leases, and takes samples of links that are watched.
+//! The thread that maintains running links: it ends leases, and takes samples of links that are watched.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;

@@ -1,7 +1,7 @@
-//! Leases: conditions that end by themselves, so that who dies leaves nothing impaired.
+//! Leases: conditions that end by themselves, so that a client that dies leaves no link impaired.
 //!
-//! A link has at most one. While it stands nobody else changes the link: who knows nothing of it would undo it, or would be
-//! undone at its end.
+//! A link has at most one lease. Until it ends, nobody else can change the link: another client's change would undo the lease, or
+//! be undone at its end.
 
 use std::fmt;
 use std::str::FromStr;

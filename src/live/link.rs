@@ -1,4 +1,4 @@
-//! A link that runs: what is in force, what was, and its changes.
+//! A running link: its conditions, their history, and how they are changed.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a scrape reads of a link: counters since its start and what is there now, without names that traffic chooses.
+//! What a scrape reads of a link: counters since its start, and current values. No label depends on traffic.
 
 use model::Waiting;
 
@@ -17,7 +17,7 @@ pub(crate) struct LinkMeter {
     /// The revision in force.
     pub(crate) revision: u64,
     /// From the client's side to the server's, and the other way.
-    pub(crate) ways: [DirectionMeter; 2],
+    pub(crate) directions: [DirectionMeter; 2],
     /// How long after their due times packets left.
     pub(crate) lateness: LatenessBuckets,
     /// Of those, how many left later than the budget.
@@ -42,7 +42,7 @@ pub(crate) struct DirectionMeter {
 impl LinkMeter {
     pub(super) fn of(link: String, ends: [String; 2], revision: u64, now: &LinkReading) -> Self {
         let summary = &now.summary;
-        let way = |side: usize| DirectionMeter {
+        let direction = |side: usize| DirectionMeter {
             counters: DirectionCounters::of([&summary.up, &summary.down][side]),
             backlog: now.backlogs[side],
         };
@@ -50,7 +50,7 @@ impl LinkMeter {
             link,
             ends,
             revision,
-            ways: [way(0), way(1)],
+            directions: [direction(0), direction(1)],
             lateness: now.lateness,
             late: summary.departure_error.over_budget,
             round_trips: now.round_trips,

@@ -1,7 +1,6 @@
-//! Links that run, for whoever watches and changes them: what is in force and since when, leases, counters, samples. It knows no
-//! HTTP; `web` speaks that over it.
+//! Running links, for clients that watch and change them: conditions in force, leases, counters, samples. HTTP is in `web`.
 //!
-//! The packet path waits for nothing here: a change is a command in the forwarder's queue, a reading its answer.
+//! The packet path never waits for this module: a change is a command in the forwarder's queue, and a reading is its answer.
 
 mod bounded_history;
 mod change;

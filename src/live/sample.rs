@@ -1,4 +1,4 @@
-//! What happens on a link, for who watches it: a sample ten times a second, and every change.
+//! The events of a link for its observers: ten samples per second, and every change.
 
 use std::sync::Arc;
 
@@ -209,10 +209,10 @@ impl LinkSample {
         calendar: &Calendar,
     ) -> Self {
         let span_s = seconds(since(before.at, now.at));
-        let way = |side: usize| {
+        let direction = |side: usize| {
             let of = |reading: &LinkReading| {
-                let ways = [&reading.summary.up, &reading.summary.down];
-                DirectionCounters::of(ways[side])
+                let directions = [&reading.summary.up, &reading.summary.down];
+                DirectionCounters::of(directions[side])
             };
             DirectionSample::between(&of(before), of(now), now.backlogs[side], span_s)
         };
@@ -223,8 +223,8 @@ impl LinkSample {
             at_s: seconds(since(start, now.at)),
             span_s,
             revision,
-            up: way(0),
-            down: way(1),
+            up: direction(0),
+            down: direction(1),
             round_trips: RoundTripSample {
                 a: RoundTrip::between(&before.round_trips[0], &now.round_trips[0]),
                 b: RoundTrip::between(&before.round_trips[1], &now.round_trips[1]),
@@ -326,9 +326,9 @@ mod tests {
             delivered_bytes: 1_000,
             ..DirectionCounters::default()
         };
-        let way = DirectionSample::between(&before, now, None, 0.1);
+        let direction = DirectionSample::between(&before, now, None, 0.1);
         assert_eq!(
-            (way.offered_bit_per_s, way.delivered_bit_per_s),
+            (direction.offered_bit_per_s, direction.delivered_bit_per_s),
             (120_000.0, 80_000.0)
         );
     }

@@ -61,6 +61,7 @@ pub(crate) struct Changed {
 
 /// An entry of what was in force, and when.
 #[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = Change)]
 pub(crate) struct ChangeView {
     /// Its number; 1 is what the link began with.
     pub(crate) revision: u64,

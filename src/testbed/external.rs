@@ -1,4 +1,4 @@
-//! A host that exists: the bed `external`. Nothing is emulated, nothing of this machine is changed.
+//! The bed `external`: an existing host. Nothing is emulated and nothing on this machine is changed.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, TcpStream};

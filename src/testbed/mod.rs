@@ -1,6 +1,6 @@
 //! Test beds: a client and a far end, with a network between them.
 //!
-//! A kind of bed is a file: `namespaces` (`netns` and `chain`), `clients` (`netns` with several), `nics`, `external`.
+//! Each kind of bed has a file: `namespaces` (`netns` and `chain`), `clients` (`netns` with several clients), `nics`, `external`.
 
 mod clients;
 mod emulated;

@@ -1,7 +1,7 @@
 //! Two network interfaces of this machine, with whatever is between them: the bed `nics`.
 //!
-//! A process of its own, the NIC holder, borrows the interfaces and gives them back when this one ends, however it ends. It
-//! is this program again, started with the hidden command `nic-holder`.
+//! A separate process, the NIC holder, borrows the interfaces and gives them back when this process ends, however it ends. It is
+//! this program again, started with the hidden command `nic-holder`.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,4 +1,4 @@
-//! Whether the host ran the threads of a measurement when they were to run.
+//! Detects stalls: times when the host did not run the threads of a measurement although they were ready.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What the screen knows: the link that is watched, what it did, and what the keys have asked for.
+//! The state of the screen: the watched link, its history, and the changes that keys have requested.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! Captures of a link that runs, as a stream of pcapng.
+//! Captures of a running link, as a stream of pcapng.
 //!
-//! Between the capture's thread and the connection stand a few parts. A client that does not take them in time is cut off; the packet
-//! path waits for neither.
+//! Between the capture's thread and the connection is a short queue. A client that does not read it in time is disconnected. The
+//! packet path never waits.
 
 use std::io::{self, Write};
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! What a request says that is to change a link.
+//! Reads requests that change a link.
 
 use std::time::Duration;
 

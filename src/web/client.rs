@@ -1,4 +1,4 @@
-//! The client of a connection: whether it is still there.
+//! The client of a connection, and whether it is still connected.
 
 use std::future::pending;
 use std::io::{self, ErrorKind};

@@ -1,4 +1,4 @@
-//! Connections: how many there may be, and how long they may take.
+//! Limits of connections: how many there may be, and how long they may last.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! Bodies that go on: the events of a link, and the answer that lasts as long as a lease.
+//! Bodies without a fixed end: the events of a link, and the response that lasts as long as a lease.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -1,10 +1,11 @@
-//! Who may ask at all: programs of this machine or with a token, and pages that this server gave out.
+//! Decides which requests are accepted at all: those of programs on this machine or with a token, and of this server's own pages.
 //!
-//! A browser sends requests of any page to any address. By a name that it resolves anew a strange page becomes one of the same
-//! origin (DNS rebinding), so `Host` must be a name of the loopback or the address itself; a page of another origin can send
-//! requests whose answers it cannot read (CSRF), so `Origin` must be this host. An image or a script of a strange page is asked for without
-//! `Origin`, and with `Sec-Fetch-Site` (Fetch Metadata Request Headers, W3C), which must not say that it is another's. Where a token is asked for
-//! any name will do: a strange page does not have it, and browsers do not send it by themselves.
+//! A browser sends requests of any page to any address. A foreign page can resolve its own name to this server and so become a
+//! page of the same origin (DNS rebinding); therefore `Host` must be a loopback name or the address itself. A page of another
+//! origin can send requests whose responses it cannot read (CSRF); therefore `Origin` must be this host. Images and scripts of a
+//! foreign page are requested without `Origin`, but with `Sec-Fetch-Site` (Fetch Metadata Request Headers, W3C), which must not
+//! name another site. Where a token is required, any `Host` is accepted: a foreign page does not have the token, and browsers do
+//! not send it by themselves.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;

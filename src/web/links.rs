@@ -1,4 +1,4 @@
-//! The resources: links, their changes, counters and events, and what conditions there are.
+//! The resources of the API: links with their changes, counters and events, profiles, and the known conditions.
 #![expect(unused_qualifications, reason = "utoipa's macro writes them")]
 
 use std::sync::Arc;
@@ -352,6 +352,7 @@ pub(super) async fn capture(
 
 /// A link that ships.
 #[derive(Serialize, ToSchema)]
+#[schema(as = Profile)]
 pub(super) struct ProfileView {
     /// As `--profile` takes it.
     name: &'static str,

@@ -1,7 +1,7 @@
-//! The live API over HTTP, and its page: what `--listen` opens. Everything it knows of links it has from `live`.
+//! The live API over HTTP and its page, which `--listen` opens. It reaches links only through `live`.
 //!
-//! One thread, "web", serves all connections. It never makes the packet path wait: it asks by commands, and a reader that does
-//! not keep up is cut off.
+//! One thread, "web", serves all connections. The packet path never waits for it: it sends commands, and a reader that does not
+//! keep up is disconnected.
 
 mod access;
 mod capture;

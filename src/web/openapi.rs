@@ -1,4 +1,4 @@
-//! The resources, and the OpenAPI document that describes them: of the types that are served, and of the schema of link files.
+//! The routes, and the OpenAPI document that describes them, made from the served types and the schema of link files.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! The page: files of the folder `page`, in the binary.
+//! The page: the files of the folder `page`, which are part of the binary.
 
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;

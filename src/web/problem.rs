@@ -1,4 +1,4 @@
-//! Errors as clients get them: problem+json (RFC 9457).
+//! Errors as clients receive them: problem+json (RFC 9457).
 
 use std::error::Error as _;
 use std::fmt::Display;

@@ -1,4 +1,4 @@
-//! The experiment that runs.
+//! The running experiment.
 
 use axum::Json;
 use axum::extract::State;

@@ -1,4 +1,4 @@
-//! A kernel bridge that is a wire: it learns addresses, and beyond that passes frames as they are.
+//! A kernel bridge used as a wire: it learns addresses, and otherwise passes frames unchanged.
 
 use rtnetlink::packet_route::link::{
     AfSpecInet6, AfSpecUnspec, BridgeStpState, In6AddrGenMode, InfoBridge, InfoBridgePort,

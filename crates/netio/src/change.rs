@@ -1,4 +1,4 @@
-//! What a link does to a packet's bytes: a congestion mark, flipped bits.
+//! Changes to a packet's bytes: a congestion mark, or flipped bits.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Whose packet a frame carries, as far as its headers say.
+//! Addresses, protocol and ports of the packet in a frame.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,4 +1,4 @@
-//! What comes from the wire and from the kernel, each as one function that fuzzers call: whatever the bytes, nothing panics.
+//! The parsers of bytes from the wire and from the kernel, as functions that fuzzers call. Nothing panics, whatever the bytes.
 
 use model::Nanos;
 

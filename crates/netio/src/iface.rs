@@ -1,4 +1,4 @@
-//! What is known of an interface, and word of its changes.
+//! The properties of an interface, and notifications of their changes.
 
 use std::collections::BTreeSet;
 use std::io;

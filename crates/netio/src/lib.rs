@@ -1,4 +1,4 @@
-//! Every system call and every unsafe line of farwire: ports, GSO frames, namespaces, clocks, offloads.
+//! All system calls and all unsafe code of farwire: ports, GSO frames, namespaces, clocks, offloads.
 
 mod af_packet;
 pub mod bed;

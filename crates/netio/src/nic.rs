@@ -1,4 +1,4 @@
-//! A network interface of this machine, borrowed into a namespace of its own.
+//! A network interface of this machine, borrowed into a separate namespace.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd as _, AsRawFd as _};

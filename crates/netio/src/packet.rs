@@ -1,4 +1,4 @@
-//! What a frame's headers say of its packets that decides their way through a link.
+//! The header fields that decide how a link treats a frame's packets.
 
 use model::Ecn;
 

@@ -1,5 +1,5 @@
-//! Which of this host's addresses a datagram was sent to, and answering from there (`IP_PKTINFO`, ip(7); `IPV6_PKTINFO`,
-//! RFC 3542 section 6): a host with several addresses would answer from the one that its routes prefer.
+//! Reads which of this host's addresses a datagram was sent to, and answers from that address (`IP_PKTINFO`, ip(7);
+//! `IPV6_PKTINFO`, RFC 3542 section 6). Otherwise a host with several addresses answers from the one that its routes prefer.
 
 use std::io;
 use std::net::IpAddr;

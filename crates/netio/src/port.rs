@@ -1,4 +1,4 @@
-//! What the forwarder needs of a network port.
+//! The interface between the forwarder and network ports.
 
 use std::borrow::Cow;
 use std::io;
@@ -8,7 +8,7 @@ use model::Nanos;
 use crate::checksum;
 use crate::frame::{Frame, Lent, Offload};
 
-/// PortSet where frames come in and go out, numbered from 0; what arrives at any of them waits in memory that they share.
+/// Ports where frames come in and go out, numbered from 0. Frames that arrive at any of them wait in shared memory.
 ///
 /// Who owns a frame's bytes: a received [`Frame`] has its own, or the set lends it some of its memory. Lent bytes
 /// belong to the frame until that is dropped or made to own a copy ([`FrameBytes::own`](crate::FrameBytes::own)); so long the set neither changes

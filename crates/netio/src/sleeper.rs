@@ -1,4 +1,4 @@
-//! Being on time for one moment after the other: sleep, stop early, spin the rest.
+//! Meets a series of deadlines: sleep, end early, spin for the rest.
 
 use std::hint;
 

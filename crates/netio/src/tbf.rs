@@ -1,4 +1,4 @@
-//! The kernel's own token bucket (tc-tbf(8)) on an interface: a shaper that owes nothing to farwire.
+//! The kernel's token bucket (tc-tbf(8)) on an interface: a shaper that is independent of farwire.
 
 use std::io;
 

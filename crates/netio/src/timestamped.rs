@@ -1,7 +1,7 @@
 //! UDP whose packets the kernel stamps, at sending and at receipt (`SO_TIMESTAMPING`, software stamps).
 //!
 //! A sending stamp is taken when the driver gets the packet, a receiving stamp when the stack gets it, so that neither
-//! contains the time to wake a program up. SendTimes stamps come back through the socket's error queue, as do ICMP errors.
+//! includes the time to wake a program up. Sending stamps come back through the socket's error queue, as do ICMP errors.
 //! Documentation/networking/timestamping.rst of the kernel.
 
 use std::io::{self, IoSlice, IoSliceMut};

@@ -1,4 +1,4 @@
-//! Waiting for a moment: sleep until shortly before it, sleep again if that ended early enough, then spin.
+//! Waits for a deadline: sleep until shortly before it, sleep again if that ended early enough, then spin.
 
 use std::hint;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,4 +1,4 @@
-//! Which packets a capture keeps: a few of tcpdump's words (pcap-filter(7)).
+//! Which packets a capture keeps, in a small part of tcpdump's filter language (pcap-filter(7)).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,14 +8,14 @@ use ipnet::IpNet;
 use netio::FiveTuple;
 use thiserror::Error;
 
-/// Conditions that a packet meets all of. Without any, everything is kept, also what is not IP.
+/// Conditions, all of which a packet must meet. Without conditions every packet is kept, even if it is not IP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Filter {
     conditions: Vec<FilterCondition>,
     text: String,
 }
 
-/// Why a filter is refused; names the word.
+/// Why a filter is refused; the error names the word.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum FilterError {
     #[error("`{0}` is no word of a filter; these are: {WORDS}, joined by `and`")]
@@ -53,7 +53,7 @@ enum FilterCondition {
     Port(PacketEnd, u16),
 }
 
-/// Which end of a packet's way is meant.
+/// Which address or port of a packet is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PacketEnd {
     Source,
@@ -140,7 +140,7 @@ fn not_joined(before: &str, word: &str) -> FilterError {
 /// A filter's words, read one by one.
 struct FilterWords<'t> {
     left: std::str::SplitWhitespace<'t>,
-    /// The one read last.
+    /// The word read last.
     last: &'t str,
 }
 
@@ -188,7 +188,7 @@ impl<'t> FilterWords<'t> {
         Ok(())
     }
 
-    /// `src` or `dst`, if `word` is one of them, and the word after it.
+    /// The end that `word` names, and the word after it; if `word` names none, either end and `word` itself.
     fn end(&mut self, word: &'t str) -> Result<(PacketEnd, &'t str), FilterError> {
         let end = match word {
             "src" => PacketEnd::Source,
@@ -200,7 +200,7 @@ impl<'t> FilterWords<'t> {
         Ok((end, next.ok_or_else(|| self.ends(EXPECTED))?))
     }
 
-    /// What `word`, one of host, net and port, says of an end.
+    /// The condition of an end that `word` begins: host, net or port.
     fn at_end(&mut self, end: PacketEnd, word: &'t str) -> Result<FilterCondition, FilterError> {
         match word {
             "host" => {

@@ -1,9 +1,9 @@
-//! Datagrams that leave in one call as one GSO frame, which whoever receives it takes apart into the same bytes.
+//! Joins datagrams that leave in one call into one GSO frame, which the receiver takes apart into the same bytes.
 //!
-//! A frame costs the kernel about as much on its way whether it holds one datagram or thirty, so what one call sends anyway
-//! leaves together if one frame can say it: UDP datagrams behind each other with the same addresses, ports and fields, of one
-//! size but for a shorter last, whose IPv4 identifiers count up as segments' do (`inet_gso_segment` in net/ipv4/af_inet.c) and
-//! whose checksums the kernel was to complete in any case, so that it completes none that was wrong before. The rule is GRO's
+//! A frame costs the kernel about the same whether it holds one datagram or thirty. Therefore datagrams of one call leave together
+//! if one frame can describe them: consecutive UDP datagrams with the same addresses, ports and fields, of one size except for a
+//! shorter last one. Their IPv4 identifiers must count up as those of segments do (`inet_gso_segment` in net/ipv4/af_inet.c), and
+//! the kernel must have to complete their checksums anyway, so that it completes none that was wrong before. The rule is GRO's
 //! (`udp_gro_receive` in net/ipv4/udp_offload.c). An interface whose `tx-udp-segmentation` is off gets them one by one.
 
 use arrayvec::ArrayVec;

@@ -1,12 +1,12 @@
-//! PortSet on real interfaces: two `AF_PACKET` sockets with receive rings and virtio headers, for one interface or for many.
+//! Ports on real interfaces: two `AF_PACKET` sockets with receive rings and virtio headers, for one interface or for many.
 //!
-//! Sockets of many interfaces are bound to none: they receive from all of the namespace, a filter passes over what is not
-//! theirs, and the address beside each frame says where it came. So a port costs no memory of its own.
+//! The sockets of many interfaces are bound to none of them: they receive from the whole namespace, a filter skips frames of
+//! other interfaces, and the address beside each frame says where it arrived. Therefore a port needs no memory of its own.
 //!
-//! One ring has many small slots for single packets, the other long ones for GSO frames: slots of one length for both would
-//! be too few for the packets or take gigabytes. Which socket takes a frame is decided by a filter on its length.
+//! One ring has many small slots for single packets, the other has long ones for GSO frames: with slots of one length there
+//! would be too few for the packets, or they would take gigabytes. A filter on the length decides which socket takes a frame.
 //!
-//! `TPACKET_V2` shows a frame at once (V3 holds a block for up to a millisecond), works without root in a
+//! `TPACKET_V2` shows a frame immediately (V3 holds a block for up to a millisecond), works without root in a
 //! user namespace and is not bound by `rmem_max`. `PACKET_VNET_HDR` makes the kernel hand over and take
 //! whole GSO frames (net/packet/af_packet.c).
 

@@ -1,4 +1,4 @@
-//! A receive ring: slots that the kernel fills in order and that go back to it when their frame is dropped.
+//! A receive ring: slots that the kernel fills in order. A slot returns to the kernel when its frame is dropped.
 
 use std::collections::VecDeque;
 use std::io;

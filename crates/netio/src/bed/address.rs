@@ -1,4 +1,4 @@
-//! Who is who in a bed: addresses and names of interfaces.
+//! The addresses and the names of interfaces in a bed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;

@@ -1,5 +1,5 @@
-//! The test bed: client, emulator and server, namespaces joined by veth pairs; or a chain of them, with routers between
-//! the segments; or a star, many clients around one server.
+//! A test bed of namespaces joined by veth pairs: a client, an emulator and a server; or a chain of these, with routers between the
+//! segments; or a star of many clients around one server.
 
 mod address;
 mod node;

@@ -1,4 +1,4 @@
-//! The bed of many clients: each in a namespace of its own, behind a link of its own, and one far end that all reach.
+//! The bed of many clients: each is in its own namespace behind its own link, and all reach one far end.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd as _, AsRawFd as _};

@@ -1,4 +1,4 @@
-//! Segmentation: any run of a GSO frame's segments with its head rewritten, as the kernel's own would do it
+//! Segmentation: any run of a GSO frame's segments with rewritten headers, as the kernel's own segmentation makes them
 //! (net/ipv4/tcp_offload.c, net/ipv4/udp_offload.c).
 
 use std::ops::Range;

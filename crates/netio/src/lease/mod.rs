@@ -1,8 +1,8 @@
-//! Changes to real interfaces, written down before they are made and undone afterwards, by the next process if need be.
+//! Changes to real interfaces. They are recorded before they are made and undone afterwards, if necessary by the next process.
 //!
-//! A journal is a file for one interface of one namespace, locked by the process that changes it and removed when all
-//! is as it was. One that nobody locks was left by a process that was killed: whoever leases the interface next first
-//! undoes what it says. Its first line says who holds it, each further line what a change replaced, both in JSON.
+//! A journal is a file for one interface of one namespace. The process that changes the interface locks it, and removes it when
+//! everything is restored. A journal without a lock was left by a process that was killed: the next process that leases the
+//! interface first undoes what it lists. Its first line names the holder, each further line what a change replaced, in JSON.
 
 mod journal;
 

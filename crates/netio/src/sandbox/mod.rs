@@ -1,8 +1,8 @@
-//! Least privilege: what a command gives up for good before it meets strangers.
+//! Least privilege: what a command gives up permanently before it handles input from strangers.
 //!
-//! Four things, each by itself enough to stop most of what could go wrong: capabilities ([`capabilities`]), the user
-//! ([`OtherUser`]), files by Landlock ([`landlock`]), system calls by seccomp ([`seccomp`]). The last two are had where the kernel has
-//! them; the first ones are read back (`status`).
+//! There are four layers, each of which alone would stop most attacks: capabilities ([`capabilities`]), the user ([`OtherUser`]),
+//! files by Landlock ([`landlock`]), and system calls by seccomp ([`seccomp`]). The last two are used if the kernel has them; the
+//! first two are verified (`status`).
 
 pub mod capabilities;
 pub mod landlock;

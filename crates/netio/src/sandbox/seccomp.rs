@@ -1,7 +1,7 @@
-//! seccomp: the system calls that a command still makes, by purpose; any other one kills the process.
+//! seccomp: the system calls that a command may still make, by purpose. Any other call kills the process.
 //!
-//! A call that is on a list for its number alone costs nothing: since Linux 5.11 the kernel keeps by number what a filter always
-//! allows (kernel/seccomp.c, `seccomp_cache_prepare`).
+//! A call that is allowed by its number alone costs nothing: since Linux 5.11 the kernel caches which numbers a filter always allows
+//! (kernel/seccomp.c, `seccomp_cache_prepare`).
 
 use std::collections::BTreeMap;
 

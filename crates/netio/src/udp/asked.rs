@@ -1,4 +1,4 @@
-//! A UDP socket that answers from the address that was asked.
+//! A UDP socket that answers from the address to which a request was sent.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};

@@ -1,4 +1,4 @@
-//! Connected UDP sockets that send and receive trains: many equal datagrams a call (`UDP_SEGMENT`, `UDP_GRO`).
+//! Connected UDP sockets that send and receive trains: many datagrams of one size per call (`UDP_SEGMENT`, `UDP_GRO`).
 
 mod asked;
 mod shared_port;

@@ -1,4 +1,4 @@
-//! One UDP port for many peers, each with a connected socket of its own.
+//! One UDP port for many peers, each of which has its own connected socket.
 
 use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
