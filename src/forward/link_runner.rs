@@ -10,13 +10,11 @@ use netio::{
     is_link_control, too_big,
 };
 
-use super::capture::Tap;
 use super::departures::{Changes, Departures, ScheduledDeparture};
 use super::held_frames::{self, FrameOrigin, HeldFrames};
 use super::observed::{ObservedPackets, PacketVerdict};
 use super::observers::Observers;
 use super::packet_log::PacketLogWriter;
-use super::round_trips::RoundTripTimes;
 use super::segment_run::SegmentRun;
 use super::stats::{EmulatorLoss, Stats};
 use super::{BATCH, NewConditions, PortId, QUANTUM};
@@ -26,13 +24,13 @@ use record::summary::{DelaySummary, PacketLogSummary, ShareSummary};
 
 /// A link and the two ports that it is between.
 pub(super) struct LinkRunner {
-    ports: [PortId; 2],
+    pub(super) ports: [PortId; 2],
     link: Link,
     /// Which class a packet belongs to.
-    rules: Rules,
+    pub(super) rules: Rules,
     pub(super) departures: [Departures; 2],
     stats: Stats,
-    observers: Observers,
+    pub(super) observers: Observers,
 }
 
 /// What all links of a forwarder share.
@@ -61,16 +59,6 @@ impl LinkRunner {
             stats,
             observers: Observers::new(log),
         }
-    }
-
-    /// Measures round trips from now on.
-    pub(super) fn measure_round_trips(&mut self) {
-        self.observers.measure_round_trips();
-    }
-
-    /// Copies packets from now on, until the capture ends.
-    pub(super) fn capture(&mut self, tap: Tap) {
-        self.observers.capture(tap);
     }
 
     /// Decides what arrived before `horizon` and sends what is due by `now`. Returns when to come back.
@@ -504,19 +492,6 @@ impl LinkRunner {
     /// The packets that have left so far, by kind.
     pub(super) fn departures(&self) -> Vec<FlowDepartures> {
         self.stats.flows.departures()
-    }
-
-    /// The round trips measured so far, by side.
-    pub(super) fn round_trips(&self) -> [RoundTripTimes; 2] {
-        self.observers.round_trip_times()
-    }
-
-    pub(super) fn rules(&self) -> &Rules {
-        &self.rules
-    }
-
-    pub(super) fn ports(&self) -> [PortId; 2] {
-        self.ports
     }
 
     /// Every packet is due at least this long after its arrival.

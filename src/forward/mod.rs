@@ -288,25 +288,25 @@ impl<P: PortSet> Forwarder<P> {
         side: Side,
         interface: u32,
     ) -> std::io::Result<()> {
-        let end = self.runners[link].ports()[side.index()];
+        let end = self.runners[link].ports[side.index()];
         self.shared.sets[end.set()].rejoin(end.port(), interface)
     }
 
     /// Copies packets of a link from now on, until the capture ends.
     pub(crate) fn capture(&mut self, link: usize, tap: Tap) {
-        self.runners[link].capture(tap);
+        self.runners[link].observers.capture(tap);
         let number = u32::try_from(link).expect("far fewer links");
         self.agenda.set(number, Some(Nanos::ZERO));
     }
 
     /// Measures round trips on a link from now on.
     pub(crate) fn measure_round_trips(&mut self, link: usize) {
-        self.runners[link].measure_round_trips();
+        self.runners[link].observers.measure_round_trips();
     }
 
     /// The round trips measured on a link so far, by side.
     pub(crate) fn round_trips(&self, link: usize) -> [RoundTripTimes; 2] {
-        self.runners[link].round_trips()
+        self.runners[link].observers.round_trip_times()
     }
 
     /// Gives up the packets still on their way on a link and ends its packet log with them. Returns what the log kept.
@@ -317,7 +317,7 @@ impl<P: PortSet> Forwarder<P> {
     /// Everything counted on a link so far.
     pub(crate) fn stats(&mut self, link: usize) -> &Stats {
         let runner = &mut self.runners[link];
-        let ends = runner.ports();
+        let ends = runner.ports;
         let stats = runner.stats();
         for side in [Side::A, Side::B] {
             let set = ends[side.index()].set();
@@ -356,7 +356,7 @@ impl<P: PortSet> Forwarder<P> {
     }
 
     pub(crate) fn rules(&self, link: usize) -> &Rules {
-        self.runners[link].rules()
+        &self.runners[link].rules
     }
 }
 

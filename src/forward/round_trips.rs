@@ -28,13 +28,13 @@ struct SideTracker {
 /// The packet of one kind whose reply is waited for.
 #[derive(Debug, Default)]
 struct ProbeSlot {
-    probe: Option<Probe>,
+    probe: Option<FollowedProbe>,
     /// When the next packet may be followed.
     next: Nanos,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Probe {
+struct FollowedProbe {
     request: ProbeRequest,
     arrival: Nanos,
     /// When the last segment of its frame was sent on.
@@ -132,7 +132,7 @@ impl ProbeSlot {
             return;
         }
         self.next = arrival + EVERY;
-        self.probe = Some(Probe {
+        self.probe = Some(FollowedProbe {
             request,
             arrival,
             passed: None,
@@ -154,13 +154,13 @@ impl ProbeSlot {
         }
     }
 
-    fn answered(&mut self, reply: &ProbeReply) -> Option<Probe> {
+    fn answered(&mut self, reply: &ProbeReply) -> Option<FollowedProbe> {
         self.probe
             .take_if(|probe| probe.request.is_answered_by(reply))
     }
 }
 
-impl Probe {
+impl FollowedProbe {
     /// Whether the last of these packets is the last of its frame.
     fn is_of(&self, packets: &ObservedPackets<'_>) -> bool {
         let frame = packets.frame;

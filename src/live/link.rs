@@ -9,7 +9,7 @@ use netio::clock;
 use tokio::sync::{broadcast, watch};
 
 use super::bounded_history::BoundedHistory;
-use super::change::{ChangeOrder, Refusal, check_memory};
+use super::change::{ChangeOrder, ChangeRefusal, check_memory};
 use super::counters::{DirectionCounters, LinkCounters};
 use super::export::ChangeLog;
 use super::keeper::ExpiryAlarm;
@@ -111,11 +111,11 @@ impl LiveLink {
     ///
     /// # Errors
     /// Conditions that cannot be, another revision in force, somebody else's lease, or the link's end: nothing is changed.
-    pub(crate) fn change(&self, order: &ChangeOrder) -> Result<Changed, Refusal> {
+    pub(crate) fn change(&self, order: &ChangeOrder) -> Result<Changed, ChangeRefusal> {
         let mut state = lock(&self.state);
         let now = state.in_force().as_before();
         if order.if_revision.is_some_and(|asked| asked != now.revision) {
-            return Err(Refusal::Revision {
+            return Err(ChangeRefusal::Revision {
                 in_force: now.revision,
             });
         }
@@ -135,7 +135,7 @@ impl LiveLink {
         let lease = state.lease.as_ref().map(|lease| &lease.before.spec);
         if let Some(back) = lease.or(order.lease_for.map(|_| &now.spec)) {
             self.check_successor(&spec, back)
-                .map_err(Refusal::of_the_way_back)?;
+                .map_err(ChangeRefusal::of_the_way_back)?;
         }
         if order.is_dry_run {
             self.check_successor(&now.spec, &spec)?;
@@ -163,11 +163,11 @@ impl LiveLink {
     ///
     /// # Errors
     /// There is none, or another one; the link's end.
-    pub(crate) fn end_lease(&self, id: Option<&LeaseId>) -> Result<Changed, Refusal> {
+    pub(crate) fn end_lease(&self, id: Option<&LeaseId>) -> Result<Changed, ChangeRefusal> {
         let mut state = lock(&self.state);
         let is_it = |lease: &Lease| id.is_none_or(|id| *id == lease.id);
         if !state.lease.as_ref().is_some_and(is_it) {
-            return Err(Refusal::NoLease);
+            return Err(ChangeRefusal::NoLease);
         }
         let reading = self.revert(&mut state)?;
         Ok(self.changed(&reading, self.view_of(&state, false), false))
@@ -319,7 +319,7 @@ impl LiveLink {
             return Some(left);
         }
         // One that has ended needs nothing.
-        let is_reverted = matches!(self.revert(&mut state), Ok(_) | Err(Refusal::Ended));
+        let is_reverted = matches!(self.revert(&mut state), Ok(_) | Err(ChangeRefusal::Ended));
         (!is_reverted).then_some(AGAIN)
     }
 
@@ -350,8 +350,8 @@ impl LiveLink {
         spec: LinkSpec,
         (clock, order): (ScheduleClock, ScheduleOrder),
         by: By,
-    ) -> Result<LinkReading, Refusal> {
-        let refused = |error: anyhow::Error| Refusal::Conditions {
+    ) -> Result<LinkReading, ChangeRefusal> {
+        let refused = |error: anyhow::Error| ChangeRefusal::Conditions {
             field: None,
             why: format!("{error:#}"),
         };
@@ -384,9 +384,9 @@ impl LiveLink {
 
     /// Puts into force what stood before the lease, and ends it. Where a stage of conditions since then still has packets that would
     /// be overtaken, it stands until they have passed: the keeper comes back to it.
-    fn revert(&self, state: &mut LinkState) -> Result<LinkReading, Refusal> {
+    fn revert(&self, state: &mut LinkState) -> Result<LinkReading, ChangeRefusal> {
         let Some(lease) = state.lease.take() else {
-            return Err(Refusal::NoLease);
+            return Err(ChangeRefusal::NoLease);
         };
         let before = lease.before.clone();
         let schedule = (before.clock, ScheduleOrder::default());
@@ -397,7 +397,7 @@ impl LiveLink {
                 self.name,
                 state.in_force().says()
             )),
-            Err(Refusal::Ended) => {}
+            Err(ChangeRefusal::Ended) => {}
             Err(_) => {
                 state.lease = Some(lease.over(clock::now()));
                 self.keeper.ring();
@@ -407,11 +407,11 @@ impl LiveLink {
     }
 
     /// Refuses conditions that could not follow those, on a link that can be changed.
-    fn check_successor(&self, now: &LinkSpec, next: &LinkSpec) -> Result<(), Refusal> {
+    fn check_successor(&self, now: &LinkSpec, next: &LinkSpec) -> Result<(), ChangeRefusal> {
         let Ok(builder) = self.builder() else {
             return Ok(());
         };
-        let refused = |error: anyhow::Error| Refusal::Conditions {
+        let refused = |error: anyhow::Error| ChangeRefusal::Conditions {
             field: None,
             why: format!("{error:#}"),
         };
@@ -421,19 +421,19 @@ impl LiveLink {
     }
 
     /// What makes conditions into a link, where they can be changed.
-    fn builder(&self) -> Result<&BuildLink, Refusal> {
-        let fixed = |why: &String| Refusal::Fixed { why: why.clone() };
+    fn builder(&self) -> Result<&BuildLink, ChangeRefusal> {
+        let fixed = |why: &String| ChangeRefusal::Fixed { why: why.clone() };
         self.build.as_ref().map_err(fixed)
     }
 
     /// Refuses what somebody else's lease forbids.
-    fn check_lease(&self, state: &LinkState, order: &ChangeOrder) -> Result<(), Refusal> {
+    fn check_lease(&self, state: &LinkState, order: &ChangeOrder) -> Result<(), ChangeRefusal> {
         match (&state.lease, &order.lease) {
             (Some(lease), Some(id)) if lease.id == *id => Ok(()),
-            (Some(lease), _) if !order.is_dry_run => Err(Refusal::Leased {
+            (Some(lease), _) if !order.is_dry_run => Err(ChangeRefusal::Leased {
                 until: lease.says(&self.calendar),
             }),
-            (None, Some(_)) => Err(Refusal::NoLease),
+            (None, Some(_)) => Err(ChangeRefusal::NoLease),
             _ => Ok(()),
         }
     }
@@ -557,12 +557,12 @@ fn class_names(spec: &LinkSpec) -> Vec<String> {
 }
 
 /// Refuses classes that would be counted as others: the forwarder knows them by their places.
-fn check_classes(known: &[String], spec: &LinkSpec) -> Result<(), Refusal> {
+fn check_classes(known: &[String], spec: &LinkSpec) -> Result<(), ChangeRefusal> {
     let names = class_names(spec);
     let differ = known.iter().zip(&names).find(|(known, name)| known != name);
     match differ {
         None => Ok(()),
-        Some((known, name)) => Err(Refusal::Conditions {
+        Some((known, name)) => Err(ChangeRefusal::Conditions {
             field: Some("classes".to_owned()),
             why: format!(
                 "classes: {name} stands where {known} stood, and would be counted as it: a running link keeps the order and the names \

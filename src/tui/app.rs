@@ -12,8 +12,8 @@ use super::history::SampleHistory;
 use super::output::CommandOutput;
 use super::steps::Knob;
 use crate::live::{
-    ChangeOrder, Conditions, Event, ExperimentView, Happening, LinkSample, LinkView, Links,
-    LiveLink,
+    ChangeOrder, Event, ExperimentView, Happening, LinkSample, LinkView, Links, LiveLink,
+    RequestedConditions,
 };
 
 /// Changes that can be undone.
@@ -249,7 +249,7 @@ impl Watched {
     fn patch(&mut self, patch: Map<String, Value>) -> String {
         self.view = self.link.view();
         let (before, from) = (self.view.conditions.clone(), self.view.revision);
-        match self.order(Conditions::Patch(Value::Object(patch)), from) {
+        match self.order(RequestedConditions::Patch(Value::Object(patch)), from) {
             Err(why) => why,
             Ok((to, said)) => {
                 if self.own.len() == UNDONE {
@@ -270,7 +270,7 @@ impl Watched {
             Ok(all) => all,
             Err(error) => return error.to_string(),
         };
-        match self.order(Conditions::All(all), own.to) {
+        match self.order(RequestedConditions::All(all), own.to) {
             Ok((revision, said)) => {
                 // What is in force is what the change before made, by another number.
                 if let Some(earlier) = self.own.last_mut()
@@ -288,7 +288,11 @@ impl Watched {
     }
 
     /// Makes a change where `revision` is in force; the one that it came to and what to say of it, or why there is none.
-    fn order(&mut self, conditions: Conditions, revision: u64) -> Result<(u64, String), String> {
+    fn order(
+        &mut self,
+        conditions: RequestedConditions,
+        revision: u64,
+    ) -> Result<(u64, String), String> {
         let order = ChangeOrder {
             conditions,
             if_revision: Some(revision),

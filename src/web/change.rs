@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use utoipa::IntoParams;
 
 use super::problem::Problem;
-use crate::live::{ChangeOrder, Conditions, LeaseId};
+use crate::live::{ChangeOrder, LeaseId, RequestedConditions};
 
 /// Who holds a lease sends its id by this.
 const LEASE: &str = "farwire-lease";
@@ -103,9 +103,9 @@ pub(super) fn order(
     let lease_for = query.lease.map(|text| text.parse());
     Ok(ChangeOrder {
         conditions: match form {
-            Form::All => Conditions::All(value),
-            Form::Patch => Conditions::Patch(value),
-            Form::Schedule => Conditions::Schedule(value),
+            Form::All => RequestedConditions::All(value),
+            Form::Patch => RequestedConditions::Patch(value),
+            Form::Schedule => RequestedConditions::Schedule(value),
         },
         if_revision: if_revision(headers)?,
         lease_for: lease_for

@@ -45,7 +45,7 @@ const LINGER: Duration = Duration::from_millis(50);
 const CAPTURES_END: Duration = Duration::from_millis(600);
 
 /// Serves the API until it is dropped.
-pub(crate) struct Server {
+pub(crate) struct WebServer {
     thread: Option<JoinHandle<()>>,
     stop: Option<oneshot::Sender<()>>,
     _keeper: Option<Keeper>,
@@ -61,7 +61,7 @@ struct AppState {
     captures: Arc<Semaphore>,
 }
 
-impl Server {
+impl WebServer {
     /// Serves `links` at sockets that are open already, so that it does not matter which network namespace this is by now.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Server {
     /// Serves the reports of past records.
     ///
     /// # Errors
-    /// As [`Server::start`].
+    /// As [`WebServer::start`].
     pub(crate) fn of_records(listening: Listening, records: Records) -> Result<Self> {
         let router = RequestGuard::of(&listening).around(records::router(), records);
         let captures = Arc::new(Semaphore::new(capture::MOST_AT_A_TIME as usize));
@@ -135,7 +135,7 @@ async fn linger(stopped: oneshot::Receiver<()>, captures: Arc<Semaphore>) {
     tokio::time::sleep(LINGER).await;
 }
 
-impl Drop for Server {
+impl Drop for WebServer {
     fn drop(&mut self) {
         // It may have ended by itself.
         drop(self.stop.take());
