@@ -18,6 +18,8 @@ pub(crate) mod round_trips;
 mod segment_run;
 pub(crate) mod stats;
 #[cfg(test)]
+mod test_writers;
+#[cfg(test)]
 mod tests;
 pub(crate) mod thread;
 

@@ -90,16 +90,8 @@ pub(super) async fn put(
     Extension(client): Extension<ClientConnection>,
     body: Result<Whole, Problem>,
 ) -> Result<Response, Problem> {
-    change(
-        &app,
-        find(&app, name)?,
-        Form::All,
-        query,
-        &headers,
-        client,
-        body,
-    )
-    .await
+    let link = find(&app, name)?;
+    change(&app, link, Form::All, query, &headers, client, body).await
 }
 
 /// Changes conditions: a JSON Merge Patch (RFC 7396) over those in force; null takes one away.
@@ -125,16 +117,8 @@ pub(super) async fn patch(
     Extension(client): Extension<ClientConnection>,
     body: Result<Whole, Problem>,
 ) -> Result<Response, Problem> {
-    change(
-        &app,
-        find(&app, name)?,
-        Form::Patch,
-        query,
-        &headers,
-        client,
-        body,
-    )
-    .await
+    let link = find(&app, name)?;
+    change(&app, link, Form::Patch, query, &headers, client, body).await
 }
 
 /// The schedules of a link: whether their time runs, where it stands, and what is in force at it.

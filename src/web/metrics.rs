@@ -274,10 +274,14 @@ impl Page {
 
 /// Every direction of every link, with its labels.
 fn ways(links: &[LinkMeter]) -> impl Iterator<Item = ([(&str, &str); 2], &DirectionMeter)> {
-    links.iter().flat_map(|LinkMeter { link, ways, .. }| {
-        let labels = ["up", "down"].map(|way| [("link", link.as_str()), ("direction", way)]);
-        labels.into_iter().zip(ways)
-    })
+    links.iter().flat_map(
+        |LinkMeter {
+             link, directions, ..
+         }| {
+            let labels = ["up", "down"].map(|way| [("link", link.as_str()), ("direction", way)]);
+            labels.into_iter().zip(directions)
+        },
+    )
 }
 
 /// All families.

@@ -1,6 +1,4 @@
 use std::num::NonZeroU8;
-use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use model::{DropCause, Edit};
@@ -12,53 +10,7 @@ use pcap_file::pcapng::{Block, PcapNgReader};
 use super::*;
 use crate::forward::departures::Changes;
 use crate::forward::observed::{ObservedPackets, PacketVerdict};
-
-/// What was written so far.
-#[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Written {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Holds up who writes until it is let go.
-struct Gate {
-    written: Written,
-    open: Receiver<()>,
-    entered: Sender<()>,
-}
-
-impl Write for Gate {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _ = self.entered.send(());
-        // Open for good once the other end is gone.
-        let _ = self.open.recv();
-        self.written.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-struct Full;
-
-impl Write for Full {
-    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        Err(io::ErrorKind::StorageFull.into())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use crate::forward::test_writers::{Full, Gate, Written};
 
 /// A packet of a capture, as a reader finds it.
 #[derive(Debug, PartialEq)]
@@ -73,7 +25,7 @@ struct Packet {
 
 fn packets(written: &Written) -> (Vec<Packet>, Vec<u64>) {
     let (mut packets, mut dropped) = (Vec::new(), Vec::new());
-    let bytes = written.0.lock().unwrap().clone();
+    let bytes = written.bytes();
     let mut reader = PcapNgReader::new(bytes.as_slice()).unwrap();
     while let Some(block) = reader.next_block() {
         match block.unwrap() {
@@ -229,13 +181,7 @@ fn what_came_before_the_capture_began_is_seen_leaving_only() {
 #[test]
 fn a_writer_that_falls_behind_loses_packets_that_are_counted_in_the_file_too() {
     let written = Written::default();
-    let (let_go, open) = channel();
-    let (entered, held_up) = channel();
-    let gate = Gate {
-        written: written.clone(),
-        open,
-        entered,
-    };
+    let (gate, let_go, held_up) = Gate::new(&written);
     let (mut captures, handle) = begin(CaptureSpec::default(), gate);
     // The writer stands at its first batch, and takes no other.
     pass(&mut captures, &frame(5_000));

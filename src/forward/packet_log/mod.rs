@@ -289,43 +289,8 @@ impl LogLine {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::sync::{Arc, Mutex};
-
+    use super::super::test_writers::{Full, Gate, Written};
     use super::*;
-
-    /// Keeps what is written, and holds the writer up until it is let go.
-    struct Gate {
-        text: Arc<Mutex<Vec<u8>>>,
-        open: Receiver<()>,
-        entered: Sender<()>,
-    }
-
-    impl Write for Gate {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let _ = self.entered.send(());
-            // Open for good once the other end is gone.
-            let _ = self.open.recv();
-            self.text.lock().unwrap().extend(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    struct Full;
-
-    impl Write for Full {
-        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-            Err(io::ErrorKind::StorageFull.into())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
 
     fn line() -> LogLine {
         LogLine::bare(Nanos(1), Side::A, PacketVerdict::Delivered)
@@ -333,14 +298,8 @@ mod tests {
 
     #[test]
     fn a_writer_that_falls_behind_loses_lines_that_are_counted_and_leave_a_gap() {
-        let text = Arc::new(Mutex::new(Vec::new()));
-        let (let_go, open) = channel();
-        let (entered, held_up) = channel();
-        let gate = Gate {
-            text: Arc::clone(&text),
-            open,
-            entered,
-        };
+        let written = Written::default();
+        let (gate, let_go, held_up) = Gate::new(&written);
         let mut log = PacketLogWriter::to(CsvFile::new(gate)).unwrap();
         held_up.recv().unwrap();
         // The writer is held up at the header: all batches wait, and the next one finds no room.
@@ -352,7 +311,7 @@ mod tests {
         let lost = BATCH as u64;
         assert_eq!(summary.not_kept, lost);
         assert_eq!(summary.lines, (WAITING * BATCH) as u64 + 1);
-        let text = String::from_utf8(text.lock().unwrap().clone()).unwrap();
+        let text = String::from_utf8(written.bytes()).unwrap();
         let numbers: Vec<u64> = text
             .lines()
             .skip(1)
