@@ -15,7 +15,7 @@ use crate::forward::thread::{ChangeError, Ended};
 /// What a client asks for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChangeOrder {
-    pub(crate) conditions: Conditions,
+    pub(crate) conditions: RequestedConditions,
     /// Only if this revision is in force.
     pub(crate) if_revision: Option<u64>,
     /// Not for good.
@@ -28,7 +28,7 @@ pub(crate) struct ChangeOrder {
 
 /// Which conditions are to be in force.
 #[derive(Clone, Debug)]
-pub(crate) enum Conditions {
+pub(crate) enum RequestedConditions {
     /// These, and no others.
     All(Value),
     /// Those in force, with this JSON Merge Patch (RFC 7396) over them.
@@ -60,7 +60,7 @@ pub(crate) enum ScheduleState {
 
 /// Why a change is not made.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum ChangeRefusal {
     /// Conditions that cannot be, with the field that is wrong.
     #[error("{why}")]
     Conditions { field: Option<String>, why: String },
@@ -87,7 +87,7 @@ pub(crate) enum Refusal {
     Ended,
 }
 
-impl Refusal {
+impl ChangeRefusal {
     /// As what would be refused at the end of a lease is.
     pub(super) fn of_the_way_back(self) -> Self {
         match self {
@@ -102,35 +102,36 @@ impl Refusal {
     }
 }
 
-impl Default for Conditions {
+impl Default for RequestedConditions {
     fn default() -> Self {
         Self::Patch(Value::Object(serde_json::Map::new()))
     }
 }
 
-impl Conditions {
+impl RequestedConditions {
     /// What is to be in force, where `now` is, and what is to become of the time of its schedules; the seed stays that of the
     /// link's start.
-    pub(super) fn over(&self, now: &LinkSpec) -> Result<(LinkSpec, ScheduleOrder), Refusal> {
+    pub(super) fn over(&self, now: &LinkSpec) -> Result<(LinkSpec, ScheduleOrder), ChangeRefusal> {
         let value = match self {
-            Self::Schedule(_) if !now.has_schedule() => return Err(Refusal::NoSchedule),
+            Self::Schedule(_) if !now.has_schedule() => return Err(ChangeRefusal::NoSchedule),
             Self::Schedule(value) => {
                 let change: ScheduleChange = read(value.clone(), "{\"to\": \"10s\"}")?;
                 return Ok((now.clone(), change.order()?));
             }
             Self::All(value) => value.clone(),
             Self::Patch(patch) => {
-                let mut value = serde_json::to_value(now).map_err(|cause| Refusal::Conditions {
-                    field: None,
-                    why: cause.to_string(),
-                })?;
+                let mut value =
+                    serde_json::to_value(now).map_err(|cause| ChangeRefusal::Conditions {
+                        field: None,
+                        why: cause.to_string(),
+                    })?;
                 merge(&mut value, patch);
                 value
             }
         };
         let asked: LinkSpec = read(value, "{\"delay\": \"20ms\"}")?;
         if asked.seed.is_some_and(|seed| seed != now.seed()) {
-            return Err(Refusal::Conditions {
+            return Err(ChangeRefusal::Conditions {
                 field: Some("seed".to_owned()),
                 why: format!(
                     "seed: a link keeps the seed that it began with, {}: leave it out",
@@ -148,9 +149,9 @@ impl Conditions {
 }
 
 impl ScheduleChange {
-    fn order(&self) -> Result<ScheduleOrder, Refusal> {
+    fn order(&self) -> Result<ScheduleOrder, ChangeRefusal> {
         if self.state.is_none() && self.to.is_none() {
-            return Err(Refusal::Conditions {
+            return Err(ChangeRefusal::Conditions {
                 field: None,
                 why: "say what is to become of the schedule: state (running or stopped), to (a time such as 10s), or both"
                     .to_owned(),
@@ -173,10 +174,10 @@ impl From<ScheduleClock> for ScheduleState {
 }
 
 /// Reads what is asked for from JSON, of which `example` is one.
-fn read<T: DeserializeOwned>(value: Value, example: &str) -> Result<T, Refusal> {
+fn read<T: DeserializeOwned>(value: Value, example: &str) -> Result<T, ChangeRefusal> {
     if !value.is_object() {
         // Else serde would take a list as the values of all fields in their order.
-        return Err(Refusal::Conditions {
+        return Err(ChangeRefusal::Conditions {
             field: None,
             why: format!("it is to be a JSON object, as in {example}"),
         });
@@ -197,7 +198,7 @@ fn read<T: DeserializeOwned>(value: Value, example: &str) -> Result<T, Refusal> 
             Some(field) => format!("{field}: {why}"),
             None => why,
         };
-        Refusal::Conditions { field, why }
+        ChangeRefusal::Conditions { field, why }
     })
 }
 
@@ -213,10 +214,10 @@ fn unknown_key(message: &str) -> Option<(&str, Vec<&str>)> {
 }
 
 /// Refuses what would be refused at a start.
-fn check(spec: &LinkSpec) -> Result<(), Refusal> {
+fn check(spec: &LinkSpec) -> Result<(), ChangeRefusal> {
     spec.check().map_err(|error| {
         let why = format!("{error:#}");
-        Refusal::Conditions {
+        ChangeRefusal::Conditions {
             field: field_of(&why),
             why,
         }
@@ -224,8 +225,8 @@ fn check(spec: &LinkSpec) -> Result<(), Refusal> {
 }
 
 /// Refuses what needs more memory than the forwarder may hold.
-pub(super) fn check_memory(spec: &LinkSpec, allowed: u64) -> Result<(), Refusal> {
-    let refused = |why: String| Refusal::Conditions { field: None, why };
+pub(super) fn check_memory(spec: &LinkSpec, allowed: u64) -> Result<(), ChangeRefusal> {
+    let refused = |why: String| ChangeRefusal::Conditions { field: None, why };
     let need = MemoryNeed::of(spec).map_err(|error| refused(format!("{error:#}")))?;
     if need.bytes() > allowed {
         return Err(refused(format!(
@@ -275,7 +276,7 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-impl From<ChangeError> for Refusal {
+impl From<ChangeError> for ChangeRefusal {
     fn from(error: ChangeError) -> Self {
         match error {
             ChangeError::Refused(refused) => refused.into(),
@@ -284,7 +285,7 @@ impl From<ChangeError> for Refusal {
     }
 }
 
-impl From<ConfigError> for Refusal {
+impl From<ConfigError> for ChangeRefusal {
     fn from(error: ConfigError) -> Self {
         if let ConfigError::LeavesHalf(stage) = &error {
             let condition = stage.split_once('.').map_or(stage.as_str(), |(_, of)| of);
@@ -304,7 +305,7 @@ impl From<ConfigError> for Refusal {
     }
 }
 
-impl From<Ended> for Refusal {
+impl From<Ended> for ChangeRefusal {
     fn from(_: Ended) -> Self {
         Self::Ended
     }
@@ -369,11 +370,11 @@ mod tests {
         }
     }
 
-    fn over(now: &str, order: Conditions) -> Result<LinkSpec, (Option<String>, String)> {
+    fn over(now: &str, order: RequestedConditions) -> Result<LinkSpec, (Option<String>, String)> {
         let now: LinkSpec = toml::from_str(now).unwrap();
         let asked = order.over(&now).map(|(spec, _)| spec);
         asked.map_err(|refusal| match refusal {
-            Refusal::Conditions { field, why } => (field, why),
+            ChangeRefusal::Conditions { field, why } => (field, why),
             other => panic!("{other}"),
         })
     }
@@ -383,15 +384,15 @@ mod tests {
         let now = "delay = '20ms'\nseed = 7\n[up]\nloss = '1%'";
         let patched = over(
             now,
-            Conditions::Patch(json!({"delay": null, "up": {"rate": "1mbit"}})),
+            RequestedConditions::Patch(json!({"delay": null, "up": {"rate": "1mbit"}})),
         );
         let right: LinkSpec =
             toml::from_str("seed = 7\n[up]\nloss = '1%'\nrate = '1mbit'").unwrap();
         assert_eq!(patched.unwrap(), right);
-        let whole = over(now, Conditions::All(json!({"loss": "2%"}))).unwrap();
+        let whole = over(now, RequestedConditions::All(json!({"loss": "2%"}))).unwrap();
         assert_eq!(whole, toml::from_str("loss = '2%'\nseed = 7").unwrap());
         assert_eq!(
-            over(now, Conditions::default()).unwrap(),
+            over(now, RequestedConditions::default()).unwrap(),
             toml::from_str(now).unwrap()
         );
     }
@@ -428,7 +429,7 @@ mod tests {
                 "was not read",
             ),
         ] {
-            let (found, why) = over("", Conditions::All(asked.clone())).unwrap_err();
+            let (found, why) = over("", RequestedConditions::All(asked.clone())).unwrap_err();
             assert_eq!(found.as_deref(), Some(field), "{asked}: {why}");
             assert!(why.contains(words), "{asked}: {why}");
         }

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use model::Nanos;
 use netio::netns::NetNs;
-use netio::{AfPacket, Lent, Missed, Ports as _, Received, RingSlots, Wakes as _, clock};
+use netio::{AfPacket, Lent, Missed, PortSet as _, ReceivedFrame, RingSlots, Wakes as _, clock};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
@@ -95,8 +95,8 @@ fn wait_readable(port: &AfPacket) -> Result<()> {
     }
 }
 
-fn kept(received: Received<impl Lent>) -> Result<Seen> {
-    let Received::Frame(frame) = received else {
+fn kept(received: ReceivedFrame<impl Lent>) -> Result<Seen> {
+    let ReceivedFrame::Frame(frame) = received else {
         anyhow::bail!("a frame was cut short");
     };
     let bytes = frame.bytes();

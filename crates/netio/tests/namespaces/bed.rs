@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use farwire_netio::bed::{Bed, BedConfig, CLIENT, CLIENT_PORT, Endpoint, SERVER, Side, WAN};
+use farwire_netio::bed::{Bed, BedConfig, CLIENT, CLIENT_PORT, Endpoint, SERVER, SegmentEnd, WAN};
 use farwire_netio::iface::{Interface, LinkWatcher};
 use farwire_netio::netns::NetNs;
 use farwire_netio::offloads::Offloads;
@@ -107,10 +107,10 @@ fn a_chain_routes_between_any_two_nodes() {
     });
     // Node N is on the segments N - 1 and N; what crosses N routers has lost N of its 64 hops.
     let ways = [
-        (0, Endpoint::on(2, Side::Server), 62),
-        (3, Endpoint::on(0, Side::Client), 62),
-        (1, Endpoint::on(2, Side::Server), 63),
-        (2, Endpoint::on(1, Side::Client), 64),
+        (0, Endpoint::on(2, SegmentEnd::Server), 62),
+        (3, Endpoint::on(0, SegmentEnd::Client), 62),
+        (1, Endpoint::on(2, SegmentEnd::Server), 63),
+        (2, Endpoint::on(1, SegmentEnd::Client), 64),
     ];
     for (from, to, ttl) in ways {
         for address in [to.v4.to_string(), to.v6.to_string()] {

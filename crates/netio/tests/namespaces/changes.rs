@@ -5,7 +5,7 @@ use std::process::Command;
 
 use farwire_netio::bed::{CLIENT_PORT, WAN};
 use farwire_netio::iface::{Interface, LinkChange, LinkWatcher};
-use farwire_netio::lease::{Lease, Replaced};
+use farwire_netio::lease::{InterfaceLease, Replaced};
 use farwire_netio::offloads::{Offloads, Switched};
 use nix::poll::{PollFd, PollFlags, poll};
 use std::os::fd::AsFd as _;
@@ -69,7 +69,7 @@ fn a_feature_and_the_state_are_put_back() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
-        let mut lease = Lease::take_in(dir.path(), WAN).unwrap();
+        let mut lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
         assert_eq!(lease.switch(TSO, false).unwrap(), Switched::Changed);
         assert_eq!(lease.switch(TSO, false).unwrap(), Switched::Unchanged);
         assert!(lease.set_up(false).unwrap());
@@ -88,7 +88,7 @@ fn what_a_killed_process_left_is_put_back() {
     let bed = plain();
     let within = || {
         kill_holder(&dir);
-        let lease = Lease::take_in(dir.path(), WAN).unwrap();
+        let lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
         assert_eq!(state(), (true, true));
         assert_eq!(lease.replaced(), []);
     };
@@ -102,7 +102,7 @@ fn what_a_killed_process_left_is_put_back_under_another_name() {
     let within = || {
         kill_holder(&dir);
         ip(&["link", "set", WAN, "name", "lan"]);
-        let lease = Lease::take_in(dir.path(), "lan").unwrap();
+        let lease = InterfaceLease::take_in(dir.path(), "lan").unwrap();
         assert_eq!(state_of("lan"), (true, true));
         assert!(lease.has_raised());
     };
@@ -117,7 +117,7 @@ fn an_interface_of_another_address_is_left_alone() {
     let within = || {
         kill_holder(&dir);
         ip(&["link", "set", WAN, "address", "02:00:00:00:00:77"]);
-        let lease = Lease::take_in(dir.path(), WAN).unwrap();
+        let lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
         assert_eq!(state(), (false, false));
         assert!(!lease.has_raised());
     };
@@ -129,7 +129,7 @@ fn a_renamed_interface_is_put_back() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
-        let mut lease = Lease::take_in(dir.path(), WAN).unwrap();
+        let mut lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
         lease.switch(TSO, false).unwrap();
         lease.set_up(false).unwrap();
         ip(&["link", "set", WAN, "name", "lan"]);
@@ -157,8 +157,10 @@ fn an_interface_is_leased_once() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
-        let _lease = Lease::take_in(dir.path(), WAN).unwrap();
-        Lease::take_in(dir.path(), WAN).unwrap_err().to_string()
+        let _lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
+        InterfaceLease::take_in(dir.path(), WAN)
+            .unwrap_err()
+            .to_string()
     };
     let error = bed.client().run(within).unwrap();
     let pid = std::process::id();
@@ -172,7 +174,7 @@ fn a_feature_that_is_unknown_or_fixed_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
-        let mut lease = Lease::take_in(dir.path(), WAN).unwrap();
+        let mut lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
         assert_eq!(
             lease.switch("no-such-feature", true).unwrap(),
             Switched::Absent

@@ -2,7 +2,7 @@
 
 use farwire_netio::bed::{Bed, CLIENT_PORT, WAN};
 use farwire_netio::offloads::Offloads;
-use farwire_netio::{AfPacket, Head, Offload, PartialChecksum, Ports as _, TxFrame};
+use farwire_netio::{AfPacket, FrameHead, Offload, PartialChecksum, PortSet as _, TxFrame};
 use model::Nanos;
 
 use crate::Test;
@@ -65,7 +65,7 @@ fn datagram(v6: bool, id: u16, port: u8, payload: usize) -> TxFrame<'static> {
             checksum: Some(PartialChecksum { start, offset: 6 }),
         },
         tunnel: None,
-        head: Head::EMPTY,
+        head: FrameHead::EMPTY,
         body: frame.into(),
     }
 }

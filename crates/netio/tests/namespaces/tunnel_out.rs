@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use farwire_netio::bed::{Bed, CLIENT_PORT, WAN};
 use farwire_netio::offloads::Offloads;
 use farwire_netio::{
-    AfPacket, Gso, GsoKind, Head, Offload, PartialChecksum, Ports as _, Received, RingSlots,
-    TunnelHeaders, TxFrame, clock, is_link_control,
+    AfPacket, FrameHead, Gso, GsoKind, Offload, PartialChecksum, PortSet as _, ReceivedFrame,
+    RingSlots, TunnelHeaders, TxFrame, clock, is_link_control,
 };
 
 use model::Nanos;
@@ -113,7 +113,7 @@ fn train(outer_v6: bool, inner_v6: bool, outer_checksum: bool, number: u8) -> Tx
             outer_v6,
             outer_checksum,
         }),
-        head: Head::EMPTY,
+        head: FrameHead::EMPTY,
         body: frame.into(),
     }
 }
@@ -155,7 +155,7 @@ pub(crate) fn receive(port: &mut AfPacket, count: usize) -> Vec<(Offload, Vec<u8
     while all.len() < count && Instant::now() < end {
         port.refresh(clock::now());
         while let Some((_, received)) = port.take() {
-            let Received::Frame(frame) = received else {
+            let ReceivedFrame::Frame(frame) = received else {
                 panic!("no whole frame: {received:?}");
             };
             // The kernel's own talk aside.

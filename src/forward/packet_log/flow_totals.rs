@@ -1,4 +1,4 @@
-//! The packet log summed up by flow, for what is held against it as soon as a run is over.
+//! The packet log added up by flow. Measurements are compared with these totals as soon as a run is over.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,44 +9,44 @@ use record::crossing::{CrossedData, CrossedFlow};
 
 use super::{LogLine, PacketVerdict, Sink};
 
-/// Lines of one link that are kept until its end, 32 bytes each, and almost as much again while they are summed up: 500 MB. Beyond them
-/// the log is not whole.
+/// Lines of one link that are kept until its end: 32 bytes each, and almost as much again while they are added up, so
+/// 500 MB. Lines beyond them are not kept.
 const MOST: usize = 1 << 23;
-/// A flow's packets count as data from this share of its longest on: four quarters are all of it.
+/// A flow's packets count as data if they have at least this many quarters of the length of its longest packet.
 const DATA_QUARTERS: u64 = 3;
 const SECOND: u64 = 1_000_000_000;
 
-/// Every packet, by flow.
+/// All packets, by flow.
 #[derive(Debug, Default)]
-pub(super) struct Flows {
-    flows: HashMap<Key, Vec<Crossed>>,
+pub(super) struct FlowTotals {
+    flows: HashMap<FlowKey, Vec<Crossed>>,
     kept: usize,
-    /// When the first packet of all came.
+    /// When the first packet arrived.
     began: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct FlowKey {
     ingress: Side,
     protocol: u8,
     /// Source and destination.
     ports: [u16; 2],
 }
 
-/// Packets alike.
+/// Packets that differ in nothing.
 #[derive(Clone, Copy, Debug)]
 struct Crossed {
     arrival: u64,
     /// 0 if they were lost.
     departure: u64,
-    /// When they were to leave; 0 if they never were.
+    /// When they were due; 0 if they never were.
     due: u64,
     /// Of each.
     bytes: u32,
     count: u32,
 }
 
-impl Sink for Flows {
+impl Sink for FlowTotals {
     fn begin(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -64,7 +64,7 @@ impl Sink for Flows {
     /// In a fixed order.
     fn flows(self) -> Vec<CrossedFlow> {
         let began = self.began.unwrap_or_default();
-        let mut flows: Vec<(Key, Vec<Crossed>)> = self.flows.into_iter().collect();
+        let mut flows: Vec<(FlowKey, Vec<Crossed>)> = self.flows.into_iter().collect();
         flows.sort_unstable_by_key(|(key, _)| (key.ingress.index(), key.protocol, key.ports));
         flows
             .iter()
@@ -73,12 +73,12 @@ impl Sink for Flows {
     }
 }
 
-impl Flows {
+impl FlowTotals {
     fn add(&mut self, line: &LogLine) {
         let Some(flow) = line.flow else {
             return;
         };
-        // What the emulator itself lost makes the run invalid; link control is nobody's flow.
+        // A loss by the emulator itself makes the run invalid. Link control belongs to no flow.
         let is_of_network = matches!(
             line.verdict,
             PacketVerdict::Delivered | PacketVerdict::Dropped(_)
@@ -86,10 +86,10 @@ impl Flows {
         if !is_of_network {
             return;
         }
-        // Lines come as packets leave, not as they come.
+        // Lines are in the order of departures, not of arrivals.
         let at = line.arrival.0;
         self.began = Some(self.began.map_or(at, |began| began.min(at)));
-        let key = Key {
+        let key = FlowKey {
             ingress: line.ingress,
             protocol: flow.protocol,
             ports: flow.ports.unwrap_or_default(),
@@ -118,7 +118,7 @@ impl Crossed {
     }
 }
 
-impl Key {
+impl FlowKey {
     fn sum(self, began: u64, packets: &[Crossed]) -> CrossedFlow {
         let (direction, ports) = match self.ingress {
             Side::A => (Direction::Up, self.ports),
@@ -175,8 +175,8 @@ fn median_delay(left: &[&Crossed]) -> Option<u64> {
     median.map(|(delay, _)| *delay)
 }
 
-/// The most bytes that were to leave within a second that begins with one of them and, by the last, was over; but for those that were not
-/// sent. What left late, in one heap, is the host's doing and not what the network let through.
+/// The most bytes due within one second, among those that were sent; `None` if they span less than a second. Due times
+/// count, not departures: bytes that left late and together were delayed by the host, not let through by the network.
 fn best_second(packets: &[Crossed]) -> Option<u64> {
     let left = packets.iter().filter(|alike| alike.has_left());
     let mut left: Vec<(u64, u64)> = left.map(|alike| (alike.due, alike.all_bytes())).collect();
@@ -200,7 +200,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use model::{DropCause, Nanos};
-    use netio::Flow;
+    use netio::FiveTuple;
 
     use super::*;
 
@@ -212,18 +212,18 @@ mod tests {
             bytes,
             due: Some(arrival + Nanos(1_000_000)),
             departure: (verdict == PacketVerdict::Delivered).then(|| arrival + Nanos(1_000_000)),
-            flow: Some(Flow {
+            flow: Some(FiveTuple {
                 protocol: 17,
                 source: address,
                 destination: address,
                 ports: Some([4000, 5201]),
             }),
-            ..LogLine::unseen(arrival, Side::A, verdict)
+            ..LogLine::bare(arrival, Side::A, verdict)
         }
     }
 
     fn sum(lines: &[LogLine]) -> CrossedFlow {
-        let mut flows = Flows::default();
+        let mut flows = FlowTotals::default();
         let packets: u64 = lines.iter().map(|line| u64::from(line.count)).sum();
         assert_eq!(flows.take(1, lines).unwrap(), packets);
         let [flow] = &flows.flows()[..] else {

@@ -1,4 +1,4 @@
-//! Whose packet a frame carries, as far as its headers say.
+//! Addresses, protocol and ports of the packet in a frame.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,7 +6,7 @@ use crate::ip::{Fragment, Ip, u16_at};
 
 /// Protocol, addresses and ports of an IP packet; of a tunnel, the outermost ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flow {
+pub struct FiveTuple {
     /// The IP protocol number: 6 is TCP, 17 UDP. Of IPv6, what follows the extension headers.
     pub protocol: u8,
     /// Where it comes from.
@@ -17,7 +17,7 @@ pub struct Flow {
     pub ports: Option<[u16; 2]>,
 }
 
-impl Flow {
+impl FiveTuple {
     /// The flow of `frame` (from its Ethernet header on); `None` if that is not IP or is cut short.
     #[must_use]
     pub fn of(frame: &[u8]) -> Option<Self> {
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn an_ipv4_packet_has_addresses_and_ports() {
-        let flow = Flow::of(&frame(0x0800, &v4())).unwrap();
+        let flow = FiveTuple::of(&frame(0x0800, &v4())).unwrap();
         assert_eq!(flow.protocol, 17);
         assert_eq!(flow.source, Ipv4Addr::new(10, 77, 0, 1));
         assert_eq!(flow.destination, Ipv4Addr::new(10, 77, 0, 2));
@@ -111,10 +111,10 @@ mod tests {
     fn a_later_fragment_has_no_ports() {
         let mut ip = v4();
         ip[7] = 1;
-        assert_eq!(Flow::of(&frame(0x0800, &ip)).unwrap().ports, None);
-        let first = Flow::of(&frame(0x86dd, &v6_fragment(1))).unwrap();
+        assert_eq!(FiveTuple::of(&frame(0x0800, &ip)).unwrap().ports, None);
+        let first = FiveTuple::of(&frame(0x86dd, &v6_fragment(1))).unwrap();
         assert_eq!((first.protocol, first.ports), (6, Some([1000, 53])));
-        let later = Flow::of(&frame(0x86dd, &v6_fragment(8))).unwrap();
+        let later = FiveTuple::of(&frame(0x86dd, &v6_fragment(8))).unwrap();
         assert_eq!((later.protocol, later.ports), (6, None));
     }
 
@@ -122,13 +122,13 @@ mod tests {
     fn no_frame_cut_short_is_misread() {
         let whole = frame(0x0800, &v4());
         for len in 0..34 {
-            assert_eq!(Flow::of(&whole[..len]), None, "{len} bytes");
+            assert_eq!(FiveTuple::of(&whole[..len]), None, "{len} bytes");
         }
         let whole = frame(0x86dd, &v6_fragment(1));
         for len in 0..whole.len() {
-            let ports = Flow::of(&whole[..len]).and_then(|flow| flow.ports);
+            let ports = FiveTuple::of(&whole[..len]).and_then(|flow| flow.ports);
             assert_eq!(ports, None, "{len} bytes");
         }
-        assert_eq!(Flow::of(&frame(0x0806, &[0; 28])), None);
+        assert_eq!(FiveTuple::of(&frame(0x0806, &[0; 28])), None);
     }
 }

@@ -1,23 +1,23 @@
-//! Whether so much arrives that waking up for each frame costs more than it gains.
+//! Whether so many frames arrive that waking up for each of them costs more than it gains.
 
 use model::Nanos;
 
-/// So many frames within that span are a load: eight a millisecond.
+/// This many frames within that time are a load: eight per millisecond.
 const FRAMES: usize = 8;
 const SPAN: Nanos = Nanos(1_000_000);
 
-/// Under load a turn of the forwarder's loop begins at most so much after the one before it, whatever arrives or is due: what
-/// is due by then leaves together. With what a sleep ends late by, departures are batched by at most 100 us.
+/// Under load, a turn of the forwarder's loop begins this long after the one before, whatever arrives or is due. Packets due by
+/// then leave together. A sleep can end late, so departures are batched by at most 100 us.
 pub(crate) const TURN: Nanos = Nanos(75_000);
 
-/// When the latest frames arrived.
+/// The arrival times of the latest frames.
 #[derive(Debug, Default)]
-pub(crate) struct Load {
+pub(crate) struct RecentArrivals {
     arrivals: [Nanos; FRAMES],
     next: usize,
 }
 
-impl Load {
+impl RecentArrivals {
     pub(crate) fn arrived(&mut self, at: Nanos) {
         self.arrivals[self.next] = at;
         self.next = (self.next + 1) % FRAMES;
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn eight_frames_a_millisecond_are_a_load() {
-        let mut load = Load::default();
+        let mut load = RecentArrivals::default();
         for at in 1..8 {
             load.arrived(Nanos(at * 100_000));
             assert!(!load.is_high(Nanos(at * 100_000)));

@@ -1,22 +1,22 @@
-//! Whose packets left late: departures by IP protocol and service.
+//! Departures by IP protocol and service, to tell whose packets left late.
 
 use model::Side;
 use record::lateness::{Departed, FlowDepartures, FlowKind};
 
-/// Kinds that are told apart; what comes after them is counted together, under protocol 0.
+/// Most kinds that are distinguished. Packets of further kinds are counted together, under protocol 0.
 const MOST: usize = 48;
 
 /// The departures of each kind of packets, by ingress side.
 #[derive(Clone, Debug)]
-pub(crate) struct Flows {
-    /// The first has no place of its own.
+pub(crate) struct DeparturesByKind {
+    /// The first is for packets of no other kind.
     kinds: Vec<FlowKind>,
     departed: Vec<[Departed; 2]>,
-    /// The kind that came last, which most often comes next.
+    /// The kind of the last packet, which is most often that of the next one.
     last: u8,
 }
 
-impl Default for Flows {
+impl Default for DeparturesByKind {
     fn default() -> Self {
         let mut flows = Self {
             kinds: Vec::with_capacity(MOST),
@@ -28,12 +28,12 @@ impl Default for Flows {
     }
 }
 
-impl Flows {
+impl DeparturesByKind {
     /// The number of the kind of packets with these headers.
     pub(crate) fn number(&mut self, protocol: Option<u8>, ports: Option<[u16; 2]>) -> u8 {
         let kind = FlowKind {
             protocol: protocol.unwrap_or(0),
-            // A service's port is below those that clients are given.
+            // A service has a lower port than its clients.
             port: ports.map_or(0, |[a, b]| a.min(b)),
         };
         if self.kinds[usize::from(self.last)] != kind {
@@ -44,14 +44,14 @@ impl Flows {
         self.last
     }
 
-    /// So many packets of this kind left.
+    /// This many packets of a kind have left.
     pub(crate) fn left(&mut self, number: u8, ingress: Side, packets: u64, are_late: bool) {
         let departed = &mut self.departed[usize::from(number)][ingress.index()];
         departed.packets += packets;
         departed.late += if are_late { packets } else { 0 };
     }
 
-    /// What left so far; up is from A to B.
+    /// The departures so far; up is from A to B.
     pub(crate) fn departures(&self) -> Vec<FlowDepartures> {
         let all = self.kinds.iter().zip(&self.departed);
         all.map(|(kind, [up, down])| FlowDepartures {
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn both_ways_of_a_service_are_one_kind() {
-        let mut flows = Flows::default();
+        let mut flows = DeparturesByKind::default();
         let up = flows.number(Some(6), Some([40_000, 80]));
         assert_eq!(flows.number(Some(6), Some([80, 40_001])), up);
         assert_ne!(flows.number(Some(17), Some([40_000, 80])), up);
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn kinds_without_number_are_counted_together() {
-        let mut flows = Flows::default();
+        let mut flows = DeparturesByKind::default();
         for port in 1..1000 {
             let number = flows.number(Some(6), Some([40_000, port]));
             flows.left(number, Side::A, 1, false);

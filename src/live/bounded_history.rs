@@ -1,17 +1,17 @@
-//! The last ones of many.
+//! A history that keeps only its newest entries.
 
 use std::collections::VecDeque;
 
 /// As many of the last ones as a number and so much memory hold, and at least one.
 #[derive(Debug)]
-pub(super) struct Kept<T> {
+pub(super) struct BoundedHistory<T> {
     /// Each with how many bytes it takes.
     all: VecDeque<(usize, T)>,
     bytes: usize,
     most: usize,
 }
 
-impl<T> Kept<T> {
+impl<T> BoundedHistory<T> {
     /// The most bytes that all of them take.
     const MOST_BYTES: usize = 32 << 20;
 
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     fn kept(bytes: &[usize]) -> Vec<usize> {
-        let mut kept = Kept::at_most(3);
+        let mut kept = BoundedHistory::at_most(3);
         for (number, bytes) in bytes.iter().enumerate() {
             kept.push(number, *bytes);
         }
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn the_last_ones_are_kept_as_far_as_number_and_memory_go() {
-        let half = Kept::<()>::MOST_BYTES / 2;
+        let half = BoundedHistory::<()>::MOST_BYTES / 2;
         assert!(kept(&[]).is_empty());
         assert_eq!(kept(&[1, 1, 1, 1]), [1, 2, 3]);
         assert_eq!(kept(&[half, half, 1]), [1, 2]);

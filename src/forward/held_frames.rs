@@ -1,66 +1,66 @@
-//! The frames on their way, kept until the last of their segments has left or is gone.
+//! The frames on their way, kept until the last of their segments has left or was dropped.
 
 use model::{Nanos, PacketId, Side};
 use netio::{COPY_BELOW, Frame, FrameBytes, FrameRef, GsoFrame, Lent, Offload, Vlan};
 
 use super::arena::{Arena, Span};
-use super::capture::{Fate, Seen};
-use super::packet_log::{LogLine, PacketVerdict};
+use super::departures::Changes;
+use super::observed::ObservedPackets;
 use conditions::in_effect::BESIDE_FRAME;
 
-/// Low bits of a packet's id: the segment; above them: the frame's place.
+/// A packet's id has its segment in this many low bits, and its frame's place above them.
 const SEGMENT_BITS: u32 = 17;
 
-/// Book-keeping that a frame and each of its packets cost beside their bytes, allocation included, so that
-/// small ones are bounded too.
+/// Memory that a frame and each of its packets take beside their bytes, allocations included. It counts towards the limit,
+/// so that the number of small frames is bounded too.
 const FRAME_COST: usize = 160;
 const SEGMENT_COST: usize = 48;
 const _: () = assert!(FRAME_COST as u64 + SEGMENT_COST as u64 == BESIDE_FRAME);
 
-/// A bounded store of frames. Small ones are copied to an arena; long ones stay where they were received.
+/// A bounded store of frames. Small ones are copied into an arena; long ones stay where they were received.
 #[derive(Debug)]
 pub(crate) struct HeldFrames<L> {
-    frames: Vec<Option<Held<L>>>,
+    frames: Vec<Option<HeldFrame<L>>>,
     free: Vec<u32>,
     arena: Arena,
-    /// By set of ports, and by place in its memory: where the frame that was there last is kept.
+    /// By set of ports, and by place in its memory: where the frame that last occupied it is kept.
     lent: Vec<Vec<usize>>,
-    /// Beside the arena's.
+    /// Without the arena's.
     bytes: usize,
     peak: usize,
     limit: usize,
 }
 
 #[derive(Debug)]
-struct Held<L> {
+struct HeldFrame<L> {
     arrival: Nanos,
-    bytes: Bytes<L>,
+    bytes: HeldBytes<L>,
     gso: GsoFrame,
-    /// By how much the model took it to have come later than it did.
+    /// How much later than its arrival the model took it to be.
     clamped: Nanos,
-    /// Segments and copies of them that have neither left nor been dropped.
+    /// Its segments and their copies that have neither left nor been dropped.
     remaining: u32,
-    /// What it adds to the bytes beside the arena's.
+    /// The bytes that it adds to those without the arena's.
     cost: u32,
     offload: Offload,
     vlan: Option<Vlan>,
-    came: Came,
+    origin: FrameOrigin,
 }
 
-/// Where a frame came, and what it is of.
+/// Where a frame arrived, and how its packets are classified.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Came {
-    /// The set of ports whose memory it may stand in.
+pub(crate) struct FrameOrigin {
+    /// The set of ports whose memory it may occupy.
     pub(crate) set: u16,
     pub(crate) side: Side,
     /// The number of its kind of packets.
     pub(crate) flow: u8,
-    /// The class that its packets are of.
+    /// The class of its packets.
     pub(crate) class: u16,
 }
 
 #[derive(Debug)]
-enum Bytes<L> {
+enum HeldBytes<L> {
     Small(Span),
     Long(FrameBytes<L>),
 }
@@ -83,7 +83,7 @@ impl<L: Lent> HeldFrames<L> {
         }
     }
 
-    /// Whether the limit allows to keep that frame too.
+    /// Whether the limit allows this frame too.
     pub(crate) fn has_room(&self, frame: &Frame<L>, gso: &GsoFrame) -> bool {
         let len = frame.bytes().len();
         let bytes = if len < COPY_BELOW {
@@ -94,21 +94,26 @@ impl<L: Lent> HeldFrames<L> {
         self.bytes + book_keeping(gso) + bytes <= self.limit
     }
 
-    /// Keeps a frame for which there is room; the id of its first segment.
-    pub(crate) fn insert(&mut self, came: Came, frame: Frame<L>, gso: GsoFrame) -> PacketId {
+    /// Keeps a frame for which there is room. Returns the id of its first segment.
+    pub(crate) fn insert(
+        &mut self,
+        origin: FrameOrigin,
+        frame: Frame<L>,
+        gso: GsoFrame,
+    ) -> PacketId {
         let is_small = frame.bytes().len() < COPY_BELOW;
         let cost = book_keeping(&gso) + if is_small { 0 } else { frame.bytes().len() };
         let (arrival, offload, vlan) = (frame.arrival, frame.offload, frame.vlan);
         let (bytes, lent) = if is_small {
-            (Bytes::Small(self.arena.store(frame.bytes())), None)
+            (HeldBytes::Small(self.arena.store(frame.bytes())), None)
         } else {
             let bytes = frame.into_bytes();
             let lent = bytes.place();
-            (Bytes::Long(bytes), lent)
+            (HeldBytes::Long(bytes), lent)
         };
         self.bytes += cost;
         self.peak = self.peak.max(self.bytes());
-        let held = Held {
+        let held = HeldFrame {
             arrival,
             bytes,
             clamped: Nanos::ZERO,
@@ -117,7 +122,7 @@ impl<L: Lent> HeldFrames<L> {
             cost: u32::try_from(cost).expect("a frame is far below 4 GiB"),
             offload,
             vlan,
-            came,
+            origin,
         };
         let place = match self.free.pop() {
             Some(place) => place as usize,
@@ -128,7 +133,7 @@ impl<L: Lent> HeldFrames<L> {
         };
         self.frames[place] = Some(held);
         if let Some(lent) = lent {
-            let set = usize::from(came.set);
+            let set = usize::from(origin.set);
             self.lent
                 .resize_with(self.lent.len().max(set + 1), Vec::new);
             let places = &mut self.lent[set];
@@ -145,13 +150,13 @@ impl<L: Lent> HeldFrames<L> {
             .get(usize::from(set))
             .and_then(|places| places.get(lent));
         let held = place.and_then(|place| self.frames[*place].as_mut());
-        // That place of ours may have gone to another frame since.
-        if let Some(Held {
-            bytes: Bytes::Long(bytes),
-            came,
+        // Our place may belong to another frame by now.
+        if let Some(HeldFrame {
+            bytes: HeldBytes::Long(bytes),
+            origin,
             ..
         }) = held
-            && came.set == set
+            && origin.set == set
             && bytes.place() == Some(lent)
         {
             bytes.own();
@@ -168,22 +173,22 @@ impl<L: Lent> HeldFrames<L> {
     }
 
     pub(crate) fn ingress(&self, id: PacketId) -> Side {
-        self.held(id).came.side
+        self.held(id).origin.side
     }
 
-    /// The number of its kind of packets, and by how much it was clamped.
+    /// The number of its kind of packets, and how much later than its arrival the model took it to be.
     pub(crate) fn lateness(&self, id: PacketId) -> (u8, Nanos) {
         let held = self.held(id);
-        (held.came.flow, held.clamped)
+        (held.origin.flow, held.clamped)
     }
 
     /// The class of a packet, and when it arrived.
     pub(crate) fn arrival(&self, id: PacketId) -> (u16, Nanos) {
         let held = self.held(id);
-        (held.came.class, held.arrival)
+        (held.origin.class, held.arrival)
     }
 
-    /// The model took a frame to have come so much later than it did.
+    /// Notes that the model took a frame to have arrived `by` later than it did.
     #[cold]
     pub(crate) fn clamp(&mut self, id: PacketId, by: Nanos) {
         if let Some(held) = &mut self.frames[place(id)] {
@@ -191,33 +196,21 @@ impl<L: Lent> HeldFrames<L> {
         }
     }
 
-    /// A segment's line of the packet log, with neither due time nor departure.
-    pub(crate) fn line(&self, id: PacketId, verdict: PacketVerdict) -> LogLine {
-        let held = self.held(id);
-        LogLine {
-            bytes: held.gso.segment_len(segment(id)),
-            ..LogLine::of(self.frame(held), held.came.side, verdict)
-        }
-    }
-
-    /// What a capture sees of `count` segments, due at these times.
-    pub(crate) fn seen<'h>(
-        &'h self,
-        id: PacketId,
-        count: u32,
-        fate: Fate,
-        due: &'h [Nanos],
-    ) -> Seen<'h> {
+    /// `count` neighbouring segments of a frame as observers see them, as they arrived and never due.
+    pub(crate) fn observed(&self, id: PacketId, count: u32) -> ObservedPackets<'_> {
         let held = self.held(id);
         let first = segment(id);
-        Seen {
+        ObservedPackets {
+            ingress: held.origin.side,
+            frame: self.frame(held),
+            gso: Some(&held.gso),
             segments: first..first + count,
-            due,
-            ..Seen::whole(self.frame(held), &held.gso, held.came.side, fate)
+            due: &[],
+            changes: Changes::NONE,
         }
     }
 
-    /// Keeps the frame of `id` for a copy of that segment too.
+    /// Keeps the frame of `id` until a copy of that segment has left too.
     pub(crate) fn copied(&mut self, id: PacketId) {
         if let Some(held) = &mut self.frames[place(id)] {
             held.remaining += 1;
@@ -233,7 +226,7 @@ impl<L: Lent> HeldFrames<L> {
         held.remaining -= count;
         if held.remaining == 0 {
             self.bytes -= held.cost as usize;
-            if let Bytes::Small(span) = held.bytes {
+            if let HeldBytes::Small(span) = held.bytes {
                 self.arena.release(span);
             }
             self.frames[place] = None;
@@ -242,12 +235,12 @@ impl<L: Lent> HeldFrames<L> {
         }
     }
 
-    /// What is held now, in bytes, book-keeping included.
+    /// Bytes held now, book-keeping included.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes + self.arena.held()
     }
 
-    /// The most that was held at one time, in bytes, book-keeping included.
+    /// The most bytes held at one time, book-keeping included.
     pub(crate) fn peak_bytes(&self) -> usize {
         self.peak
     }
@@ -257,19 +250,19 @@ impl<L: Lent> HeldFrames<L> {
         self.bytes == 0 && self.frames.iter().all(Option::is_none)
     }
 
-    fn frame<'h>(&'h self, held: &'h Held<L>) -> FrameRef<'h> {
+    fn frame<'h>(&'h self, held: &'h HeldFrame<L>) -> FrameRef<'h> {
         FrameRef {
             arrival: held.arrival,
             offload: held.offload,
             vlan: held.vlan,
             bytes: match &held.bytes {
-                Bytes::Small(span) => self.arena.bytes(*span),
-                Bytes::Long(bytes) => bytes.bytes(),
+                HeldBytes::Small(span) => self.arena.bytes(*span),
+                HeldBytes::Long(bytes) => bytes.bytes(),
             },
         }
     }
 
-    fn held(&self, id: PacketId) -> &Held<L> {
+    fn held(&self, id: PacketId) -> &HeldFrame<L> {
         self.frames[place(id)]
             .as_ref()
             .expect("a packet's frame is held until the packet is released")
@@ -286,16 +279,16 @@ fn place(id: PacketId) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use netio::Slot;
+    use netio::LentSlot;
 
     use super::*;
 
     #[test]
     fn a_million_small_frames_take_their_bytes_and_little_more() {
         assert!(
-            size_of::<Option<Held<Slot>>>() <= 128,
+            size_of::<Option<HeldFrame<LentSlot>>>() <= 128,
             "{}",
-            size_of::<Option<Held<Slot>>>()
+            size_of::<Option<HeldFrame<LentSlot>>>()
         );
     }
 }

@@ -1,7 +1,7 @@
-//! Packets that their addressees answer, and those answers: TCP segments and acknowledgements, ICMP echoes and replies.
+//! Packets that their receivers answer, and the replies: TCP segments and acknowledgements, ICMP echo requests and replies.
 
 use crate::control::ICMPV6;
-use crate::flow::Flow;
+use crate::five_tuple::FiveTuple;
 use crate::frame::FrameRef;
 use crate::icmp::ICMP;
 use crate::ip::{Fragment, Ip, byte, u16_at};
@@ -11,45 +11,46 @@ const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
-/// What is answered.
+/// The kinds of packets that are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum ProbeKind {
     /// Sequence numbers of TCP, by an acknowledgement of them or of later ones (RFC 9293, section 3.4).
     Segment,
     /// An ICMP or ICMPv6 echo, by its reply (RFC 792; RFC 4443, section 4).
     Echo,
 }
 
-/// What a frame asks for: TCP with payload or SYN, all segments of a GSO frame together; or an echo request. Of a tunnel nothing.
+/// A frame that is answered: TCP with payload or SYN, where all segments of a GSO frame are one request, or an echo request.
+/// Tunnelled packets are not looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Question {
-    asked: Asked,
-    /// From who asks; the ports of an echo are its identifier.
-    flow: Flow,
+pub struct ProbeRequest {
+    kind: ProbeKind,
+    /// Its source is the sender of the request. The ports of an echo are its identifier.
+    flow: FiveTuple,
     first: u32,
-    /// Behind its last number.
+    /// The number after its last one.
     end: u32,
 }
 
-/// What a frame answers: TCP with ACK, or an echo reply.
+/// A frame that answers: TCP with ACK, or an echo reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
-    asked: Asked,
-    /// From who asked.
-    flow: Flow,
-    /// Behind the last number answered.
+pub struct ProbeReply {
+    kind: ProbeKind,
+    /// Its source is the sender of the request.
+    flow: FiveTuple,
+    /// The number after the last one answered.
     end: u32,
 }
 
-impl Question {
-    /// That of `frame`; `None` if nobody answers it, or it is cut short.
+impl ProbeRequest {
+    /// The request in `frame`; `None` if nobody answers it or it is truncated.
     #[must_use]
     pub fn of(frame: FrameRef<'_>) -> Option<Self> {
         let bytes = frame.bytes;
-        let (ip, asked) = header(bytes)?;
-        let (first, len) = match asked {
-            Asked::Segment => segment(frame, ip)?,
-            Asked::Echo => (
+        let (ip, kind) = header(bytes)?;
+        let (first, len) = match kind {
+            ProbeKind::Segment => segment(frame, ip)?,
+            ProbeKind::Echo => (
                 u16_at(bytes, ip.next + 6)?.into(),
                 (byte(bytes, ip.next)? == if ip.v6 { 128 } else { 8 }).into(),
             ),
@@ -58,48 +59,48 @@ impl Question {
             return None;
         }
         Some(Self {
-            asked,
-            flow: flow(bytes, ip, asked)?,
+            kind,
+            flow: flow(bytes, ip, kind)?,
             first,
             end: first.wrapping_add(len),
         })
     }
 
-    /// What it asks for.
+    /// The kind of reply that it waits for.
     #[must_use]
-    pub fn asked(&self) -> Asked {
-        self.asked
+    pub fn kind(&self) -> ProbeKind {
+        self.kind
     }
 
-    /// Whether that is its answer.
+    /// Whether `reply` answers it.
     #[must_use]
-    pub fn is_answered_by(&self, answer: &Answer) -> bool {
-        let is_behind = match self.asked {
-            Asked::Segment => !is_before(answer.end, self.end),
-            Asked::Echo => answer.end == self.end,
+    pub fn is_answered_by(&self, reply: &ProbeReply) -> bool {
+        let is_behind = match self.kind {
+            ProbeKind::Segment => !is_before(reply.end, self.end),
+            ProbeKind::Echo => reply.end == self.end,
         };
-        is_behind && (self.asked, self.flow) == (answer.asked, answer.flow)
+        is_behind && (self.kind, self.flow) == (reply.kind, reply.flow)
     }
 
-    /// Whether the other one, which came later, asks for some of it again, or for what comes before it.
+    /// Whether `other`, which arrived later, repeats some of it or asks for earlier numbers.
     #[must_use]
     pub fn is_repeated_by(&self, other: &Self) -> bool {
-        is_before(other.first, self.end) && (self.asked, self.flow) == (other.asked, other.flow)
+        is_before(other.first, self.end) && (self.kind, self.flow) == (other.kind, other.flow)
     }
 }
 
-impl Answer {
-    /// That of `frame`; `None` if it answers nothing, or is cut short.
+impl ProbeReply {
+    /// The reply in `frame`; `None` if it answers nothing or is truncated.
     #[must_use]
     pub fn of(frame: FrameRef<'_>) -> Option<Self> {
         let bytes = frame.bytes;
-        let (ip, asked) = header(bytes)?;
-        let (answers, end) = match asked {
-            Asked::Segment => (
+        let (ip, kind) = header(bytes)?;
+        let (answers, end) = match kind {
+            ProbeKind::Segment => (
                 byte(bytes, ip.next + 13)? & ACK != 0,
                 u32_at(bytes, ip.next + 8)?,
             ),
-            Asked::Echo => (
+            ProbeKind::Echo => (
                 byte(bytes, ip.next)? == if ip.v6 { 129 } else { 0 },
                 u32::from(u16_at(bytes, ip.next + 6)?) + 1,
             ),
@@ -108,47 +109,47 @@ impl Answer {
             return None;
         }
         Some(Self {
-            asked,
-            flow: flow(bytes, ip, asked)?.reversed(),
+            kind,
+            flow: flow(bytes, ip, kind)?.reversed(),
             end,
         })
     }
 
-    /// What it answers.
+    /// The kind of request that it answers.
     #[must_use]
-    pub fn asked(&self) -> Asked {
-        self.asked
+    pub fn kind(&self) -> ProbeKind {
+        self.kind
     }
 }
 
-/// The IP header of a whole packet that may ask or answer.
-fn header(bytes: &[u8]) -> Option<(Ip, Asked)> {
+/// The IP header of an unfragmented packet that may be a request or a reply.
+fn header(bytes: &[u8]) -> Option<(Ip, ProbeKind)> {
     let ip = Ip::of(bytes).filter(|ip| ip.fragment == Fragment::Whole)?;
-    let asked = match (ip.protocol, ip.v6) {
-        (TCP, _) => Asked::Segment,
-        (ICMP, false) | (ICMPV6, true) => Asked::Echo,
+    let kind = match (ip.protocol, ip.v6) {
+        (TCP, _) => ProbeKind::Segment,
+        (ICMP, false) | (ICMPV6, true) => ProbeKind::Echo,
         _ => return None,
     };
-    Some((ip, asked))
+    Some((ip, kind))
 }
 
-fn flow(bytes: &[u8], ip: Ip, asked: Asked) -> Option<Flow> {
-    let flow = Flow::behind(bytes, ip)?;
-    Some(match asked {
-        Asked::Segment => flow,
-        Asked::Echo => Flow {
+fn flow(bytes: &[u8], ip: Ip, kind: ProbeKind) -> Option<FiveTuple> {
+    let flow = FiveTuple::behind(bytes, ip)?;
+    Some(match kind {
+        ProbeKind::Segment => flow,
+        ProbeKind::Echo => FiveTuple {
             ports: Some([u16_at(bytes, ip.next + 4)?; 2]),
             ..flow
         },
     })
 }
 
-/// The first sequence number of a TCP frame and how many it takes, FIN's left out.
+/// The first sequence number of a TCP frame and how many numbers it takes, without that of FIN.
 fn segment(frame: FrameRef<'_>, ip: Ip) -> Option<(u32, u32)> {
     let bytes = frame.bytes;
     let flags = byte(bytes, ip.next + 13)?;
     let header = usize::from(byte(bytes, ip.next + 12)? >> 4) * 4;
-    // Small frames are padded; the length field of a GSO frame may be too small for it.
+    // Small frames are padded. The length of a GSO frame may not fit into the header field.
     let end = match frame.offload.gso {
         Some(_) => bytes.len(),
         None => ip.end(bytes)?.min(bytes.len()),
@@ -162,7 +163,7 @@ fn segment(frame: FrameRef<'_>, ip: Ip) -> Option<(u32, u32)> {
     ))
 }
 
-/// Whether a number comes before another one; they go round (RFC 9293, section 3.4).
+/// Whether a sequence number is before another, with wrap-around (RFC 9293, section 3.4).
 fn is_before(number: u32, other: u32) -> bool {
     number.wrapping_sub(other) >= 1 << 31
 }
@@ -238,18 +239,18 @@ mod tests {
         }
     }
 
-    fn question(bytes: &[u8]) -> Option<Question> {
-        Question::of(frame(bytes, None))
+    fn request(bytes: &[u8]) -> Option<ProbeRequest> {
+        ProbeRequest::of(frame(bytes, None))
     }
 
-    fn answer(bytes: &[u8]) -> Option<Answer> {
-        Answer::of(frame(bytes, None))
+    fn reply(bytes: &[u8]) -> Option<ProbeReply> {
+        ProbeReply::of(frame(bytes, None))
     }
 
     /// Whether the server's acknowledgement answers a segment of the client's.
     fn answers(ack: u32, sequence: u32, payload: u16) -> bool {
-        let asked = question(&tcp([CLIENT, SERVER], [sequence, 0], ACK, payload)).unwrap();
-        asked.is_answered_by(&answer(&tcp([SERVER, CLIENT], [0, ack], ACK, 0)).unwrap())
+        let asked = request(&tcp([CLIENT, SERVER], [sequence, 0], ACK, payload)).unwrap();
+        asked.is_answered_by(&reply(&tcp([SERVER, CLIENT], [0, ack], ACK, 0)).unwrap())
     }
 
     #[test]
@@ -265,36 +266,36 @@ mod tests {
 
     #[test]
     fn what_comes_again_repeats_and_what_follows_does_not() {
-        let at = |sequence| question(&tcp([CLIENT, SERVER], [sequence, 0], ACK, 100)).unwrap();
+        let at = |sequence| request(&tcp([CLIENT, SERVER], [sequence, 0], ACK, 100)).unwrap();
         let first = at(u32::MAX - 49);
         for again in [u32::MAX - 49, 0, u32::MAX - 1000, 49] {
             assert!(first.is_repeated_by(&at(again)), "{again}");
         }
         assert!(!first.is_repeated_by(&at(50)));
-        let of_another = question(&tcp([(CLIENT.0, 40_001), SERVER], [0, 0], ACK, 100)).unwrap();
+        let of_another = request(&tcp([(CLIENT.0, 40_001), SERVER], [0, 0], ACK, 100)).unwrap();
         assert!(!first.is_repeated_by(&of_another));
     }
 
     #[test]
     fn a_syn_is_answered_and_padding_a_bare_acknowledgement_or_a_reset_is_not() {
-        let syn = question(&tcp([CLIENT, SERVER], [7, 0], SYN, 0)).unwrap();
-        let accepted = answer(&tcp([SERVER, CLIENT], [9, 8], SYN | ACK, 0)).unwrap();
+        let syn = request(&tcp([CLIENT, SERVER], [7, 0], SYN, 0)).unwrap();
+        let accepted = reply(&tcp([SERVER, CLIENT], [9, 8], SYN | ACK, 0)).unwrap();
         assert!(syn.is_answered_by(&accepted));
-        assert_eq!(question(&tcp([CLIENT, SERVER], [8, 10], ACK, 0)), None);
-        assert_eq!(question(&tcp([CLIENT, SERVER], [8, 0], RST, 5)), None);
-        assert_eq!(answer(&tcp([SERVER, CLIENT], [9, 8], SYN, 0)), None);
+        assert_eq!(request(&tcp([CLIENT, SERVER], [8, 10], ACK, 0)), None);
+        assert_eq!(request(&tcp([CLIENT, SERVER], [8, 0], RST, 5)), None);
+        assert_eq!(reply(&tcp([SERVER, CLIENT], [9, 8], SYN, 0)), None);
     }
 
     #[test]
     fn another_flow_answers_nothing() {
-        let asked = question(&tcp([CLIENT, SERVER], [0, 0], ACK, 100)).unwrap();
+        let asked = request(&tcp([CLIENT, SERVER], [0, 0], ACK, 100)).unwrap();
         let elsewhere = (SERVER.0, 81);
         for ends in [
             [CLIENT, SERVER],
             [elsewhere, CLIENT],
             [SERVER, (SERVER.0, CLIENT.1)],
         ] {
-            let other = answer(&tcp(ends, [0, 100], ACK, 0)).unwrap();
+            let other = reply(&tcp(ends, [0, 100], ACK, 0)).unwrap();
             assert!(!asked.is_answered_by(&other), "{ends:?}");
         }
     }
@@ -309,18 +310,18 @@ mod tests {
             |id, number, is_reply| icmpv6(if is_reply { 129 } else { 128 }, id, number),
         ];
         for echo in echoes {
-            let asked = question(&echo(5, 65_535, false)).unwrap();
+            let asked = request(&echo(5, 65_535, false)).unwrap();
             let answers =
-                |id, number| asked.is_answered_by(&answer(&echo(id, number, true)).unwrap());
+                |id, number| asked.is_answered_by(&reply(&echo(id, number, true)).unwrap());
             assert!(answers(5, 65_535));
             assert!(!answers(6, 65_535) && !answers(5, 65_534) && !answers(5, 0));
-            assert_eq!(answer(&echo(5, 1, false)), None);
-            assert_eq!(question(&echo(5, 1, true)), None);
+            assert_eq!(reply(&echo(5, 1, false)), None);
+            assert_eq!(request(&echo(5, 1, true)), None);
         }
     }
 
     #[test]
-    fn all_segments_of_a_gso_frame_are_one_question() {
+    fn all_segments_of_a_gso_frame_are_one_request() {
         let mut bytes = tcp([CLIENT, SERVER], [1000, 0], ACK, 3000);
         // As a frame beyond 64 KiB has it.
         bytes[16..18].fill(0);
@@ -329,7 +330,7 @@ mod tests {
             size: 1000,
             ecn: false,
         };
-        let asked = Question::of(frame(&bytes, Some(gso))).unwrap();
+        let asked = ProbeRequest::of(frame(&bytes, Some(gso))).unwrap();
         assert_eq!((asked.first, asked.end), (1000, 4000));
     }
 
@@ -337,18 +338,18 @@ mod tests {
     fn neither_fragments_nor_frames_cut_short_nor_anything_else_ask() {
         let whole = tcp([CLIENT, SERVER], [1000, 2000], ACK, 100);
         for len in 0..54 {
-            assert_eq!(question(&whole[..len]), None, "{len} bytes");
-            let _ = answer(&whole[..len]);
+            assert_eq!(request(&whole[..len]), None, "{len} bytes");
+            let _ = reply(&whole[..len]);
         }
         for (at, value) in [(20, 0x20), (21, 1), (23, 17), (46, 0x40), (46, 0xf0)] {
             let mut bytes = whole.clone();
             bytes[at] = value;
             bytes.truncate(if value == 0xf0 { 90 } else { bytes.len() });
-            assert_eq!(question(&bytes), None, "byte {at} {value:#x}");
+            assert_eq!(request(&bytes), None, "byte {at} {value:#x}");
         }
         let whole = icmpv6(128, 1, 1);
         for len in 0..whole.len() {
-            assert_eq!(question(&whole[..len]), None, "{len} bytes");
+            assert_eq!(request(&whole[..len]), None, "{len} bytes");
         }
     }
 }

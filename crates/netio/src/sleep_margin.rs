@@ -1,25 +1,25 @@
-//! How early a sleep must end so that what comes after it is on time.
+//! How early a sleep must end so that the work after it is on time.
 
 use model::Nanos;
 
-/// A stretch of time before a moment in which a thread does not sleep; learned from how its sleeps ended.
+/// The time before a deadline in which a thread does not sleep. It is learned from how the thread's sleeps ended.
 ///
-/// It grows whenever one ended too late and shrinks a little whenever one did not, so that it settles where one sleep in
-/// some hundred is late, however busy the machine is.
+/// It grows whenever a sleep ended too late and shrinks a little whenever one did not, so it settles where one sleep in a few
+/// hundred is late, however busy the machine is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Guard {
+pub(crate) struct SleepMargin {
     time: Nanos,
     longest: Nanos,
-    /// One late sleep weighs as much as so many that were on time.
+    /// One late sleep has the weight of this many sleeps that were on time.
     on_time: u64,
 }
 
 const FIRST: Nanos = Nanos(60_000);
 const GROWS_BY: Nanos = Nanos(20_000);
 
-impl Guard {
-    /// One of 60 us that grows to `longest`: spinning longer costs the machine more than it gains. It settles where one sleep
-    /// of `on_time` is late.
+impl SleepMargin {
+    /// A margin that starts at 60 us and grows up to `longest`; spinning longer costs the machine more than it gains. It settles
+    /// where one sleep of `on_time` is late.
     pub(crate) const fn up_to(longest: Nanos, on_time: u64) -> Self {
         Self {
             time: FIRST,
@@ -28,12 +28,12 @@ impl Guard {
         }
     }
 
-    /// So long before its moment a sleep must end.
+    /// A sleep must end this long before its deadline.
     pub(crate) fn time(self) -> Nanos {
         self.time
     }
 
-    /// A sleep that was to end so much before its moment ended after it, or not.
+    /// Notes whether a sleep that should have ended by the margin before its deadline ended after the deadline.
     pub(crate) fn learn(&mut self, was_late: bool) {
         self.time = if was_late {
             (self.time + GROWS_BY).min(self.longest)
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn it_settles_where_one_sleep_in_some_hundred_is_late() {
         // Sleeps end up to 100 us late, every time as likely as the other.
-        let mut guard = Guard::up_to(Nanos(200_000), 400);
+        let mut guard = SleepMargin::up_to(Nanos(200_000), 400);
         let (mut late, mut state) = (0, 1u64);
         const SLEEPS: u32 = 200_000;
         for _ in 0..SLEEPS {
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn it_grows_no_further_than_it_may() {
-        let mut guard = Guard::up_to(Nanos(100_000), 400);
+        let mut guard = SleepMargin::up_to(Nanos(100_000), 400);
         (0..10).for_each(|_| guard.learn(true));
         assert_eq!(guard.time(), Nanos(100_000));
     }
