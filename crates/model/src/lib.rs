@@ -6,6 +6,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod behaviour;
 mod change;
 mod check;
 mod counters;
@@ -29,6 +30,7 @@ mod time;
 mod timers;
 mod units;
 
+pub use behaviour::{Behaviour, Bottleneck, Damage, Holding, LongRunLoss, LossLaw, SkipLaw};
 pub use change::check_change;
 pub use counters::{Achieved, Counters, StageReport, Waiting};
 pub use decimal::UnitError;
