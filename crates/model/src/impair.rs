@@ -19,6 +19,7 @@ mod police;
 mod reorder;
 mod score;
 mod slots;
+mod stall;
 mod tally;
 mod wandering;
 
@@ -54,6 +55,7 @@ impl Effect {
             Self::Slots(slots) => slots.behaviour(),
             Self::HoldBack(law) => law.behaviour(),
             Self::Gate(gate) => gate.behaviour(),
+            Self::Stall(stall) => stall.behaviour(),
             Self::Police(police) => police.behaviour(),
             Self::Netem(netem) => netem.behaviour(),
         }
@@ -167,5 +169,6 @@ kinds! {
     Gate(gate::GateStage): Gate,
     Policer(police::Policer): Police,
     HoldBack(hold_back::HoldingBack): HoldBack,
+    Stall(stall::StallStage): Stall,
     Netem(netem::NetemStage): Netem,
 }

@@ -39,12 +39,6 @@ pub use impair::Estimate;
 pub use link::Link;
 pub use packet::{DropCause, Ecn, Edit, Flow, Outcome, Packet, PacketId, Reply, Side};
 pub use schedule::{ScheduleClock, ScheduleOrder};
-pub use spec::{
-    BitErrorRate, Codel, ConfigError, Corruption, Delay, Discipline, DualPi2, Duplication, Effect,
-    Fluctuation, FourState, FqCodel, Gate, GilbertElliott, HoldBack, Jitter, Law, LinkConfig,
-    Netem, NetemDistribution, NetemLoss, NetemRate, NetemShare, NetemSlot, NetemSlotDelay,
-    OPPORTUNITY, Opportunities, Ordering, PathSpec, Pie, Police, Queue, RandomLoss, Rate, Red,
-    Reorder, Repeating, Slots, StageSpec, Table, Toffee, Trace,
-};
+pub use spec::*;
 pub use time::Nanos;
 pub use units::{BitsPerSec, Bytes, Factor, Probability, QueueLimit};

@@ -6,7 +6,7 @@ use super::*;
 use model::{
     BitErrorRate, BitsPerSec, Bytes, Cells, Codel, Delay, Discipline, DualPi2, Effect, FourState,
     FqCodel, Gate, GilbertElliott, HoldBack, Jitter, Law, Ordering, Pie, Police, RandomLoss, Rate,
-    Red, Reorder, Side, Slots, StageSpec, Toffee,
+    Red, Reorder, Side, Slots, StageSpec, Stall, Toffee,
 };
 
 fn hop(text: &str) -> Hop {

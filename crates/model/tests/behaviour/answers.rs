@@ -7,7 +7,7 @@ use farwire_model::{
     BitErrorRate, Bytes, Corruption, Delay, DropCause, Duplication, Ecn, Effect, FourState,
     Framing, Gate, GilbertElliott, HoldBack, Holding, Jitter, Law, Link, LinkConfig, LossLaw,
     Nanos, Netem, NetemLoss, Ordering, Outcome, Packet, PacketId, Police, QueueLimit, RandomLoss,
-    Rate, Repeating, Side, Slots, StageSpec, Toffee, Trace,
+    Rate, Repeating, Side, Slots, StageSpec, Stall, Toffee, Trace,
 };
 
 /// Packets of 1,000 bytes that come to an effect, one a millisecond.
@@ -165,6 +165,10 @@ fn effects() -> Vec<Effect> {
             share: share("1%"),
             extent: three,
             timeout: Nanos::from_millis(100),
+        }),
+        Effect::Stall(Stall {
+            every: Nanos::from_millis(100),
+            lasts: Nanos::from_millis(20),
         }),
         Effect::Gate(Gate {
             open: true,
