@@ -55,6 +55,25 @@ fn refusal(text: &str) -> String {
 }
 
 #[test]
+fn a_stall_has_its_period_and_its_length() {
+    let text = "[[stages]]\nkind = 'stall'\ndirection = 'up'\nevery = '15s'\nlasts = '100ms'";
+    let spec: LinkSpec = toml::from_str(text).unwrap();
+    let stages = spec.hop("box").unwrap().rest.up;
+    let stall = Stall {
+        every: Nanos::from_secs(15),
+        lasts: Nanos::from_millis(100),
+    };
+    assert_eq!(
+        stages,
+        [StageSpec::new("box.up.stall", Effect::Stall(stall))]
+    );
+    let refused = "[[stages]]\nkind = 'stall'\nevery = '15s'";
+    let spec: LinkSpec = toml::from_str(refused).unwrap();
+    let error = format!("{:#}", spec.hop("box").unwrap_err());
+    assert!(error.contains("lasts = \"100ms\""), "{error}");
+}
+
+#[test]
 fn a_common_value_holds_in_both_directions() {
     let hop = hop("delay = '20ms'\nloss = '1%'");
     for way in ["up", "down"] {

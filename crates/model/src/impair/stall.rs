@@ -101,7 +101,8 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_of_a_whole_period_lets_packets_go_once_in_each_and_one_without_a_period_never_comes() {
+    fn a_stall_of_a_whole_period_lets_packets_go_once_in_each_and_one_without_a_period_never_comes()
+    {
         let whole = Stall {
             every: Nanos(100),
             lasts: Nanos(100),
