@@ -23,7 +23,7 @@ mod stall;
 mod tally;
 mod wandering;
 
-pub use self::estimate::Estimate;
+pub use self::estimate::DelayEstimate;
 use crate::behaviour::Behaviour;
 use crate::counters::{Achieved, Waiting};
 use crate::draw::Draws;

@@ -35,7 +35,7 @@ pub use change::check_change;
 pub use counters::{Achieved, Counters, StageReport, Waiting};
 pub use decimal::UnitError;
 pub use framing::{Cells, Framing};
-pub use impair::Estimate;
+pub use impair::DelayEstimate;
 pub use link::Link;
 pub use packet::{DropCause, Ecn, Edit, Flow, Outcome, Packet, PacketId, Reply, Side};
 pub use schedule::{ScheduleClock, ScheduleOrder};

@@ -11,7 +11,7 @@ use crate::draw::Draws;
 use crate::framing::Framing;
 use crate::in_flight::InFlight;
 use crate::queue::AnyDiscipline;
-use crate::queue::discipline::Discipline as _;
+use crate::queue::discipline::QueueDiscipline as _;
 use crate::queue::service::Service;
 use crate::spec::{Discipline, Effect, Queue, Rate, Toffee, Trace};
 use crate::stage::{Entered, Out, Stage, Timing};

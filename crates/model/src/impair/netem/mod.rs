@@ -28,7 +28,7 @@ use crate::units::{Probability, QueueLimit};
 use self::crandom::{Crandom, Hits, Key, Purpose};
 use self::delay::DelayDraw;
 use self::loss::LossModel;
-use self::slot::Slots;
+use self::slot::NetemSlots;
 
 /// One netem: what it does, and the packets that it holds in the order in which they are due (the kernel's tfifo).
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct NetemStage {
     counter: u32,
     delay: DelayDraw,
     rate: Option<NetemRate>,
-    slots: Option<Box<Slots>>,
+    slots: Option<Box<NetemSlots>>,
     held: Line,
     /// When the last of those is due.
     last: Nanos,
@@ -268,7 +268,7 @@ impl Stage for NetemStage {
         self.delay
             .set([spec.delay, spec.jitter], spec.distribution, delay);
         self.rate = spec.rate;
-        let slots = spec.slot.and_then(|slot| Slots::new(&slot, at, draws));
+        let slots = spec.slot.and_then(|slot| NetemSlots::new(&slot, at, draws));
         self.slots = slots.map(Box::new);
         self.now = self.now.max(at);
         *self.spec = spec;
