@@ -123,7 +123,7 @@ mod tests {
             lasts: Nanos(50),
         };
         stage.set(Nanos::ZERO, &Effect::Stall(stall));
-        let mut enter = |stage: &mut StallStage, at| {
+        let enter = |stage: &mut StallStage, at| {
             let mut t = InFlight::for_test(100);
             stage.enter(Nanos(at), 0, &mut t, &mut Out::default())
         };

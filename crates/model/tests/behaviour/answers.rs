@@ -241,9 +241,9 @@ fn the_loss_that_effects_state_is_that_of_many_packets() {
         };
         let did = cross(&effect);
         let found = (did.dropped_by_law + did.marked) as f64 / PACKETS as f64;
-        // Of runs of up to ten packets, and 20,000 packets in all: four standard errors are 0.04.
+        // Four standard errors of 20,000 packets in runs of ten, which vary 17 times as much as packets that are lost each by itself.
         assert!(
-            (found - stated.share).abs() < 0.04 * stated.share.sqrt().max(0.1),
+            (found - stated.share).abs() <= 0.12 * stated.share.sqrt(),
             "{effect:?}: {found} for {stated:?}"
         );
     }
