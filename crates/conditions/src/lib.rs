@@ -7,6 +7,6 @@ pub mod in_effect;
 mod key_values;
 pub mod link_spec;
 pub mod nearest;
-pub mod way;
+pub mod route;
 
 pub use direction::Direction;

@@ -17,7 +17,7 @@ use crate::lateness::LateBudget;
 use crate::profile::Profile;
 use crate::shard::Shard;
 use conditions::link_spec::{EmulatedLink, LinkSpec};
-use conditions::way::Route;
+use conditions::route::Route;
 
 /// A whole experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -16,7 +16,7 @@ use super::{
     NetemSpec, ToffeeSpec, loss_of,
 };
 use crate::Direction;
-use crate::way::{Route, Way};
+use crate::route::{PathStages, Route};
 
 /// The waiting room of a rate that is 0 all along, of which no time can be made one.
 const STALLED_QUEUE: QueueLimit = QueueLimit::Packets(1_000);
@@ -91,8 +91,8 @@ pub fn route(hops: &[Hop]) -> Route {
     Route {
         is_steady: all.all(|stage| stage.schedule.is_empty())
             && hops.iter().all(|hop| hop.classes.is_empty()),
-        up: Way(up),
-        down: Way(down),
+        up: PathStages(up),
+        down: PathStages(down),
     }
 }
 

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use model::{
     BitErrorRate, Bytes, ConfigError, Delay, Effect, Factor, FourState, Gate, GilbertElliott,
     HoldBack, Jitter, Law, Link, LinkConfig, Nanos, Ordering, Probability, Queue, QueueLimit,
-    Repeating, Slots, StageSpec, Trace,
+    Repeating, Slots, StageSpec, Stall, Trace,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -50,6 +50,8 @@ pub enum StageKind {
     Delay,
     /// Packets leave in bursts, `delay` (with `jitter`) or between `min` and `max` after the first; `packets` and `bytes` of each.
     Slots,
+    /// The link stands still for `lasts` at the end of each period of `every`; packets wait until that is over.
+    Stall,
     /// Packets held back until `extent` others have overtaken them, `share` of them, each for at most `timeout`.
     Reorder,
     /// Copies: `duplicate`.
@@ -223,6 +225,10 @@ parameters! {
     packets: NonZeroU32,
     /// The L2 bytes after which a slot is over; any number when absent.
     bytes: Bytes,
+    /// The period of a stall; there is none where it is 0.
+    every: Nanos,
+    /// How long the link stands still in each period.
+    lasts: Nanos,
     /// How many packets pass the delay at once.
     reorder: ReorderSpec,
     /// How many packets are held back.
@@ -300,6 +306,7 @@ impl StageKind {
             Self::Ber => "ber",
             Self::Delay => "delay",
             Self::Slots => "slots",
+            Self::Stall => "stall",
             Self::Reorder => "reorder",
             Self::Duplicate => "duplicate",
             Self::Corrupt => "corrupt",
@@ -320,6 +327,7 @@ impl StageKind {
             Self::Ber => &["ber"],
             Self::Delay => &["delay", "jitter", "size_delay", "reorder"],
             Self::Slots => &["min", "max", "delay", "jitter", "packets", "bytes"],
+            Self::Stall => &["every", "lasts"],
             Self::Reorder => &["share", "extent", "timeout"],
             Self::Duplicate => &["duplicate"],
             Self::Corrupt => &["corrupt"],
@@ -395,6 +403,14 @@ impl StageKind {
                 }
             }
             Self::Slots => Effect::Slots(slots(with)?),
+            Self::Stall => Effect::Stall(Stall {
+                every: with
+                    .every
+                    .context("every: it is missing: every = \"15s\"")?,
+                lasts: with
+                    .lasts
+                    .context("lasts: it is missing: lasts = \"100ms\"")?,
+            }),
             Self::Reorder => {
                 let share = with.share.context("share: it is missing: share = \"1%\"")?;
                 let extent = with.extent.context("extent: it is missing: extent = 3")?;

@@ -6,7 +6,7 @@ use super::*;
 use model::{
     BitErrorRate, BitsPerSec, Bytes, Cells, Codel, Delay, Discipline, DualPi2, Effect, FourState,
     FqCodel, Gate, GilbertElliott, HoldBack, Jitter, Law, Ordering, Pie, Police, RandomLoss, Rate,
-    Red, Reorder, Side, Slots, StageSpec, Toffee,
+    Red, Reorder, Side, Slots, StageSpec, Stall, Toffee,
 };
 
 fn hop(text: &str) -> Hop {
@@ -52,6 +52,25 @@ fn refusal(text: &str) -> String {
         Ok(spec) => format!("{:#}", spec.check().unwrap_err()),
         Err(error) => error.to_string(),
     }
+}
+
+#[test]
+fn a_stall_has_its_period_and_its_length() {
+    let text = "[[stages]]\nkind = 'stall'\ndirection = 'up'\nevery = '15s'\nlasts = '100ms'";
+    let spec: LinkSpec = toml::from_str(text).unwrap();
+    let stages = spec.hop("box").unwrap().rest.up;
+    let stall = Stall {
+        every: Nanos::from_secs(15),
+        lasts: Nanos::from_millis(100),
+    };
+    assert_eq!(
+        stages,
+        [StageSpec::new("box.up.stall", Effect::Stall(stall))]
+    );
+    let refused = "[[stages]]\nkind = 'stall'\nevery = '15s'";
+    let spec: LinkSpec = toml::from_str(refused).unwrap();
+    let error = format!("{:#}", spec.hop("box").unwrap_err());
+    assert!(error.contains("lasts = \"100ms\""), "{error}");
 }
 
 #[test]

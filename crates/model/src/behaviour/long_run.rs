@@ -1,9 +1,15 @@
-//! What netem's options come to in the long run.
+//! Loss in the long run.
 //!
 //! netem's correlation makes each random number x = (1 - c) u + c x' of a fresh one and the one before, and compares that with the
 //! share. The sum is narrower than u, so that fewer packets are hit than the share says, far fewer for small shares.
 
-use model::{Netem, NetemLoss, NetemShare, Probability};
+use core::num::NonZeroU32;
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::spec::{FourState, GilbertElliott, NetemShare};
+use crate::units::Probability;
 
 /// Points of the distribution function of x.
 const POINTS: usize = 1 << 13;
@@ -16,11 +22,17 @@ const FROZEN: f64 = 0.995;
 pub struct LongRunLoss {
     /// The share of packets that is lost, 0 to 1.
     pub share: f64,
-    /// How many are lost in a row, in the mean; none where nothing or everything is lost.
+    /// How many are lost in a row, on average; `None` where nothing or everything is lost.
     pub burst: Option<f64>,
 }
 
 impl LongRunLoss {
+    /// No loss.
+    pub const NONE: Self = Self {
+        share: 0.0,
+        burst: None,
+    };
+
     /// Of the share that is lost, and of pairs that are both lost.
     fn of_pairs(share: f64, both: f64) -> Self {
         let begins = share - both;
@@ -30,43 +42,62 @@ impl LongRunLoss {
         }
     }
 
-    /// Of the share that a chain loses, and its runs: of no length where there is none, without end where one never ends.
+    /// Of the share that a chain loses, and its mean run: 0 where nothing is lost, infinite where a run never ends.
     fn of_chain(share: f64, run: f64) -> Self {
         let burst = (run > 0.0 && run.is_finite()).then_some(run);
         Self { share, burst }
     }
-}
 
-/// What `loss` comes to for packets of which no copy is made.
-pub fn loss(loss: &NetemLoss) -> LongRunLoss {
-    match loss {
-        NetemLoss::Nothing => LongRunLoss::of_pairs(0.0, 0.0),
-        NetemLoss::Random(share) => random(*share),
-        NetemLoss::State(law) => LongRunLoss::of_chain(law.stationary_loss(), law.mean_burst()),
-        NetemLoss::Gemodel(law) => LongRunLoss::of_chain(law.stationary_loss(), law.mean_burst()),
+    /// Of every `n`-th packet.
+    pub(crate) fn periodic(n: NonZeroU32) -> Self {
+        let burst = (n.get() > 1).then_some(1.0);
+        let share = 1.0 / f64::from(n.get());
+        Self { share, burst }
     }
 }
 
-/// The share of packets that pass at once, before those that are delayed: of those that may, which are all but gap - 1 behind each.
-pub fn reordered(netem: &Netem) -> f64 {
-    let share = netem.reorder.map_or(0.0, |of| random(of).share);
-    match share > 0.0 {
-        true => 1.0 / (f64::from(netem.gap.max(1) - 1) + 1.0 / share),
-        false => 0.0,
+impl FourState {
+    /// What it loses in the long run.
+    pub(crate) fn long_run(&self) -> LongRunLoss {
+        LongRunLoss::of_chain(self.stationary_loss(), self.mean_burst())
     }
 }
 
-/// A share, with what its correlation makes of it.
-pub fn random(NetemShare { share, correlation }: NetemShare) -> LongRunLoss {
-    let correlation = correlation.map_or(0.0, Probability::fraction);
-    let share = share.fraction();
-    if correlation == 0.0 || share == 0.0 || share == 1.0 {
-        return LongRunLoss::of_pairs(share, share * share);
+impl GilbertElliott {
+    /// What it loses in the long run.
+    pub(crate) fn long_run(&self) -> LongRunLoss {
+        LongRunLoss::of_chain(self.stationary_loss(), self.mean_burst())
     }
-    if correlation > FROZEN {
-        return LongRunLoss::of_pairs(share, share);
+}
+
+impl From<Probability> for NetemShare {
+    /// Without a correlation.
+    fn from(share: Probability) -> Self {
+        let correlation = None;
+        Self { share, correlation }
     }
-    Correlated::of(correlation).below(share)
+}
+
+impl NetemShare {
+    /// Whether each draw repeats something of the one before.
+    #[must_use]
+    pub fn is_correlated(&self) -> bool {
+        self.correlation.is_some_and(|of| of > Probability::ZERO)
+    }
+
+    /// How many packets it hits in the long run, and how many in a row: what its correlation leaves of the share.
+    #[must_use]
+    pub fn long_run(&self) -> LongRunLoss {
+        let correlation = self.correlation.map_or(0.0, Probability::fraction);
+        let share = self.share.fraction();
+        if correlation == 0.0 || share == 0.0 || share == 1.0 {
+            return LongRunLoss::of_pairs(share, share * share);
+        }
+        if correlation > FROZEN {
+            return LongRunLoss::of_pairs(share, share);
+        }
+        Correlated::of(correlation).below(share)
+    }
 }
 
 /// The distribution of x in the long run.
@@ -84,7 +115,7 @@ impl Correlated {
         let mut function: Vec<f64> = (0..=POINTS).map(at).collect();
         let mut integral = vec![0.0; POINTS + 1];
         // Each turn leaves c of what was wrong.
-        let turns = (1e-12_f64.ln() / correlation.ln()).ceil().max(8.0);
+        let turns = libm::ceil(libm::log(1e-12) / libm::log(correlation)).max(8.0);
         let mut turn = 0.0;
         while turn < turns {
             for place in 1..=POINTS {
@@ -108,7 +139,7 @@ impl Correlated {
     /// How many numbers lie at `share` or below, and how many pairs in a row both do.
     fn below(&self, share: f64) -> LongRunLoss {
         let place = share * POINTS as f64;
-        let last = place.floor();
+        let last = libm::floor(place);
         let mut both = 0.0;
         let mut before = 0.0;
         let mut at = 0.0;
@@ -150,12 +181,22 @@ fn between(values: &[f64], place: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use model::{FourState, GilbertElliott};
-
     use super::*;
+    use crate::behaviour::SkipLaw;
+    use crate::spec::{Netem, NetemLoss};
+    use crate::units::Bytes;
 
     fn percent(text: &str) -> Probability {
         text.parse().unwrap()
+    }
+
+    fn loss(loss: NetemLoss) -> LongRunLoss {
+        let netem = Netem {
+            loss,
+            ..Netem::PLAIN
+        };
+        let loss = netem.behaviour().loss;
+        loss.long_run(Bytes(100)).unwrap()
     }
 
     fn assert_is(own: LongRunLoss, share: f64, burst: f64) {
@@ -166,10 +207,11 @@ mod tests {
     #[test]
     fn a_correlation_narrows_what_is_drawn() {
         let of = |share, correlation| {
-            random(NetemShare {
+            let share = NetemShare {
                 share: percent(share),
                 correlation: Some(percent(correlation)),
-            })
+            };
+            share.long_run()
         };
         assert_is(of("10%", "0%"), 0.1, 1.0 / 0.9);
         assert!((of("50%", "50%").share - 0.5).abs() < 1e-9);
@@ -193,7 +235,7 @@ mod tests {
             good_loss: percent("0.1%"),
             ecn: false,
         };
-        assert_is(loss(&NetemLoss::Gemodel(law)), 0.064_545, 2.642);
+        assert_is(loss(NetemLoss::Gemodel(law)), 0.064_545, 2.642);
         let states = FourState {
             p13: percent("1%"),
             p31: percent("20%"),
@@ -203,7 +245,7 @@ mod tests {
             ecn: false,
         };
         // In 1 : 3 : 2 : 4 as 1 : 0.05 : 0.0125 : 0.005; runs begin with 0.015 + 0.005.
-        assert_is(loss(&NetemLoss::State(states)), 0.055 / 1.067_5, 2.75);
+        assert_is(loss(NetemLoss::State(states)), 0.055 / 1.067_5, 2.75);
     }
 
     #[test]
@@ -223,7 +265,7 @@ mod tests {
             (states("1%", "0%", "50%", "50%"), 0.5),
             (states("1%", "99%", "0%", "100%"), 0.01),
         ] {
-            let own = loss(&NetemLoss::State(states));
+            let own = loss(NetemLoss::State(states));
             assert!((own.share - share).abs() < 1e-9, "{states:?}: {own:?}");
         }
     }
@@ -245,7 +287,9 @@ mod tests {
             (netem("0%", 5), 0.0),
             (Netem::PLAIN, 0.0),
         ] {
-            assert!((reordered(&netem) - share).abs() < 1e-12, "{netem:?}");
+            let skips = netem.behaviour().skips;
+            let own = skips.as_ref().map_or(0.0, SkipLaw::long_run);
+            assert!((own - share).abs() < 1e-12, "{netem:?}");
         }
     }
 }
