@@ -3,10 +3,6 @@
 //! A block of a page says how it is tested in a comment before it (CONTRIBUTING.md has the rules). The blocks of one page are
 //! run in their order, in one directory.
 
-mod blocks;
-#[path = "../common/mod.rs"]
-mod common;
-
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
@@ -16,10 +12,10 @@ use std::process::{Command, ExitCode, Output, Stdio};
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
-use blocks::{Block, Typed, User};
-use common::powerless;
-use common::process;
-use common::suite::{Need, Suite};
+use test_support::blocks::{Block, Typed, User};
+use test_support::powerless;
+use test_support::process;
+use test_support::suite::{Need, Suite};
 
 fn main() -> ExitCode {
     powerless::divert();
@@ -85,7 +81,7 @@ fn run_page(blocks: &[Block]) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let bin = directory.path().join("bin");
     fs::create_dir(&bin)?;
-    symlink(env!("CARGO_BIN_EXE_farwire"), bin.join("farwire"))?;
+    symlink(process::program(), bin.join("farwire"))?;
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     for shared in ["scenarios", "docs", "schema", "examples"] {
         symlink(here.join(shared), directory.path().join(shared))?;

@@ -5,9 +5,9 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use netio::bed::{Bed, BedConfig};
 
-use crate::common::process::{run, run_in};
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
+use test_support::process::{run, run_in};
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(

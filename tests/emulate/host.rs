@@ -6,11 +6,11 @@ use anyhow::{Result, ensure};
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
 use nix::sys::signal::Signal;
 
-use crate::common::capture::Capture;
-use crate::common::counters::Counters;
-use crate::common::process::{self, ip};
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
+use test_support::capture::Capture;
+use test_support::counters::Counters;
+use test_support::process::{self, ip};
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
 const NEEDS: [Need; 3] = [Need::Namespaces, Need::Tool("ip"), Need::Tool("ping")];
 

@@ -10,10 +10,10 @@ use netio::offloads::Offloads;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::common::process::{self, end_of, farwire, ip, run_in, wait_for};
-use crate::common::state::State;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
+use test_support::process::{self, end_of, farwire, ip, run_in, wait_for};
+use test_support::state::State;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
 const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ip")];
 /// A feature that a box switches off.

@@ -13,11 +13,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::NamedTempFile;
 
-use crate::common::nft;
-use crate::common::process::{farwire, ip, run, run_in, wait_for};
-use crate::common::state::State;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
+use test_support::nft;
+use test_support::process::{farwire, ip, run, run_in, wait_for};
+use test_support::state::State;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
 /// What has not come by then was lost: a box holds nothing for so long here.
 const SILENCE: Duration = Duration::from_secs(2);

@@ -6,9 +6,9 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 
-use crate::common::api::Listening;
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
+use test_support::api::Listening;
+use test_support::process;
+use test_support::suite::{Need, Suite};
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(

@@ -1,8 +1,6 @@
 //! `farwire emulate`: a transparent box between two interfaces that leaves them as they were.
 
 mod capture;
-#[path = "../common/mod.rs"]
-mod common;
 mod frames;
 mod host;
 mod lifecycle;
@@ -18,8 +16,8 @@ mod tunnels;
 
 use std::process::ExitCode;
 
-use common::powerless;
-use common::suite::{Suite, gain_privilege};
+use test_support::powerless;
+use test_support::suite::{Suite, gain_privilege};
 
 fn main() -> ExitCode {
     powerless::divert();

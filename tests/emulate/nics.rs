@@ -11,9 +11,9 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::process::{end_of, farwire, ip, run_in, wait_for};
-use crate::common::state::State;
-use crate::common::suite::{Need, Suite};
+use test_support::process::{end_of, farwire, ip, run_in, wait_for};
+use test_support::state::State;
+use test_support::suite::{Need, Suite};
 
 const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ip")];
 const NICS: [&str; 2] = ["nic0", "nic1"];

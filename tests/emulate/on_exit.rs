@@ -12,12 +12,12 @@ use netio::offloads::Offloads;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::common::capture::Capture;
-use crate::common::process::{farwire, ip, run_in, wait_for};
-use crate::common::state::State;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
 use crate::frames::{End, echo, frame, ipv4};
+use test_support::capture::Capture;
+use test_support::process::{farwire, ip, run_in, wait_for};
+use test_support::state::State;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
 const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ip")];
 const BRIDGED: [Need; 3] = [NEEDS[0], NEEDS[1], Need::Device("bridge")];
@@ -65,7 +65,7 @@ pub(crate) fn add(suite: &mut Suite) {
         another_users_journal,
     );
     suite.test("restore takes no other argument", &[], || {
-        let output = crate::common::process::run(farwire().args(["emulate", "--restore", "eth0"]))?;
+        let output = test_support::process::run(farwire().args(["emulate", "--restore", "eth0"]))?;
         ensure!(output.status.code() == Some(2), "{output:?}");
         Ok(())
     });

@@ -8,9 +8,9 @@ use netio::bed::{Bed, BedConfig, CLIENT, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
 use netio::iface::Interface;
 use nix::sys::signal::Signal;
 
-use crate::common::process::{ip, run_in, wait_for};
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::{Happened, WanBox};
+use test_support::process::{ip, run_in, wait_for};
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::{Happened, WanBox};
 
 const NEEDS: [Need; 3] = [Need::Namespaces, Need::Tool("ip"), Need::Tool("ping")];
 

@@ -4,11 +4,11 @@ use anyhow::{Result, ensure};
 use caps::Capability;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 
-use crate::common::powerless;
-use crate::common::process::{self, ip};
-use crate::common::state::State;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
+use test_support::powerless;
+use test_support::process::{self, ip};
+use test_support::state::State;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
 const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ip")];
 

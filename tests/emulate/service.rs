@@ -11,9 +11,9 @@ use netio::bed::{Bed, BedConfig, CLIENT_PORT};
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
-use crate::common::process::{self, PATIENCE, farwire, ip};
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
+use test_support::process::{self, PATIENCE, farwire, ip};
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
 /// Each unit of `dist`, with the exposure that docs/wan-box.md states, in tenths.
 const UNITS: [(&str, u32); 2] = [
@@ -78,7 +78,7 @@ fn stands(unit: &str, exposure: u32) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let copy = dir.path().join(unit);
     let text = fs::read_to_string(shipped)?;
-    let text = text.replace("/usr/local/bin/farwire", env!("CARGO_BIN_EXE_farwire"));
+    let text = text.replace("/usr/local/bin/farwire", process::program());
     fs::write(&copy, text)?;
     let analyze = |arguments: &[&str]| {
         let mut command = Command::new("systemd-analyze");

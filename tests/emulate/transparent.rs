@@ -6,12 +6,12 @@ use netio::offloads::Offloads;
 use netio::{Gso, GsoKind, Offload, PartialChecksum};
 use std::process::Command;
 
-use crate::common::counters::Counters;
-use crate::common::process;
-use crate::common::stream::Transfer;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
 use crate::frames::{End, Tag, checksum, echo, frame, ipv4};
+use test_support::counters::Counters;
+use test_support::process;
+use test_support::stream::Transfer;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
 const IPV4: u16 = 0x0800;
 const VLAN_100: Tag = (0x8100, 100);

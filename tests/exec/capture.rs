@@ -9,9 +9,9 @@ use anyhow::{Context, Result, ensure};
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::{Direction, Summary};
+use test_support::process;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::{Direction, Summary};
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(
@@ -103,10 +103,7 @@ fn captured(directory: &Path, filter: &str, command: &str) -> Result<Summary> {
 }
 
 fn commands(measurement: &str) -> String {
-    format!(
-        "{} measure {measurement} --quiet",
-        env!("CARGO_BIN_EXE_farwire")
-    )
+    format!("{} measure {measurement} --quiet", process::program())
 }
 
 fn every_packet_is_captured() -> Result<()> {

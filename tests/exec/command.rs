@@ -4,9 +4,9 @@ use std::process::Output;
 
 use anyhow::{Result, ensure};
 
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::Summary;
+use test_support::process;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::Summary;
 
 const NEEDS: [Need; 1] = [Need::Namespaces];
 

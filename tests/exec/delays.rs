@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::common::suite::{Need, Suite};
 use crate::effects::Run;
+use test_support::suite::{Need, Suite};
 
 const NAMESPACES: [Need; 1] = [Need::Namespaces];
 

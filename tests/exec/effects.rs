@@ -5,9 +5,9 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use tempfile::NamedTempFile;
 
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::Summary;
+use test_support::process;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::Summary;
 
 const NAMESPACES: [Need; 1] = [Need::Namespaces];
 const PING: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
@@ -155,7 +155,7 @@ impl Run {
         command.arg("exec").arg("--link").arg(link.path());
         command.arg("--json").arg(json.path());
         command.arg("--packet-log").arg(log.path());
-        command.env("farwire", env!("CARGO_BIN_EXE_farwire"));
+        command.env("farwire", process::program());
         command.args(["--", "sh", "-c", script]);
         let output = process::run(&mut command)?;
         let said = [output.stdout, output.stderr].concat();

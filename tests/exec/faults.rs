@@ -11,10 +11,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::command::exec;
-use crate::common::powerless;
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
-use crate::family::Family;
+use test_support::family::Family;
+use test_support::powerless;
+use test_support::process::{self, farwire};
+use test_support::suite::{Need, Suite};
 
 const NEEDS: [Need; 1] = [Need::Namespaces];
 
@@ -102,10 +102,7 @@ fn daemons_end_with_the_command() -> Result<()> {
         ran.display()
     );
     // That of the far end also listens, which is waited for.
-    let far = format!(
-        "setsid sleep 1000 & exec '{}' serve",
-        env!("CARGO_BIN_EXE_farwire")
-    );
+    let far = format!("setsid sleep 1000 & exec '{}' serve", process::program());
     let mut command = farwire();
     command.args(["exec", "--far", &far, "--", "sh", "-c", &line]);
     let output = process::run(family.mark(&mut command))?;

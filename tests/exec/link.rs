@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use tempfile::NamedTempFile;
 
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::Summary;
+use test_support::process;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::Summary;
 
 const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
 
@@ -118,7 +118,7 @@ fn what_is_late() -> Result<()> {
         let mut command = process::farwire();
         command.args(["exec", "--delay", "2ms", "--late-budget", budget]);
         command.arg("--json").arg(json.path()).arg("--");
-        command.arg(env!("CARGO_BIN_EXE_farwire"));
+        command.arg(process::program());
         command.args("measure ping 10.77.0.2 -c 20 -i 0.002".split(' '));
         let output = process::run(&mut command)?;
         let said = String::from_utf8_lossy(&output.stderr);

@@ -2,11 +2,8 @@
 
 mod capture;
 mod command;
-#[path = "../common/mod.rs"]
-mod common;
 mod delays;
 mod effects;
-mod family;
 mod faults;
 mod link;
 mod packet_log;
@@ -14,10 +11,11 @@ mod shell;
 
 use std::process::ExitCode;
 
-use common::suite::Suite;
+use test_support::powerless;
+use test_support::suite::Suite;
 
 fn main() -> ExitCode {
-    common::powerless::divert();
+    powerless::divert();
     let mut suite = Suite::new();
     link::add(&mut suite);
     effects::add(&mut suite);

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 use tempfile::NamedTempFile;
 
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::{Direction, Summary};
+use test_support::process;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::{Direction, Summary};
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(
@@ -33,7 +33,7 @@ fn every_packet_has_a_line() -> Result<()> {
     command.arg("--json").arg(json.path());
     // More than the link carries, and the end comes while packets are on their way.
     let client = "udp 10.77.0.2 -b 10M -l 1000 -t 1 --quiet";
-    command.arg("--").arg(env!("CARGO_BIN_EXE_farwire"));
+    command.arg("--").arg(process::program());
     command.arg("measure").args(client.split(' '));
     let output = process::run(&mut command)?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

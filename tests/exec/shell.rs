@@ -8,8 +8,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
+use test_support::process::{self, farwire};
+use test_support::suite::{Need, Suite};
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(
@@ -94,7 +94,7 @@ fn interrupted() -> Result<()> {
 
 /// A shell without job control, as the one that runs a script, reads from the terminal after farwire, and farwire writes to it.
 fn terminal_back() -> Result<()> {
-    let program = env!("CARGO_BIN_EXE_farwire");
+    let program = process::program();
     let line =
         format!("stty tostop; {program} exec; echo ended with $?; read word; echo got $word");
     let mut terminal = Terminal::of(&format!("sh -c '{line}'"))?;
@@ -118,7 +118,7 @@ struct Terminal {
 impl Terminal {
     /// `farwire` with these arguments on it.
     fn open(arguments: &str) -> Result<Self> {
-        Self::of(&format!("{} {arguments}", env!("CARGO_BIN_EXE_farwire")))
+        Self::of(&format!("{} {arguments}", process::program()))
     }
 
     /// A line for sh, in which $SHELL is a bash without files of its own.

@@ -3,10 +3,10 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::far_end::FarEnd;
-use crate::common::process::farwire;
-use crate::common::suite::{Need, Suite};
 use crate::small::{PING, Small, stderr};
+use test_support::far_end::FarEnd;
+use test_support::process::farwire;
+use test_support::suite::{Need, Suite};
 
 const CHAIN: &str = "\
 name = 'chain'

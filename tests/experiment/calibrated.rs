@@ -6,9 +6,9 @@ use std::process::Output;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
 use crate::small::{PING, Small, stderr};
+use test_support::process::{self, farwire};
+use test_support::suite::{Need, Suite};
 
 const UDP: &str = "\
 [[instruments]]

@@ -8,9 +8,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::Suite;
 use crate::small::stderr;
+use test_support::process::{self, farwire};
+use test_support::suite::Suite;
 
 const RECORD: &str = include_str!("../fixtures/records/small.jsonl");
 

@@ -5,11 +5,11 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::far_end::FarEnd;
-use crate::common::measured::figure;
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
 use crate::small::stderr;
+use test_support::far_end::FarEnd;
+use test_support::measured::figure;
+use test_support::process::{self, farwire};
+use test_support::suite::{Need, Suite};
 
 pub(crate) fn add(suite: &mut Suite) {
     for address in ["10.77.0.2", "fd77::2"] {

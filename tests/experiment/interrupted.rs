@@ -6,10 +6,10 @@ use anyhow::{Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
-use crate::family::Family;
 use crate::small::{PLAIN, Small, WGET, stderr};
+use test_support::family::Family;
+use test_support::process::{self, farwire};
+use test_support::suite::{Need, Suite};
 
 /// Takes 27 minutes.
 const ENDLESS: &str =

@@ -7,9 +7,9 @@ use anyhow::{Context as _, Result, ensure};
 use record::Record;
 use serde_json::Value;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
 use crate::small::{PING, PLAIN, Small, stderr};
+use test_support::process::{self, farwire};
+use test_support::suite::{Need, Suite};
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(

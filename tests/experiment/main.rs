@@ -2,11 +2,7 @@
 
 mod beds;
 mod calibrated;
-#[path = "../common/mod.rs"]
-mod common;
 mod compared;
-#[path = "../exec/family.rs"]
-mod family;
 mod instruments;
 mod interrupted;
 mod kept;
@@ -22,10 +18,11 @@ mod small;
 
 use std::process::ExitCode;
 
-use common::suite::Suite;
+use test_support::powerless;
+use test_support::suite::Suite;
 
 fn main() -> ExitCode {
-    common::powerless::divert();
+    powerless::divert();
     let mut suite = Suite::new();
     runs::add(&mut suite);
     screen::add(&mut suite);

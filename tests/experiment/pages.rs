@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
+use test_support::process::{self, farwire};
+use test_support::suite::{Need, Suite};
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test("man makes the directory of its pages", &[], || {

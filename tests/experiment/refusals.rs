@@ -2,13 +2,13 @@
 
 use anyhow::{Context, Result, ensure};
 
-use crate::common::far_end::FarEnd;
-use crate::common::powerless::farwire_without_namespaces;
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
 use crate::small::{PING, PLAIN, SYSTEM_PING, Small, stderr};
 use record::Record;
 use record::figure_name::FigureName;
+use test_support::far_end::FarEnd;
+use test_support::powerless::farwire_without_namespaces;
+use test_support::process::{self, farwire};
+use test_support::suite::{Need, Suite};
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(

@@ -10,9 +10,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
 use crate::small::{PING, Small, stderr};
+use test_support::process::{self, farwire};
+use test_support::suite::{Need, Suite};
 
 /// Long enough to be killed in any part of it, the reports included.
 const CASES: &str = "\

@@ -6,10 +6,10 @@ use std::{env, fs};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::measured::figure;
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
 use crate::small::{HTTP, PING, PLAIN, SYSTEM_PING, Small, WGET, stderr};
+use test_support::measured::figure;
+use test_support::process::{self, farwire};
+use test_support::suite::{Need, Suite};
 
 const TOOLS: [Need; 3] = [Need::Namespaces, Need::Tool("ping"), Need::Tool("wget")];
 

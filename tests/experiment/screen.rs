@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
 use crate::small::{HTTP, PING, PLAIN, Small, stderr};
+use test_support::process::{self, farwire};
+use test_support::suite::{Need, Suite};
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(
@@ -97,7 +97,7 @@ fn quiet() -> Result<()> {
     let mut exec = farwire();
     exec.args(["-q", "exec", "--delay", "1ms", "--", "true"]);
     let mut measured = farwire();
-    measured.args(["exec", "--quiet", "--", env!("CARGO_BIN_EXE_farwire")]);
+    measured.args(["exec", "--quiet", "--", process::program()]);
     measured.args([
         "measure",
         "ping",
@@ -188,7 +188,7 @@ fn same_in_a_pipe() -> Result<()> {
 }
 
 fn folded_to_the_terminal() -> Result<()> {
-    let farwire = env!("CARGO_BIN_EXE_farwire");
+    let farwire = process::program();
     let report = format!("NO_COLOR=1 {farwire} report tests/fixtures/records/small.jsonl");
     let widest = |before: &str| -> Result<usize> {
         let mut script = Command::new("script");

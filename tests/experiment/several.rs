@@ -4,9 +4,9 @@ use std::fs;
 
 use anyhow::{Result, ensure};
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
 use crate::small::{PING, PLAIN, Small, stderr};
+use test_support::process::{self, farwire};
+use test_support::suite::{Need, Suite};
 
 /// Faster than light.
 const UNMET: &str = "expect = [{ of = 'ping.rtt_ms.median', most = '1us' }]\n";

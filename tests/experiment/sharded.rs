@@ -9,9 +9,9 @@ use jiff::{SignedDuration, Timestamp};
 use record::Record;
 use serde_json::Value;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
 use crate::small::{PING, PLAIN, Small, stderr};
+use test_support::process::{self, farwire};
+use test_support::suite::{Need, Suite};
 
 /// Six runs, one of them longer.
 const CASES: &str = "\

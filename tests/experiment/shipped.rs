@@ -6,10 +6,10 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use toml::{Table, Value as Toml, toml};
 
-use crate::common::powerless;
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
 use crate::small::{Small, stderr};
+use test_support::powerless;
+use test_support::process;
+use test_support::suite::{Need, Suite};
 
 /// What the scenarios measure with beside farwire itself.
 const TOOLS: [&str; 5] = ["iperf", "iperf3", "nuttcp", "ping", "wget"];

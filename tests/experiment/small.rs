@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::process::{self, farwire};
+use test_support::process::{self, farwire};
 
 /// Everything of a scenario but its instruments and cases. What the machine is too busy to send in time is no matter here.
 const HEAD: &str = "\

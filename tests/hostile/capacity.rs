@@ -7,9 +7,9 @@ use anyhow::{Context, Result, ensure};
 use netio::netns::NetNs;
 use tempfile::NamedTempFile;
 
-use crate::common::far_end::FarEnd;
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
+use test_support::far_end::FarEnd;
+use test_support::process::{self, farwire};
+use test_support::suite::{Need, Suite};
 
 /// Bytes of UDP and IPv4 headers.
 const HEADER: usize = 28;

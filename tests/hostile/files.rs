@@ -11,8 +11,8 @@ use record::Record;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
+use test_support::process::{self, farwire};
+use test_support::suite::{Need, Suite};
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(

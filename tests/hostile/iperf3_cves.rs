@@ -15,11 +15,11 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use socket2::SockRef;
 
-use crate::common::far_end::FarEnd;
-use crate::common::process::{self, farwire};
-use crate::common::raw::{self, state};
-use crate::common::suite::Suite;
-use crate::common::usage::Usage;
+use test_support::far_end::FarEnd;
+use test_support::process::{self, farwire};
+use test_support::raw::{self, state};
+use test_support::suite::Suite;
+use test_support::usage::Usage;
 
 /// A vulnerability, the input behind it, and what tries that.
 type Tried = (&'static str, &'static str, fn() -> Result<()>);

@@ -12,15 +12,12 @@ use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 use netio::offloads::Offloads;
 use nix::unistd::geteuid;
 
-use self::family::Family;
-use crate::common::process::{farwire, ip};
-use crate::common::state::State;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
-use crate::common::{is_soak, nft};
-
-#[path = "../exec/family.rs"]
-mod family;
+use test_support::family::Family;
+use test_support::process::{farwire, ip};
+use test_support::state::State;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
+use test_support::{is_soak, nft};
 
 /// Kills of all commands together.
 const KILLS: u32 = 20;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use socket2::{Domain, Socket, Type};
 
-use crate::common::far_end::FarEnd;
-use crate::common::process::{self, farwire};
-use crate::common::suite::Suite;
+use test_support::far_end::FarEnd;
+use test_support::process::{self, farwire};
+use test_support::suite::Suite;
 
 /// Loopback addresses of two clients.
 const ONE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);

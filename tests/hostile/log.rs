@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::Suite;
+use test_support::process::{self, farwire};
+use test_support::suite::Suite;
 
 /// Of which a pipe of 64 KiB holds about a third.
 const TESTS: usize = 2000;

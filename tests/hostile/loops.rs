@@ -8,9 +8,9 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::common::far_end::FarEnd;
-use crate::common::process::farwire;
-use crate::common::suite::{Need, Suite};
+use test_support::far_end::FarEnd;
+use test_support::process::farwire;
+use test_support::suite::{Need, Suite};
 
 /// Bytes of a STAMP packet (RFC 8762).
 const STAMP: usize = 44;

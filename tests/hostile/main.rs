@@ -1,8 +1,5 @@
 //! Strangers, hostile files and sudden ends: what the program does with the worst of its world.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod capacity;
 mod files;
 mod iperf3_cves;
@@ -17,8 +14,8 @@ mod wan_box;
 
 use std::process::ExitCode;
 
-use common::powerless;
-use common::suite::{Suite, gain_privilege};
+use test_support::powerless;
+use test_support::suite::{Suite, gain_privilege};
 
 fn main() -> ExitCode {
     powerless::divert();

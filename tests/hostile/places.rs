@@ -10,11 +10,11 @@ use anyhow::{Result, ensure};
 use netio::netns::NetNs;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use crate::common::far_end::FarEnd;
-use crate::common::process::{self, farwire, ip};
-use crate::common::raw;
-use crate::common::suite::{Need, Suite};
-use crate::common::usage::Usage;
+use test_support::far_end::FarEnd;
+use test_support::process::{self, farwire, ip};
+use test_support::raw;
+use test_support::suite::{Need, Suite};
+use test_support::usage::Usage;
 
 /// Half-open clients of each protocol.
 const CLIENTS: u16 = 1000;

@@ -15,11 +15,11 @@ use netio::sandbox::Capability;
 use netio::userns::Privilege;
 use serde_json::json;
 
-use crate::common::far_end::FarEnd;
-use crate::common::powerless;
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
+use test_support::far_end::FarEnd;
+use test_support::powerless;
+use test_support::process::{self, farwire};
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(

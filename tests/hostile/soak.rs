@@ -13,12 +13,12 @@ use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 use serde_json::Value;
 
-use crate::common::far_end::FarEnd;
-use crate::common::is_soak;
-use crate::common::process::{self, farwire};
-use crate::common::raw::{self, state};
-use crate::common::suite::Suite;
-use crate::common::usage::Usage;
+use test_support::far_end::FarEnd;
+use test_support::is_soak;
+use test_support::process::{self, farwire};
+use test_support::raw::{self, state};
+use test_support::suite::Suite;
+use test_support::usage::Usage;
 
 const BEHAVED: u8 = 40;
 const MISBEHAVING: u8 = 10;

@@ -8,10 +8,10 @@ use netio::iface::Interface;
 use netio::offloads::Offloads;
 use nix::sys::signal::Signal;
 
-use crate::common::process::{farwire, run_in, wait_for};
-use crate::common::state::State;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
+use test_support::process::{farwire, run_in, wait_for};
+use test_support::state::State;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
 /// A feature that a box switches off.
 const MERGING: &str = "rx-udp-gro-forwarding";

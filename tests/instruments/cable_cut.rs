@@ -9,10 +9,10 @@ use anyhow::{Context, Result, ensure};
 use netio::bed::{Bed, BedConfig, SERVER_PORT, WAN};
 use serde_json::Value;
 
-use crate::common::counters::InterfaceCounters;
-use crate::common::process::{self, farwire, run_in};
-use crate::common::suite::{Need, Suite};
 use crate::tcp::start;
+use test_support::counters::InterfaceCounters;
+use test_support::process::{self, farwire, run_in};
+use test_support::suite::{Need, Suite};
 
 /// An instrument, and what becomes of it.
 #[derive(Clone, Copy)]

@@ -10,12 +10,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::far_end::FarEnd;
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
+use test_support::far_end::FarEnd;
+use test_support::process::{self, farwire};
+use test_support::suite::{Need, Suite};
 
 const RATE: f64 = 50e6;
-const CLIENT: &str = env!("CARGO_BIN_EXE_farwire");
 /// Longer than any time-out of the protocol.
 const IMPOSTOR_TIMEOUT: Duration = Duration::from_secs(20);
 /// Answers of obudpst 9.0.0 to a setup request, and what is said of them.
@@ -121,7 +120,7 @@ fn finds_the_rate(direction: &str, address: &str, far: &[&str]) -> Result<()> {
     command.args(["exec", "--rate", "50mbit", "--delay", "5ms"]);
     command
         .args(far)
-        .args(["--", CLIENT, "measure", "capacity", address]);
+        .args(["--", process::program(), "measure", "capacity", address]);
     command.args([direction, "-t", "5", "--quiet", "--json"]);
     let output = process::run(command.arg(&file))?;
     ensure!(output.status.success(), "{output:?}");

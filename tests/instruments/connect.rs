@@ -6,10 +6,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 
-use crate::common::far_end::FarEnd;
-use crate::common::measured::figure;
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
+use test_support::far_end::FarEnd;
+use test_support::measured::figure;
+use test_support::process::{self, farwire};
+use test_support::suite::{Need, Suite};
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test("every handshake with the far end is timed", &[], answered);

@@ -1,8 +1,5 @@
 //! Every instrument against farwire's own far end and against the programs whose protocols it speaks.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod cable_cut;
 mod capacity;
 mod connect;
@@ -16,7 +13,7 @@ mod udp;
 
 use std::process::ExitCode;
 
-use common::suite::{Suite, gain_privilege};
+use test_support::suite::{Suite, gain_privilege};
 
 fn main() -> ExitCode {
     gain_privilege();

@@ -7,10 +7,10 @@ use anyhow::{Context, Result, ensure};
 use netio::bed::{Bed, BedConfig, SERVER_PORT, WAN};
 use serde_json::Value;
 
-use crate::common::counters::InterfaceCounters;
-use crate::common::far_end::FarEnd;
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
+use test_support::counters::InterfaceCounters;
+use test_support::far_end::FarEnd;
+use test_support::process::{self, farwire};
+use test_support::suite::{Need, Suite};
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(

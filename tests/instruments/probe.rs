@@ -10,9 +10,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::far_end::FarEnd;
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
+use test_support::far_end::FarEnd;
+use test_support::process::{self, farwire};
+use test_support::suite::{Need, Suite};
 
 const PEER: &str = "stamp-suite";
 /// Bytes of an answer without extensions.
@@ -173,10 +173,7 @@ fn loss_by_direction() -> Result<()> {
     command.args([
         "exec", "--delay", "5ms", "--loss", "5%", "--seed", "5", "--json",
     ]);
-    command
-        .arg(&link)
-        .arg("--")
-        .arg(env!("CARGO_BIN_EXE_farwire"));
+    command.arg(&link).arg("--").arg(process::program());
     command.args([
         "measure",
         "probe",

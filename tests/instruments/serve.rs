@@ -7,9 +7,9 @@ use std::net::TcpStream;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::far_end::FarEnd;
-use crate::common::process::{self, farwire};
-use crate::common::suite::Suite;
+use test_support::far_end::FarEnd;
+use test_support::process::{self, farwire};
+use test_support::suite::Suite;
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test("each test is logged as a line of JSON", &[], is_logged);

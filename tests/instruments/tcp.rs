@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 use netio::netns::NetNs;
 use serde_json::Value;
 
-use crate::common::process::{self, farwire, ip, run_in};
-use crate::common::suite::{Need, Suite};
+use test_support::process::{self, farwire, ip, run_in};
+use test_support::suite::{Need, Suite};
 
 /// What tests with iperf3 need.
 pub(crate) const NEEDS: [Need; 2] = [Need::Tool("iperf3"), Need::Namespaces];

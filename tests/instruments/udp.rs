@@ -9,9 +9,9 @@ use anyhow::{Context, Result, ensure};
 use netio::netns::NetNs;
 use serde_json::Value;
 
-use crate::common::process::{self, farwire, run_in};
-use crate::common::suite::Suite;
 use crate::tcp::{NEEDS, namespace, serve, start};
+use test_support::process::{self, farwire, run_in};
+use test_support::suite::Suite;
 
 /// No stream carries more than 90 datagrams, at 1 Mbit/s where nothing is said: iperf3's buffers of 212,992 bytes, of which one
 /// takes 2,304, then hold a whole test, and nothing is lost however long iperf3 does not run.

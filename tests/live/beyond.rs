@@ -10,8 +10,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
+use test_support::process::{self, farwire};
+use test_support::suite::{Need, Suite};
 
 const ALL: &str = "all-0123456789abcdef";
 const READ: &str = "read-0123456789abcdef";

@@ -6,9 +6,9 @@ use std::thread;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::common::api::{Answer, Exec, Listening};
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
+use test_support::api::{Answer, Exec, Listening};
+use test_support::process;
+use test_support::suite::{Need, Suite};
 
 const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
 

@@ -5,9 +5,9 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use crate::common::api::Exec;
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
+use test_support::api::Exec;
+use test_support::process;
+use test_support::suite::{Need, Suite};
 
 const SCHEMATHESIS: &str = "bin/schemathesis";
 

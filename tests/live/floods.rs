@@ -6,10 +6,10 @@ use std::net::{IpAddr, TcpStream};
 use anyhow::{Result, ensure};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use crate::common::api::Exec;
-use crate::common::suite::{Need, Suite};
-use crate::common::usage::{Usage, heap_kib};
-use crate::common::{is_soak, process, raw};
+use test_support::api::Exec;
+use test_support::suite::{Need, Suite};
+use test_support::usage::{Usage, heap_kib};
+use test_support::{is_soak, process, raw};
 
 const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 
-use crate::common::api::Exec;
-use crate::common::suite::{Need, Suite};
-use crate::common::{is_soak, process};
+use test_support::api::Exec;
+use test_support::suite::{Need, Suite};
+use test_support::{is_soak, process};
 
 /// How often the link is changed.
 const CHANGES: i128 = 20;
@@ -42,7 +42,7 @@ fn one_instant() -> Result<()> {
     let mut farwire = process::farwire();
     let link = format!("--delay 1ms --packet-log {}", log.display());
     let mut exec = Exec::start_as(&mut farwire, &link)?;
-    let traffic = TRAFFIC.replace("PROGRAM", env!("CARGO_BIN_EXE_farwire"));
+    let traffic = TRAFFIC.replace("PROGRAM", process::program());
     ensure!(exec.shell(&traffic)? == "on", "no traffic");
     passed(&exec, 1, SOME)?;
     let mut stated = Vec::new();

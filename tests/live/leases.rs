@@ -7,9 +7,9 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::api::Exec;
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
+use test_support::api::Exec;
+use test_support::process;
+use test_support::suite::{Need, Suite};
 
 const NEEDS: [Need; 1] = [Need::Namespaces];
 
@@ -256,7 +256,7 @@ fn vanished() -> Result<()> {
     let mut shell = Command::new("unshare");
     shell.args(["--net", "sh", "-c", VANISHED]);
     shell.current_dir(folder.path());
-    shell.env("FARWIRE", env!("CARGO_BIN_EXE_farwire"));
+    shell.env("FARWIRE", process::program());
     let ran = process::run(&mut shell)?;
     let said = String::from_utf8_lossy(&ran.stderr);
     ensure!(ran.status.success(), "the lease stands: {said}");

@@ -2,8 +2,6 @@
 
 mod beyond;
 mod changes;
-#[path = "../common/mod.rs"]
-mod common;
 mod conformance;
 mod floods;
 mod instant;
@@ -21,10 +19,11 @@ mod view;
 
 use std::process::ExitCode;
 
-use common::suite::Suite;
+use test_support::powerless;
+use test_support::suite::Suite;
 
 fn main() -> ExitCode {
-    common::powerless::divert();
+    powerless::divert();
     let mut suite = Suite::new();
     changes::add(&mut suite);
     floods::add(&mut suite);

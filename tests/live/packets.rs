@@ -6,9 +6,9 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use crate::common::api::Exec;
-use crate::common::process::{self, wait_for};
-use crate::common::suite::{Need, Suite};
+use test_support::api::Exec;
+use test_support::process::{self, wait_for};
+use test_support::suite::{Need, Suite};
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(

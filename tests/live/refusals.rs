@@ -2,9 +2,9 @@
 
 use anyhow::{Result, ensure};
 
-use crate::common::api::{Answer, Exec};
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
+use test_support::api::{Answer, Exec};
+use test_support::process;
+use test_support::suite::{Need, Suite};
 
 const NEEDS: [Need; 1] = [Need::Namespaces];
 

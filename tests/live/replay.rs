@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::api::Exec;
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
+use test_support::api::Exec;
+use test_support::process;
+use test_support::suite::{Need, Suite};
 
 const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
 

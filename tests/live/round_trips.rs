@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::api::Exec;
-use crate::common::suite::{Need, Suite};
+use test_support::api::Exec;
+use test_support::suite::{Need, Suite};
 
 /// Both delays of the link.
 const LEAST_MS: f64 = 40.0;

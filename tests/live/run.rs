@@ -8,9 +8,9 @@ use std::process::Stdio;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::api::{Answer, Listening};
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
+use test_support::api::{Answer, Listening};
+use test_support::process;
+use test_support::suite::{Need, Suite};
 
 const NEEDS: [Need; 1] = [Need::Namespaces];
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::common::api::{Answer, Exec};
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
 use crate::refusals::is_problem;
+use test_support::api::{Answer, Exec};
+use test_support::process;
+use test_support::suite::{Need, Suite};
 
 const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
 

@@ -17,8 +17,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 use vt100::{Color, Parser};
 
-use crate::common::process::{self, wait_for};
-use crate::common::suite::{Need, Suite};
+use test_support::process::{self, wait_for};
+use test_support::suite::{Need, Suite};
 
 const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
 

@@ -11,11 +11,11 @@ use anyhow::{Context, Result, bail, ensure};
 use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::Value;
 
-use crate::common::api::{Exec, Listening};
-use crate::common::is_soak;
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
-use crate::common::usage::heap_kib;
+use test_support::api::{Exec, Listening};
+use test_support::is_soak;
+use test_support::process;
+use test_support::suite::{Need, Suite};
+use test_support::usage::heap_kib;
 
 /// Readers of events that keep up, and those that do not.
 const READERS: usize = 40;
@@ -59,7 +59,7 @@ fn soak() -> Result<()> {
     // One heap, so that memory that was given back is found again.
     farwire.env("MALLOC_ARENA_MAX", "1");
     let mut exec = Exec::start_as(&mut farwire, "--rate 20mbit --delay 5ms --queue 100pkt")?;
-    let traffic = TRAFFIC.replace("PROGRAM", env!("CARGO_BIN_EXE_farwire"));
+    let traffic = TRAFFIC.replace("PROGRAM", process::program());
     ensure!(exec.shell(&traffic)? == "on", "no traffic");
     let over = AtomicBool::new(false);
     let (read, cut) = (AtomicUsize::new(0), AtomicUsize::new(0));

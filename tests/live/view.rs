@@ -7,9 +7,9 @@ use anyhow::{Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::common::api::Listening;
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
+use test_support::api::Listening;
+use test_support::process;
+use test_support::suite::{Need, Suite};
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(

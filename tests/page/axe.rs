@@ -6,10 +6,10 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use crate::browser::Browser;
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
 use crate::run::experiment;
 use crate::walk::{NEEDS, Running};
+use test_support::process;
+use test_support::suite::{Need, Suite};
 
 const AXE: &str = "axe/axe_playwright_python/axe.min.js";
 

@@ -2,17 +2,16 @@
 
 mod axe;
 mod browser;
-#[path = "../common/mod.rs"]
-mod common;
 mod run;
 mod walk;
 
 use std::process::ExitCode;
 
-use common::suite::Suite;
+use test_support::powerless;
+use test_support::suite::Suite;
 
 fn main() -> ExitCode {
-    common::powerless::divert();
+    powerless::divert();
     let mut suite = Suite::new();
     walk::add(&mut suite);
     run::add(&mut suite);

@@ -6,9 +6,9 @@ use std::process::Stdio;
 use anyhow::{Result, ensure};
 
 use crate::browser::Browser;
-use crate::common::process::farwire;
-use crate::common::suite::Suite;
 use crate::walk::{NEEDS, Running};
+use test_support::process::farwire;
+use test_support::suite::Suite;
 
 /// A run is short, so that another has figures soon; all of them outlast the test.
 const EXPERIMENT: &str = "\

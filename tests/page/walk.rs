@@ -12,9 +12,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::browser::{Browser, ENTER};
-use crate::common::is_soak;
-use crate::common::process::{self, farwire, wait_for};
-use crate::common::suite::{Need, Suite};
+use test_support::is_soak;
+use test_support::process::{self, farwire, wait_for};
+use test_support::suite::{Need, Suite};
 
 pub(crate) const NEEDS: [Need; 5] = [
     Need::Namespaces,
@@ -134,7 +134,7 @@ fn run_command(browser: &Browser) -> Result<()> {
     let flags = line
         .strip_prefix("farwire exec ")
         .with_context(|| line.to_owned())?;
-    let program = env!("CARGO_BIN_EXE_farwire");
+    let program = process::program();
     let line = format!("{program} exec {flags} -- ping -c 5 -i 0.1 10.77.0.2");
     let output = process::run(Command::new("sh").args(["-c", &line]))?;
     let said = String::from_utf8_lossy(&output.stdout);

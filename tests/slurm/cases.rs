@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::cluster::{Experiment, NEEDS, bounded, configuration, run, slurm, stderr, stdout};
-use crate::common::process::{self, farwire};
-use crate::common::suite::Suite;
+use test_support::process::{self, farwire};
+use test_support::suite::Suite;
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(
@@ -205,7 +205,7 @@ fn cancelled_while_it_runs() -> Result<()> {
 fn ordinary_user() -> Result<()> {
     let experiment = Experiment::of(3)?;
     let program = experiment.path("farwire");
-    fs::copy(env!("CARGO_BIN_EXE_farwire"), &program)?;
+    fs::copy(process::program(), &program)?;
     fs::set_permissions(experiment.path(""), Permissions::from_mode(0o777))?;
     let mut command = Command::new("timeout");
     command.args([

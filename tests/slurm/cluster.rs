@@ -13,8 +13,8 @@ use record::Record;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::Need;
+use test_support::process::{self, farwire};
+use test_support::suite::Need;
 
 /// What a test with a cluster needs.
 pub(crate) const NEEDS: [Need; 3] = [Need::Root, Need::Tool("slurmctld"), Need::Tool("munged")];

@@ -9,8 +9,8 @@ use anyhow::{Result, ensure};
 use tempfile::TempDir;
 
 use crate::cluster::{stderr, stdout};
-use crate::common::process::{self, farwire};
-use crate::common::suite::Suite;
+use test_support::process::{self, farwire};
+use test_support::suite::Suite;
 
 /// All of Slurm's commands. A line of `COMMAND.answers` is for one call: `cancel` puts down the mark of `--cancel` first, `fail WORDS` refuses with
 /// these, `lost WORDS` does what it is to and refuses nevertheless; anything else, or no line, does it. Tasks wait until they are cancelled.

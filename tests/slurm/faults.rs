@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use anyhow::{Context, Result, ensure};
 
 use crate::cluster::{Experiment, NEEDS, run, slurm, stderr, stdout};
-use crate::common::suite::Suite;
+use test_support::suite::Suite;
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test(
@@ -35,14 +35,14 @@ pub(crate) fn add(suite: &mut Suite) {
 /// Hands in by a copy of the program, which is this script when the tasks begin; then waits for the end.
 fn with_program(experiment: &Experiment, script: &str) -> Result<Output> {
     let program = experiment.path("farwire");
-    fs::copy(env!("CARGO_BIN_EXE_farwire"), &program)?;
+    fs::copy(test_support::process::program(), &program)?;
     slurm("scontrol update PartitionName=main State=DOWN")?;
     let mut command = experiment.submit_by(Command::new(&program), "1ms")?;
     let handed = run(command.args(["--detach", "--at-once", "1"]));
     fs::remove_file(&program)?;
     fs::write(
         &program,
-        script.replace("REAL", env!("CARGO_BIN_EXE_farwire")),
+        script.replace("REAL", test_support::process::program()),
     )?;
     fs::set_permissions(&program, Permissions::from_mode(0o755))?;
     slurm("scontrol update PartitionName=main State=UP")?;

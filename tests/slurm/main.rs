@@ -1,12 +1,7 @@
 //! `farwire submit` on a real Slurm of this machine, which `scripts/slurm-here` starts.
 
-#[path = "../docs/blocks.rs"]
-#[allow(dead_code, reason = "this reads a part of what comments say")]
-mod blocks;
 mod cases;
 mod cluster;
-#[path = "../common/mod.rs"]
-mod common;
 mod fake;
 mod faults;
 mod refusals;
@@ -15,7 +10,7 @@ mod tutorial;
 
 use std::process::ExitCode;
 
-use common::suite::Suite;
+use test_support::suite::Suite;
 
 fn main() -> ExitCode {
     let mut suite = Suite::new();

@@ -6,8 +6,8 @@ use std::process::Output;
 use anyhow::{Result, ensure};
 
 use crate::cluster::{Experiment, NEEDS, run, slurm, stderr, stdout};
-use crate::common::process::{self, farwire};
-use crate::common::suite::Suite;
+use test_support::process::{self, farwire};
+use test_support::suite::Suite;
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.test("without Slurm it says what is missing", &[], no_slurm);

@@ -13,8 +13,8 @@ use record::figure_name::FigureName;
 use record::{Record, Run};
 
 use crate::cluster::{Experiment, NEEDS, configuration, slurm};
-use crate::common::process::farwire;
-use crate::common::suite::{Need, Suite};
+use test_support::process::farwire;
+use test_support::suite::{Need, Suite};
 
 const CASES: u32 = 20;
 const REPEATS: u32 = 10;

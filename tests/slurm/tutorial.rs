@@ -7,9 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::blocks;
 use crate::cluster::{NEEDS, configuration, run, stderr, stdout};
-use crate::common::suite::Suite;
+use test_support::blocks;
+use test_support::suite::Suite;
 
 const PAGE: &str = "docs/cluster.md";
 /// What the page's commands have beside, here.
@@ -24,7 +24,7 @@ fn tutorial() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let bin = directory.path().join("bin");
     fs::create_dir(&bin)?;
-    symlink(env!("CARGO_BIN_EXE_farwire"), bin.join("farwire"))?;
+    symlink(test_support::process::program(), bin.join("farwire"))?;
     let path = std::env::var("PATH").unwrap_or_default();
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE))?;
     let blocks = blocks::of(PAGE, &text)?;

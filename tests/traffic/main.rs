@@ -2,8 +2,6 @@
 //!
 //! `FARWIRE_SOAK=1` makes the volumes full: 10 GB of TCP, 1 GB of UDP, rates for 10 s after the warm-up.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod order;
 mod rate;
 mod tcp;
@@ -11,7 +9,7 @@ mod udp;
 
 use std::process::ExitCode;
 
-use common::suite::{Suite, gain_privilege};
+use test_support::suite::{Suite, gain_privilege};
 
 fn main() -> ExitCode {
     gain_privilege();

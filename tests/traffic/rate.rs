@@ -7,13 +7,13 @@ use model::Nanos;
 use netio::bed::{Bed, BedConfig, SERVER, WAN};
 use netio::clock;
 
-use crate::common::counters::InterfaceCounters;
-use crate::common::datagrams::Flow;
-use crate::common::is_soak;
-use crate::common::stream::Transfer;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
 use crate::tcp::Offload;
+use test_support::counters::InterfaceCounters;
+use test_support::datagrams::Flow;
+use test_support::is_soak;
+use test_support::stream::Transfer;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
 /// Rates in bit/s, as they are written, and as tc counts them: L2 without FCS.
 const RATES: [(&str, u64); 4] = [

@@ -6,11 +6,11 @@ use anyhow::{Result, ensure};
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT};
 use netio::offloads::Offloads;
 
-use crate::common::counters::Counters;
-use crate::common::is_soak;
-use crate::common::stream::Transfer;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
+use test_support::counters::Counters;
+use test_support::is_soak;
+use test_support::stream::Transfer;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
 /// Who makes packets of GSO frames, and who completes checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,12 +7,12 @@ use anyhow::{Result, ensure};
 use netio::bed::{Bed, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
 use netio::netns::NetNs;
 
-use crate::common::counters::{Counters, InterfaceCounters};
-use crate::common::datagrams::Flow;
-use crate::common::is_soak;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
 use crate::tcp::Offload;
+use test_support::counters::{Counters, InterfaceCounters};
+use test_support::datagrams::Flow;
+use test_support::is_soak;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
 pub(crate) fn add(suite: &mut Suite) {
     for loss in ["", " --loss 0.1%", " --loss 10%"] {

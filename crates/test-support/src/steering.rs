@@ -8,7 +8,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
 /// Has one CPU process all that the `interfaces` of `ns` receive.
-pub(crate) fn to_one_cpu(ns: &NetNs, interfaces: &[&str]) -> Result<()> {
+pub fn to_one_cpu(ns: &NetNs, interfaces: &[&str]) -> Result<()> {
     let none = None::<&str>;
     // A sysfs shows the namespace of the thread that mounted it.
     let place = tempfile::tempdir()?;

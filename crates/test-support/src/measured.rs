@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// The value of the figure over all directions, streams and sizes.
-pub(crate) fn figure(measured: &Value, metric: &str, statistic: &str) -> Option<f64> {
+pub fn figure(measured: &Value, metric: &str, statistic: &str) -> Option<f64> {
     let mut figures = measured["figures"].as_array()?.iter();
     let whole = |figure: &Value| {
         ["direction", "stream", "size"]

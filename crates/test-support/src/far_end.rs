@@ -10,21 +10,21 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// A far end on free ports, killed with the test.
-pub(crate) struct FarEnd {
+pub struct FarEnd {
     child: Child,
     services: Vec<(String, SocketAddr)>,
     /// What else it said at the start.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 impl FarEnd {
     /// Starts it by `command`: `serve` of the program under test with whatever options, or what becomes it.
-    pub(crate) fn start(command: &mut Command) -> Result<Self> {
+    pub fn start(command: &mut Command) -> Result<Self> {
         Self::start_everywhere(command.args(["--bind", "127.0.0.1"]))
     }
 
     /// The same on free ports of all addresses, unless `command` says otherwise.
-    pub(crate) fn start_everywhere(command: &mut Command) -> Result<Self> {
+    pub fn start_everywhere(command: &mut Command) -> Result<Self> {
         command
             .args(["--http-port", "0"])
             .args(["--iperf3-port", "0"])
@@ -35,7 +35,7 @@ impl FarEnd {
     }
 
     /// Starts it by `command`, which says where it listens.
-    pub(crate) fn start_where_told(command: &mut Command) -> Result<Self> {
+    pub fn start_where_told(command: &mut Command) -> Result<Self> {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -64,19 +64,19 @@ impl FarEnd {
     }
 
     /// Its process.
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Where the service of this name listens.
-    pub(crate) fn address(&self, name: &str) -> Result<SocketAddr> {
+    pub fn address(&self, name: &str) -> Result<SocketAddr> {
         let mut services = self.services.iter();
         let found = services.find(|(service, _)| service == name);
         Ok(found.with_context(|| format!("{name} is not served"))?.1)
     }
 
     /// Ends it as its user does, and waits for its end.
-    pub(crate) fn interrupt(&mut self) -> Result<()> {
+    pub fn interrupt(&mut self) -> Result<()> {
         let pid = Pid::from_raw(i32::try_from(self.child.id())?);
         kill(pid, Signal::SIGINT)?;
         self.child.wait()?;
@@ -84,7 +84,7 @@ impl FarEnd {
     }
 
     /// As proc(5) has it: bit n - 1 stands for signal n, and SIGHUP is 1.
-    pub(crate) fn ignores_hang_up(&self) -> Result<bool> {
+    pub fn ignores_hang_up(&self) -> Result<bool> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
         let mask = u64::from_str_radix(mask.context("SigIgn")?.trim(), 16)?;

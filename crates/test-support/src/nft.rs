@@ -21,7 +21,7 @@ const NFT_MSG_GETTABLE: u16 = 1;
 const NFTA_TABLE_NAME: u16 = 1;
 
 /// The names of the tables of every family in `ns`.
-pub(crate) fn tables(ns: &NetNs) -> Result<Vec<String>> {
+pub fn tables(ns: &NetNs) -> Result<Vec<String>> {
     ns.run(tables_here)?
 }
 

@@ -20,7 +20,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeSpec;
 
-use super::process::wait_for;
+use crate::process::wait_for;
 
 /// Bytes kept of each frame: headers and the beginning of what they carry.
 const KEPT: usize = 128;
@@ -33,24 +33,24 @@ const SLOTS: RingSlots = RingSlots {
 
 /// A frame that arrived by an interface.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub struct Seen {
     /// The kernel's arrival stamp.
-    pub(crate) at: Nanos,
+    pub at: Nanos,
     /// L2 bytes, without FCS.
-    pub(crate) len: usize,
+    pub len: usize,
     /// The first of them.
-    pub(crate) head: Vec<u8>,
+    pub head: Vec<u8>,
 }
 
 /// A capture of what arrives by one interface, GSO frames whole.
-pub(crate) struct Capture {
+pub struct Capture {
     thread: JoinHandle<Result<Vec<Seen>>>,
     stop: Arc<AtomicBool>,
 }
 
 impl Capture {
     /// Starts to capture on `interface` of `ns`.
-    pub(crate) fn start(ns: &NetNs, interface: &str) -> Result<Self> {
+    pub fn start(ns: &NetNs, interface: &str) -> Result<Self> {
         let mut port = ns.run(|| AfPacket::open(interface, SLOTS))??;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -80,7 +80,7 @@ impl Capture {
     }
 
     /// What has arrived until now.
-    pub(crate) fn finish(self) -> Result<Vec<Seen>> {
+    pub fn finish(self) -> Result<Vec<Seen>> {
         self.stop.store(true, Ordering::Release);
         self.thread.join().expect("the capture does not panic")
     }
@@ -109,7 +109,7 @@ fn kept(received: Received<impl Lent>) -> Result<Seen> {
 
 /// Which way a frame went past a [`Tap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub enum Way {
     /// Into the namespace.
     In,
     /// Out of it.
@@ -118,22 +118,22 @@ pub(crate) enum Way {
 
 /// A frame that went past a tap.
 #[derive(Clone, Debug)]
-pub(crate) struct Passed {
-    pub(crate) way: Way,
+pub struct Passed {
+    pub way: Way,
     /// The interface's number.
-    pub(crate) interface: usize,
+    pub interface: usize,
     /// The kernel's stamp, on the wall clock, all taps alike.
-    pub(crate) at: Nanos,
+    pub at: Nanos,
     /// L2 bytes, without FCS.
-    pub(crate) len: usize,
-    pub(crate) head: Vec<u8>,
+    pub len: usize,
+    pub head: Vec<u8>,
 }
 
 /// A plain packet socket on all interfaces of a namespace. It sees what leaves at the moment of its sending. Its buffer
 /// holds few frames, so it is read before each train of a flow with a small window: see [`Flow::run_with`].
 ///
-/// [`Flow::run_with`]: super::datagrams::Flow::run_with
-pub(crate) struct Tap {
+/// [`Flow::run_with`]: crate::datagrams::Flow::run_with
+pub struct Tap {
     socket: OwnedFd,
     /// Sends to itself: frames of the tap's own.
     loopback: UdpSocket,
@@ -143,7 +143,7 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    pub(crate) fn open(ns: &NetNs) -> Result<Self> {
+    pub fn open(ns: &NetNs) -> Result<Self> {
         let (socket, loopback) = ns.run(|| {
             let kind = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
             let (family, all) = (AddressFamily::Packet, SockProtocol::EthAll);
@@ -181,7 +181,7 @@ impl Tap {
     }
 
     /// Takes in what went past until now.
-    pub(crate) fn read(&mut self) -> Result<()> {
+    pub fn read(&mut self) -> Result<()> {
         while let Some(frame) = self.next()? {
             self.passed.push(frame);
         }
@@ -189,7 +189,7 @@ impl Tap {
     }
 
     /// What went past, and how many frames the tap missed.
-    pub(crate) fn finish(mut self) -> Result<(Vec<Passed>, u32)> {
+    pub fn finish(mut self) -> Result<(Vec<Passed>, u32)> {
         self.read()?;
         // The kernel tells with a frame how many it dropped before it.
         self.loopback.send(&[0])?;

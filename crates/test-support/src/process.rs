@@ -5,6 +5,7 @@ use std::io::Read;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::LazyLock;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -12,23 +13,43 @@ use anyhow::{Context, Result, bail, ensure};
 use netio::netns::NetNs;
 
 /// How long anything may take before it counts as hung.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The checkout's root.
+pub fn root() -> &'static Path {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    root.expect("this crate is in crates/ of the checkout")
+}
+
+/// Where Cargo has built the program under test: a test is in `deps` beside it.
+pub fn program() -> &'static str {
+    static PROGRAM: LazyLock<String> = LazyLock::new(|| {
+        let test = std::env::current_exe().expect("a test has a path");
+        let profile = test
+            .ancestors()
+            .nth(2)
+            .expect("it is in target/PROFILE/deps");
+        let program = profile.join("farwire");
+        program.to_str().expect("a path of UTF-8").to_owned()
+    });
+    &PROGRAM
+}
 
 /// The program under test.
-pub(crate) fn farwire() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_farwire"))
+pub fn farwire() -> Command {
+    Command::new(program())
 }
 
 /// The program under test within a limit of resources, as prlimit(1) writes it.
-pub(crate) fn limited(limit: &str) -> Command {
+pub fn limited(limit: &str) -> Command {
     let mut command = Command::new("prlimit");
-    command.args([limit, env!("CARGO_BIN_EXE_farwire")]);
+    command.arg(limit).arg(program());
     command
 }
 
 /// Has SIGHUP and SIGINT do what they do by default, for what is started from here too: under nohup(1), and in the background of a
 /// script, a program begins with them ignored and leaves them so. This program begins anew for that.
-pub(crate) fn take_usual_signals() -> Result<()> {
+pub fn take_usual_signals() -> Result<()> {
     let status = fs::read_to_string("/proc/self/status")?;
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = u64::from_str_radix(ignored.context("no signals")?.trim(), 16)?;
@@ -44,31 +65,27 @@ pub(crate) fn take_usual_signals() -> Result<()> {
 }
 
 /// Where `make test-tools` builds the peer `name`.
-pub(crate) fn peer(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("target/peers/bin")
-        .join(name)
+pub fn peer(name: &str) -> PathBuf {
+    root().join("target/peers/bin").join(name)
 }
 
 /// Where `make soak-tools` puts this of what it fetches.
-pub(crate) fn soak_tool(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("target/soak-tools")
-        .join(path)
+pub fn soak_tool(path: &str) -> PathBuf {
+    root().join("target/soak-tools").join(path)
 }
 
 /// Runs `command` to its end, without input, and collects what it prints.
-pub(crate) fn run(command: &mut Command) -> Result<Output> {
+pub fn run(command: &mut Command) -> Result<Output> {
     run_with(command, Stdio::null())
 }
 
 /// As [`run()`], with this input.
-pub(crate) fn run_with(command: &mut Command, input: Stdio) -> Result<Output> {
+pub fn run_with(command: &mut Command, input: Stdio) -> Result<Output> {
     run_within(command, input, PATIENCE)
 }
 
 /// As [`run()`], of one that by itself takes so long.
-pub(crate) fn run_for(command: &mut Command, takes: Duration) -> Result<Output> {
+pub fn run_for(command: &mut Command, takes: Duration) -> Result<Output> {
     run_within(command, Stdio::null(), takes + PATIENCE)
 }
 
@@ -102,12 +119,12 @@ fn run_within(command: &mut Command, input: Stdio, patience: Duration) -> Result
 }
 
 /// As [`run`], in the namespace `ns`.
-pub(crate) fn run_in(ns: &NetNs, command: &mut Command) -> Result<Output> {
+pub fn run_in(ns: &NetNs, command: &mut Command) -> Result<Output> {
     ns.run(|| run(command))?
 }
 
 /// Runs ip(8) in `ns` with the words of `line`; it must succeed.
-pub(crate) fn ip(ns: &NetNs, line: &str) -> Result<String> {
+pub fn ip(ns: &NetNs, line: &str) -> Result<String> {
     let output = run_in(ns, Command::new("ip").args(line.split_whitespace()))?;
     ensure!(
         output.status.success(),
@@ -118,12 +135,12 @@ pub(crate) fn ip(ns: &NetNs, line: &str) -> Result<String> {
 }
 
 /// Waits for the end of `child`, [`PATIENCE`] at most.
-pub(crate) fn end_of(child: &mut Child) -> Result<ExitStatus> {
+pub fn end_of(child: &mut Child) -> Result<ExitStatus> {
     wait_for("the program to end", || Ok(child.try_wait()?))
 }
 
 /// Asks `condition` until it gives something.
-pub(crate) fn wait_for<T>(what: &str, condition: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+pub fn wait_for<T>(what: &str, condition: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     wait_within(PATIENCE, what, condition)
 }
 
@@ -145,7 +162,7 @@ fn wait_within<T>(
 }
 
 /// Whether the process `pid` has a thread of this name.
-pub(crate) fn has_thread(pid: u32, name: &str) -> bool {
+pub fn has_thread(pid: u32, name: &str) -> bool {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
         .flatten();

@@ -10,39 +10,39 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use super::process::{self, PATIENCE};
+use crate::process::{self, PATIENCE};
 
 /// A farwire that listens.
-pub(crate) struct Listening {
+pub struct Listening {
     child: Child,
-    pub(crate) at: SocketAddr,
+    pub at: SocketAddr,
 }
 
 /// `farwire exec` with a shell that reads commands.
-pub(crate) struct Exec {
+pub struct Exec {
     listening: Listening,
     stdout: BufReader<ChildStdout>,
 }
 
 /// An answer.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) head: String,
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
     /// The body as it came.
-    pub(crate) text: String,
+    pub text: String,
     /// The same as JSON, where it is.
-    pub(crate) body: Value,
+    pub body: Value,
 }
 
 impl Exec {
     /// Starts behind `link`; on return it answers.
-    pub(crate) fn start(link: &str) -> Result<Self> {
+    pub fn start(link: &str) -> Result<Self> {
         Self::start_as(&mut process::farwire(), link)
     }
 
     /// As [`Exec::start`], of this program.
-    pub(crate) fn start_as(farwire: &mut Command, link: &str) -> Result<Self> {
+    pub fn start_as(farwire: &mut Command, link: &str) -> Result<Self> {
         farwire
             .args(["exec", "--listen", "127.0.0.1:0"])
             .args(link.split_whitespace())
@@ -56,7 +56,7 @@ impl Exec {
     }
 
     /// Has the shell behind the link run `command`; what it prints in a line.
-    pub(crate) fn shell(&mut self, command: &str) -> Result<String> {
+    pub fn shell(&mut self, command: &str) -> Result<String> {
         let stdin = self
             .listening
             .child
@@ -70,7 +70,7 @@ impl Exec {
     }
 
     /// Has the shell end, and farwire with it.
-    pub(crate) fn end(mut self) -> Result<()> {
+    pub fn end(mut self) -> Result<()> {
         drop(self.listening.child.stdin.take());
         let status = process::end_of(&mut self.listening.child)?;
         ensure!(status.success(), "{status}");
@@ -88,7 +88,7 @@ impl Deref for Exec {
 
 impl Listening {
     /// Starts a command that says where it listens; on return it does.
-    pub(crate) fn start(command: &mut Command) -> Result<Self> {
+    pub fn start(command: &mut Command) -> Result<Self> {
         let mut child = command.stderr(Stdio::piped()).spawn()?;
         let stderr = child.stderr.take().context("its standard error")?;
         let mut at = None;
@@ -111,19 +111,19 @@ impl Listening {
     }
 
     /// Its process.
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Ends it by a signal, and waits until it has ended.
-    pub(crate) fn terminate(mut self) -> Result<()> {
+    pub fn terminate(mut self) -> Result<()> {
         kill(Pid::from_raw(self.pid().try_into()?), Signal::SIGTERM)?;
         process::end_of(&mut self.child)?;
         Ok(())
     }
 
     /// Sends a whole request, headers and body as they are; the answer.
-    pub(crate) fn send(&self, head: &str, body: &str) -> Result<Answer> {
+    pub fn send(&self, head: &str, body: &str) -> Result<Answer> {
         let mut stream = self.connect()?;
         stream.write_all(format!("{head}\r\nConnection: close\r\n\r\n{body}").as_bytes())?;
         let mut text = String::new();
@@ -138,24 +138,18 @@ impl Listening {
         })
     }
 
-    pub(crate) fn connect(&self) -> Result<TcpStream> {
+    pub fn connect(&self) -> Result<TcpStream> {
         let stream = TcpStream::connect(self.at)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         Ok(stream)
     }
 
-    pub(crate) fn get(&self, path: &str) -> Result<Answer> {
+    pub fn get(&self, path: &str) -> Result<Answer> {
         self.send(&format!("GET {path} HTTP/1.1\r\nHost: {}", self.at), "")
     }
 
     /// Sends a body as `kind`, with further header lines.
-    pub(crate) fn with_body(
-        &self,
-        line: &str,
-        kind: &str,
-        more: &str,
-        body: &str,
-    ) -> Result<Answer> {
+    pub fn with_body(&self, line: &str, kind: &str, more: &str, body: &str) -> Result<Answer> {
         let length = body.len();
         let host = self.at;
         let head = format!(
@@ -165,13 +159,13 @@ impl Listening {
     }
 
     /// Sends a merge patch of the link's conditions.
-    pub(crate) fn patch(&self, query: &str, body: &str) -> Result<Answer> {
+    pub fn patch(&self, query: &str, body: &str) -> Result<Answer> {
         let line = format!("PATCH /v1/links/link{query}");
         self.with_body(&line, "application/merge-patch+json", "", body)
     }
 
     /// The link as it is.
-    pub(crate) fn link(&self) -> Result<Value> {
+    pub fn link(&self) -> Result<Value> {
         let answer = self.get("/v1/links/link")?;
         ensure!(answer.status == 200, "{answer:?}");
         Ok(answer.body)

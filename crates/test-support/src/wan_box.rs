@@ -16,120 +16,120 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tempfile::NamedTempFile;
 
-use super::process;
+use crate::process;
 
 /// What `--json` writes, as far as it is looked at here.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Summary {
-    pub(crate) up: Direction,
-    pub(crate) down: Direction,
+pub struct Summary {
+    pub up: Direction,
+    pub down: Direction,
     #[serde(default)]
-    pub(crate) shares: Vec<Share>,
+    pub shares: Vec<Share>,
     #[serde(default)]
-    pub(crate) delays: Vec<Delays>,
-    pub(crate) departure_error: Departures,
+    pub delays: Vec<Delays>,
+    pub departure_error: Departures,
     #[serde(default)]
-    pub(crate) interfaces: Vec<Happened>,
-    pub(crate) capture: Option<Captured>,
+    pub interfaces: Vec<Happened>,
+    pub capture: Option<Captured>,
 }
 
 /// How many packets a capture kept at each end.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Captured {
-    pub(crate) a: u64,
-    pub(crate) b: u64,
+pub struct Captured {
+    pub a: u64,
+    pub b: u64,
 }
 
 /// What happened to an interface.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
-pub(crate) struct Happened {
-    pub(crate) name: String,
-    pub(crate) carrier_losses: u64,
-    pub(crate) mtu_changes: u64,
-    pub(crate) gone: u64,
-    pub(crate) back: u64,
+pub struct Happened {
+    pub name: String,
+    pub carrier_losses: u64,
+    pub mtu_changes: u64,
+    pub gone: u64,
+    pub back: u64,
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Share {
-    pub(crate) stage: String,
-    pub(crate) packets: u64,
-    pub(crate) count: u64,
-    pub(crate) asked_percent: f64,
+pub struct Share {
+    pub stage: String,
+    pub packets: u64,
+    pub count: u64,
+    pub asked_percent: f64,
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Delays {
-    pub(crate) stage: String,
-    pub(crate) packets: u64,
-    pub(crate) mean_ns: u64,
+pub struct Delays {
+    pub stage: String,
+    pub packets: u64,
+    pub mean_ns: u64,
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Direction {
-    pub(crate) packets: u64,
-    pub(crate) bytes: u64,
-    pub(crate) delivered: u64,
-    pub(crate) delivered_bytes: u64,
+pub struct Direction {
+    pub packets: u64,
+    pub bytes: u64,
+    pub delivered: u64,
+    pub delivered_bytes: u64,
     #[serde(default)]
-    pub(crate) copies: u64,
-    pub(crate) dropped: BTreeMap<String, u64>,
+    pub copies: u64,
+    pub dropped: BTreeMap<String, u64>,
     #[serde(default)]
-    pub(crate) marked: u64,
+    pub marked: u64,
     #[serde(default)]
-    pub(crate) edited: u64,
+    pub edited: u64,
     #[serde(default)]
-    pub(crate) replies: u64,
+    pub replies: u64,
     #[serde(default)]
-    pub(crate) classes: Vec<Class>,
-    pub(crate) held_at_end: u64,
-    pub(crate) link_control: u64,
-    pub(crate) emulator_lost: Vec<OwnLoss>,
+    pub classes: Vec<Class>,
+    pub held_at_end: u64,
+    pub link_control: u64,
+    pub emulator_lost: Vec<OwnLoss>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Class {
-    pub(crate) name: String,
-    pub(crate) packets: u64,
-    pub(crate) delivered: u64,
-    pub(crate) dropped: BTreeMap<String, u64>,
+pub struct Class {
+    pub name: String,
+    pub packets: u64,
+    pub delivered: u64,
+    pub dropped: BTreeMap<String, u64>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct OwnLoss {
-    pub(crate) cause: String,
-    pub(crate) count: u64,
+pub struct OwnLoss {
+    pub cause: String,
+    pub count: u64,
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Departures {
-    pub(crate) count: u64,
-    pub(crate) p50_ns: u64,
-    pub(crate) p99_ns: u64,
-    pub(crate) max_ns: u64,
-    pub(crate) over_budget: u64,
-    pub(crate) budget_ns: u64,
+pub struct Departures {
+    pub count: u64,
+    pub p50_ns: u64,
+    pub p99_ns: u64,
+    pub max_ns: u64,
+    pub over_budget: u64,
+    pub budget_ns: u64,
 }
 
 impl Direction {
     /// Packets that random loss dropped.
-    pub(crate) fn lost(&self) -> u64 {
+    pub fn lost(&self) -> u64 {
         self.dropped.get("loss").copied().unwrap_or(0)
     }
 
     /// Packets that a full queue dropped.
-    pub(crate) fn queue_full(&self) -> u64 {
+    pub fn queue_full(&self) -> u64 {
         self.dropped.get("queue_full").copied().unwrap_or(0)
     }
 
     /// Packets that the emulator itself lost.
-    pub(crate) fn own_losses(&self) -> u64 {
+    pub fn own_losses(&self) -> u64 {
         self.emulator_lost.iter().map(|loss| loss.count).sum()
     }
 }
 
 /// A running box; killed when dropped.
-pub(crate) struct WanBox {
+pub struct WanBox {
     child: Child,
     printed: Arc<Mutex<String>>,
     reader: JoinHandle<()>,
@@ -138,24 +138,24 @@ pub(crate) struct WanBox {
 
 impl WanBox {
     /// Starts a box between the ports of `bed` and waits until it forwards; `link` holds words of its command line.
-    pub(crate) fn start(bed: &Bed, link: &str) -> Result<Self> {
+    pub fn start(bed: &Bed, link: &str) -> Result<Self> {
         Self::start_as(process::farwire(), bed, link)
     }
 
     /// As [`WanBox::start`], with `command` as the program under test.
-    pub(crate) fn start_as(mut command: Command, bed: &Bed, link: &str) -> Result<Self> {
+    pub fn start_as(mut command: Command, bed: &Bed, link: &str) -> Result<Self> {
         command.args(["emulate", CLIENT_PORT, SERVER_PORT]);
         command.args(link.split_whitespace());
         Self::launch(command, bed.emulator())
     }
 
     /// Starts a box of the links in `file` in `ns`, and waits until it forwards.
-    pub(crate) fn start_links(ns: &NetNs, file: &Path) -> Result<Self> {
+    pub fn start_links(ns: &NetNs, file: &Path) -> Result<Self> {
         Self::start_links_with(ns, file, &[])
     }
 
     /// The same with these options.
-    pub(crate) fn start_links_with(ns: &NetNs, file: &Path, options: &[&str]) -> Result<Self> {
+    pub fn start_links_with(ns: &NetNs, file: &Path, options: &[&str]) -> Result<Self> {
         let mut command = process::farwire();
         command.args(["emulate", "--links"]).arg(file).args(options);
         Self::launch(command, ns)
@@ -188,7 +188,7 @@ impl WanBox {
     }
 
     /// Waits until the box has printed `text`.
-    pub(crate) fn await_line(&mut self, text: &str) -> Result<()> {
+    pub fn await_line(&mut self, text: &str) -> Result<()> {
         process::wait_for(&format!("\"{text}\" of the box"), || {
             let ended = self.child.try_wait()?;
             let printed = self.printed();
@@ -201,12 +201,12 @@ impl WanBox {
     }
 
     /// The process.
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// The process that sees to its interfaces when it has ended.
-    pub(crate) fn holder(&self) -> Result<u32> {
+    pub fn holder(&self) -> Result<u32> {
         let of_box = format!("PPid:\t{}\n", self.child.id());
         for entry in std::fs::read_dir("/proc")? {
             let path = entry?.path();
@@ -226,7 +226,7 @@ impl WanBox {
     }
 
     /// Sends the box a signal and waits for its end; what it printed.
-    pub(crate) fn end_by(&mut self, signal: Signal) -> Result<(ExitStatus, String)> {
+    pub fn end_by(&mut self, signal: Signal) -> Result<(ExitStatus, String)> {
         kill(Pid::from_raw(i32::try_from(self.child.id())?), signal)?;
         let status = process::end_of(&mut self.child)?;
         process::wait_for("the end of what the box prints", || {
@@ -236,12 +236,12 @@ impl WanBox {
     }
 
     /// Ends the box in order; what it counted.
-    pub(crate) fn stop(self) -> Result<Summary> {
+    pub fn stop(self) -> Result<Summary> {
         self.stop_and_read()
     }
 
     /// As [`WanBox::stop`], for many links: what each counted.
-    pub(crate) fn stop_links(self) -> Result<Vec<Summary>> {
+    pub fn stop_links(self) -> Result<Vec<Summary>> {
         #[derive(Deserialize)]
         struct All {
             links: Vec<Summary>,

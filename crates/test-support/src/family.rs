@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::common::process;
+use crate::process;
 
 /// A mark that no other process on this machine carries.
-pub(crate) struct Family {
+pub struct Family {
     mark: String,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct Family {
 const VARIABLE: &str = "FARWIRE_TEST_FAMILY";
 
 impl Family {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         Self {
@@ -28,12 +28,12 @@ impl Family {
     }
 
     /// Marks a command that is to found the family.
-    pub(crate) fn mark<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+    pub fn mark<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         command.env(VARIABLE, &self.mark)
     }
 
     /// The living members.
-    pub(crate) fn members(&self) -> Vec<PathBuf> {
+    pub fn members(&self) -> Vec<PathBuf> {
         let entry = format!("{VARIABLE}={}", self.mark);
         let is_member = |process: &PathBuf| {
             // Another user's process, or one that has just ended, is none.
@@ -46,7 +46,7 @@ impl Family {
     }
 
     /// The network namespaces that members are in or hold open, but for the one that this process is in.
-    pub(crate) fn namespaces(&self) -> BTreeSet<PathBuf> {
+    pub fn namespaces(&self) -> BTreeSet<PathBuf> {
         let own = fs::read_link("/proc/self/ns/net").ok();
         let all = self
             .members()
@@ -62,7 +62,7 @@ impl Family {
     ///
     /// Both are waited for: an ending process loses its environment, by which a member is known, before its descriptors
     /// and its namespaces (Linux, kernel/exit.c, `do_exit`).
-    pub(crate) fn check_gone(&self, namespaces: &BTreeSet<PathBuf>) -> Result<()> {
+    pub fn check_gone(&self, namespaces: &BTreeSet<PathBuf>) -> Result<()> {
         let keepers = || -> Vec<_> {
             let keeps = |process: &PathBuf| !namespaces_of(process).is_disjoint(namespaces);
             processes().into_iter().filter(keeps).collect()

@@ -8,7 +8,7 @@ use netio::netns::NetNs;
 
 /// Counters by name, as in `TcpInCsumErrors` or `Ip6ReasmReqds`.
 #[derive(Debug)]
-pub(crate) struct Counters(BTreeMap<String, u64>);
+pub struct Counters(BTreeMap<String, u64>);
 
 /// What a link that alters or splits packets would leave: bad checksums, bad headers, fragments.
 const CORRUPTION: [&str; 15] = [
@@ -31,7 +31,7 @@ const CORRUPTION: [&str; 15] = [
 
 impl Counters {
     /// The counters of `ns`.
-    pub(crate) fn of(ns: &NetNs) -> Result<Self> {
+    pub fn of(ns: &NetNs) -> Result<Self> {
         ns.run(|| {
             let mut counters = BTreeMap::new();
             for file in ["snmp", "netstat"] {
@@ -50,7 +50,7 @@ impl Counters {
     }
 
     /// The counter of this name; it must exist.
-    pub(crate) fn get(&self, name: &str) -> Result<u64> {
+    pub fn get(&self, name: &str) -> Result<u64> {
         self.0
             .get(name)
             .copied()
@@ -58,7 +58,7 @@ impl Counters {
     }
 
     /// Fails if a packet came with a wrong checksum, with a bad header, or in fragments.
-    pub(crate) fn check_intact(&self) -> Result<()> {
+    pub fn check_intact(&self) -> Result<()> {
         let found: Vec<_> = CORRUPTION
             .iter()
             .filter_map(|name| self.0.get_key_value(*name))
@@ -88,21 +88,21 @@ fn read_pairs(text: &str, counters: &mut BTreeMap<String, u64>) {
 
 /// What an interface has counted, from `/proc/net/dev`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct InterfaceCounters {
+pub struct InterfaceCounters {
     /// Bytes received, L2 without FCS.
-    pub(crate) receive_bytes: u64,
+    pub receive_bytes: u64,
     /// Frames dropped, receiving or sending.
-    pub(crate) drops: u64,
+    pub drops: u64,
 }
 
 impl InterfaceCounters {
     /// The counters of `interface` in `ns`.
-    pub(crate) fn of(ns: &NetNs, interface: &str) -> Result<Self> {
+    pub fn of(ns: &NetNs, interface: &str) -> Result<Self> {
         ns.run(|| Self::here(interface))?
     }
 
     /// The counters of `interface` in the calling thread's namespace.
-    pub(crate) fn here(interface: &str) -> Result<Self> {
+    pub fn here(interface: &str) -> Result<Self> {
         let text = fs::read_to_string("/proc/thread-self/net/dev")?;
         let line = text.lines().find_map(|line| {
             let (name, values) = line.split_once(':')?;

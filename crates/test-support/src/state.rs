@@ -6,11 +6,11 @@ use anyhow::{Context, Result, ensure};
 use netio::netns::NetNs;
 use netio::offloads::Offloads;
 
-use super::process::{ip, wait_for};
+use crate::process::{ip, wait_for};
 
 /// The state of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct State {
+pub struct State {
     /// Features and whether they are in effect.
     features: BTreeMap<String, bool>,
     /// Flags, MTU, promiscuity and the rest of what ip(8) tells in detail.
@@ -19,7 +19,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn of(ns: &NetNs, interface: &str) -> Result<Self> {
+    pub fn of(ns: &NetNs, interface: &str) -> Result<Self> {
         let features = ns.run(|| Offloads::open(interface)?.features())??;
         let features = features
             .into_iter()
@@ -31,23 +31,23 @@ impl State {
         })
     }
 
-    pub(crate) fn feature(&self, name: &str) -> Result<bool> {
+    pub fn feature(&self, name: &str) -> Result<bool> {
         self.features
             .get(name)
             .copied()
             .with_context(|| format!("no feature {name}"))
     }
 
-    pub(crate) fn is_up(&self) -> bool {
+    pub fn is_up(&self) -> bool {
         self.link.contains(",UP") || self.link.contains("<UP")
     }
 
-    pub(crate) fn is_promiscuous(&self) -> bool {
+    pub fn is_promiscuous(&self) -> bool {
         !self.link.contains(" promiscuity 0 ")
     }
 
     /// Fails unless the interface is as it was; the carrier may take its time.
-    pub(crate) fn check_same(&self, ns: &NetNs, interface: &str) -> Result<()> {
+    pub fn check_same(&self, ns: &NetNs, interface: &str) -> Result<()> {
         let mut now = Self::of(ns, interface)?;
         let settled = wait_for("an interface to be as it was", || {
             now = Self::of(ns, interface)?;

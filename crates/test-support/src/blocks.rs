@@ -4,39 +4,39 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// A fenced block.
 #[derive(Debug, Default)]
-pub(crate) struct Block {
+pub struct Block {
     /// File and line.
-    pub(crate) place: String,
+    pub place: String,
     /// Where and why, of one that is not run.
-    pub(crate) not_run: Option<String>,
+    pub not_run: Option<String>,
     /// Programs that it needs beside farwire.
-    pub(crate) needs: Vec<String>,
+    pub needs: Vec<String>,
     /// The file that its text is put into.
-    pub(crate) file: Option<String>,
+    pub file: Option<String>,
     /// The link of `farwire exec` behind which its commands are run.
-    pub(crate) behind: Option<Vec<String>>,
+    pub behind: Option<Vec<String>>,
     /// What makes things as the page takes them to be.
-    pub(crate) before: Vec<Typed>,
-    pub(crate) text: String,
-    pub(crate) commands: Vec<Typed>,
+    pub before: Vec<Typed>,
+    pub text: String,
+    pub commands: Vec<Typed>,
 }
 
 /// A command line as the page has it, cut as the comment says.
 #[derive(Debug)]
-pub(crate) struct Typed {
-    pub(crate) line: String,
-    pub(crate) user: User,
+pub struct Typed {
+    pub line: String,
+    pub user: User,
     /// What is typed into it.
-    pub(crate) input: String,
+    pub input: String,
     /// What it should end with.
-    pub(crate) code: i32,
+    pub code: i32,
     /// What it should print.
-    pub(crate) shown: Vec<String>,
+    pub shown: Vec<String>,
 }
 
 /// Who types: `$` or `#`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum User {
+pub enum User {
     Plain,
     Root,
 }
@@ -45,7 +45,7 @@ pub(crate) enum User {
 ///
 /// # Errors
 /// A block that is neither run nor says why not, or a comment that says something else.
-pub(crate) fn of(page: &str, text: &str) -> Result<Vec<Block>> {
+pub fn of(page: &str, text: &str) -> Result<Vec<Block>> {
     let mut blocks = Vec::new();
     let mut comment = String::new();
     let mut lines = text.lines().enumerate();

@@ -11,13 +11,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// A transfer to be made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Transfer {
+pub struct Transfer {
     /// How many bytes; a multiple of 8, the stream's unit.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// The receiver's address.
-    pub(crate) to: IpAddr,
+    pub to: IpAddr,
     /// Seeds the bytes.
-    pub(crate) seed: u64,
+    pub seed: u64,
 }
 
 /// How long either end waits for the other before it gives up.
@@ -29,7 +29,7 @@ impl Transfer {
     /// Sends the bytes from `sender` to `receiver`, which must get every one of them; how long that took.
     ///
     /// Congestion control is cubic: it fills the link in bursts, where others pace.
-    pub(crate) fn run(&self, sender: &NetNs, receiver: &NetNs) -> Result<Duration> {
+    pub fn run(&self, sender: &NetNs, receiver: &NetNs) -> Result<Duration> {
         let listener = receiver.run(|| self.listen())??;
         std::thread::scope(|scope| {
             let receiving = scope.spawn(|| self.receive(&listener));

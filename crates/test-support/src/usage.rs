@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::process;
+use crate::process;
 
 /// The threads of a far end without a client.
 const SERVICES: [&str; 7] = [
@@ -24,18 +24,18 @@ const TIDIED: Duration = Duration::from_secs(7);
 
 /// Descriptors, threads and memory at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Usage {
+pub struct Usage {
     /// Open file descriptors.
-    pub(crate) descriptors: usize,
+    pub descriptors: usize,
     /// Threads.
-    pub(crate) threads: usize,
+    pub threads: usize,
     /// Resident memory in KiB (`VmRSS`).
-    pub(crate) resident_kib: u64,
+    pub resident_kib: u64,
 }
 
 impl Usage {
     /// Of the process `pid`.
-    pub(crate) fn of(pid: u32) -> Result<Self> {
+    pub fn of(pid: u32) -> Result<Self> {
         let entries = |folder: &str| -> Result<usize> {
             let path = format!("/proc/{pid}/{folder}");
             Ok(fs::read_dir(&path).context(path)?.count())
@@ -51,7 +51,7 @@ impl Usage {
     }
 
     /// Of the far end `pid` once all of its services have begun, before the first client.
-    pub(crate) fn of_idle_far_end(pid: u32) -> Result<Self> {
+    pub fn of_idle_far_end(pid: u32) -> Result<Self> {
         process::wait_for("the far end's threads", || {
             let all = SERVICES.iter().all(|name| process::has_thread(pid, name));
             Ok(all.then_some(()))
@@ -60,7 +60,7 @@ impl Usage {
     }
 
     /// Waits until the process has no more descriptors and threads than this; what it then takes.
-    pub(crate) fn await_return(&self, pid: u32) -> Result<Self> {
+    pub fn await_return(&self, pid: u32) -> Result<Self> {
         let mut now = Self::of(pid)?;
         let returned = process::wait_for("descriptors and threads to be given back", || {
             now = Self::of(pid)?;
@@ -72,7 +72,7 @@ impl Usage {
 
     /// The least memory that the far end `pid` takes at any time until it has given back what has been freed, once it has
     /// returned to this: what a moment finds may lie just before that, and what leaks is in every reading. KiB.
-    pub(crate) fn await_tidied(&self, pid: u32) -> Result<u64> {
+    pub fn await_tidied(&self, pid: u32) -> Result<u64> {
         let mut least = self.await_return(pid)?.resident_kib;
         let begun = Instant::now();
         while begun.elapsed() < TIDIED {
@@ -85,7 +85,7 @@ impl Usage {
 
 /// Resident memory of the process `pid` that is its own alone, in KiB (`RssAnon`): heap and stacks, not the rings that it shares
 /// with the kernel.
-pub(crate) fn heap_kib(pid: u32) -> Result<u64> {
+pub fn heap_kib(pid: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let anonymous = status
         .lines()

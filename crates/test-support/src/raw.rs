@@ -11,26 +11,26 @@ use socket2::{Domain, Protocol, Socket, Type};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// iperf3's states, as bytes on the control connection (`iperf_api.h` of esnet/iperf).
-pub(crate) mod state {
-    pub(crate) const TEST_START: u8 = 1;
-    pub(crate) const TEST_RUNNING: u8 = 2;
-    pub(crate) const TEST_END: u8 = 4;
-    pub(crate) const PARAM_EXCHANGE: u8 = 9;
-    pub(crate) const CREATE_STREAMS: u8 = 10;
-    pub(crate) const EXCHANGE_RESULTS: u8 = 13;
-    pub(crate) const DISPLAY_RESULTS: u8 = 14;
-    pub(crate) const DONE: u8 = 16;
+pub mod state {
+    pub const TEST_START: u8 = 1;
+    pub const TEST_RUNNING: u8 = 2;
+    pub const TEST_END: u8 = 4;
+    pub const PARAM_EXCHANGE: u8 = 9;
+    pub const CREATE_STREAMS: u8 = 10;
+    pub const EXCHANGE_RESULTS: u8 = 13;
+    pub const DISPLAY_RESULTS: u8 = 14;
+    pub const DONE: u8 = 16;
     /// -2: two numbers of 4 bytes follow, big-endian.
-    pub(crate) const SERVER_ERROR: u8 = 0xfe;
+    pub const SERVER_ERROR: u8 = 0xfe;
 }
 
 /// The first line of a request of HTTP, whose end does not come.
-pub(crate) const HALF_HTTP: &[u8] = b"GET /bytes/1000 HTTP/1.1\r\n";
+pub const HALF_HTTP: &[u8] = b"GET /bytes/1000 HTTP/1.1\r\n";
 /// The start of the line with which a client of pingpong begins.
-pub(crate) const HALF_MESSAGES: &[u8] = b"farwire-messages/1 pingpong size=64";
+pub const HALF_MESSAGES: &[u8] = b"farwire-messages/1 pingpong size=64";
 
 /// A TCP connection from the address `from`.
-pub(crate) fn connect(from: IpAddr, to: SocketAddr) -> Result<TcpStream> {
+pub fn connect(from: IpAddr, to: SocketAddr) -> Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     socket.bind(&SocketAddr::new(from, 0).into())?;
     let connected = socket.connect_timeout(&to.into(), PATIENCE);
@@ -41,7 +41,7 @@ pub(crate) fn connect(from: IpAddr, to: SocketAddr) -> Result<TcpStream> {
 }
 
 /// A UDP socket of the address `from`, connected to `to`.
-pub(crate) fn datagrams(from: IpAddr, to: SocketAddr) -> Result<UdpSocket> {
+pub fn datagrams(from: IpAddr, to: SocketAddr) -> Result<UdpSocket> {
     let socket = UdpSocket::bind(SocketAddr::new(from, 0))?;
     socket.connect(to)?;
     socket.set_read_timeout(Some(PATIENCE))?;
@@ -49,7 +49,7 @@ pub(crate) fn datagrams(from: IpAddr, to: SocketAddr) -> Result<UdpSocket> {
 }
 
 /// A cookie of iperf3: 36 letters and a zero.
-pub(crate) fn cookie(number: u64) -> [u8; 37] {
+pub fn cookie(number: u64) -> [u8; 37] {
     let mut cookie = [b'a'; 37];
     for (at, letter) in cookie.iter_mut().rev().skip(1).take(13).enumerate() {
         let [low, ..] = (number >> (5 * at)).to_le_bytes();
@@ -60,20 +60,20 @@ pub(crate) fn cookie(number: u64) -> [u8; 37] {
 }
 
 /// A text behind its length of 4 bytes, as iperf3 sends JSON.
-pub(crate) fn framed(text: &[u8]) -> Vec<u8> {
+pub fn framed(text: &[u8]) -> Vec<u8> {
     let length = u32::try_from(text.len()).expect("a message is short");
     [&length.to_be_bytes()[..], text].concat()
 }
 
 /// The next `N` bytes of a connection.
-pub(crate) fn read<const N: usize>(stream: &mut TcpStream) -> Result<[u8; N]> {
+pub fn read<const N: usize>(stream: &mut TcpStream) -> Result<[u8; N]> {
     let mut bytes = [0; N];
     stream.read_exact(&mut bytes)?;
     Ok(bytes)
 }
 
 /// Reads what is still sent, until the other end closes or resets the connection.
-pub(crate) fn rest(stream: &mut TcpStream) -> Vec<u8> {
+pub fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     // What came before a reset is what there is.
     let _ = stream.read_to_end(&mut bytes);
@@ -81,7 +81,7 @@ pub(crate) fn rest(stream: &mut TcpStream) -> Vec<u8> {
 }
 
 /// A text behind its length, as the other end sends JSON.
-pub(crate) fn read_text(stream: &mut TcpStream) -> Result<String> {
+pub fn read_text(stream: &mut TcpStream) -> Result<String> {
     let length = u32::from_be_bytes(read(stream)?);
     let mut text = vec![0; usize::try_from(length)?];
     stream.read_exact(&mut text)?;
@@ -89,12 +89,7 @@ pub(crate) fn read_text(stream: &mut TcpStream) -> Result<String> {
 }
 
 /// An iperf3 client that has sent its cookie and these parameters.
-pub(crate) fn iperf3(
-    from: IpAddr,
-    to: SocketAddr,
-    number: u64,
-    params: &[u8],
-) -> Result<TcpStream> {
+pub fn iperf3(from: IpAddr, to: SocketAddr, number: u64, params: &[u8]) -> Result<TcpStream> {
     let mut control = connect(from, to)?;
     control.write_all(&cookie(number))?;
     control.write_all(&framed(params))?;
@@ -102,7 +97,7 @@ pub(crate) fn iperf3(
 }
 
 /// A set-up request of the UDP Speed Test Protocol (RFC 9946), of one connection, unauthenticated.
-pub(crate) fn capacity_setup(ident: u16) -> [u8; 56] {
+pub fn capacity_setup(ident: u16) -> [u8; 56] {
     let mut request = [0; 56];
     request[..4].copy_from_slice(&[0xac, 0xe1, 0, 20]);
     // One connection in all; ident; a request.
@@ -113,7 +108,7 @@ pub(crate) fn capacity_setup(ident: u16) -> [u8; 56] {
 }
 
 /// A request of STAMP (RFC 8762 section 4.2.1) of the session `ssid` (RFC 8972 section 3).
-pub(crate) fn stamp_request(sequence: u32, ssid: u16) -> [u8; 44] {
+pub fn stamp_request(sequence: u32, ssid: u16) -> [u8; 44] {
     let mut request = [0; 44];
     request[..4].copy_from_slice(&sequence.to_be_bytes());
     // An error estimate has a multiplier that is not 0.

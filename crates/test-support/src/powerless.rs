@@ -1,13 +1,15 @@
 //! A program run without any privilege, or in a place that grants none: the test program becomes it.
 
 use std::convert::Infallible;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use caps::{CapSet, Capability};
 use netio::userns::{self, Privilege};
+
+use crate::process;
 
 /// The first argument of a test program that is to drop all capabilities but those that follow, and to become the
 /// program after them.
@@ -16,17 +18,17 @@ const POWERLESS: &str = "__powerless";
 const CONFINED: &str = "__confined";
 
 /// The program under test with these capabilities and no other.
-pub(crate) fn farwire_with(kept: &[Capability]) -> Result<Command> {
-    diverted(POWERLESS, kept, env!("CARGO_BIN_EXE_farwire"))
+pub fn farwire_with(kept: &[Capability]) -> Result<Command> {
+    diverted(POWERLESS, kept, process::program())
 }
 
 /// The program under test as a user without privileges has it, who may have namespaces of his own.
-pub(crate) fn farwire_unprivileged() -> Result<Command> {
-    plain_user(env!("CARGO_BIN_EXE_farwire"))
+pub fn farwire_unprivileged() -> Result<Command> {
+    plain_user(process::program())
 }
 
 /// A program as a user without privileges has it, who may have namespaces of his own.
-pub(crate) fn plain_user(program: &str) -> Result<Command> {
+pub fn plain_user(program: impl AsRef<OsStr>) -> Result<Command> {
     match Privilege::detect() {
         // Without this one, user 0 cannot be user 0 of a user namespace (Linux 5.12, user_namespaces(7)).
         Privilege::Root => diverted(POWERLESS, &[Capability::CAP_SETFCAP], program),
@@ -35,12 +37,12 @@ pub(crate) fn plain_user(program: &str) -> Result<Command> {
 }
 
 /// The program under test without any capability, where there are no user namespaces.
-pub(crate) fn farwire_without_namespaces() -> Result<Command> {
-    diverted(CONFINED, &[], env!("CARGO_BIN_EXE_farwire"))
+pub fn farwire_without_namespaces() -> Result<Command> {
+    diverted(CONFINED, &[], process::program())
 }
 
 /// Becomes another program if the first argument says so; call it first thing in main.
-pub(crate) fn divert() {
+pub fn divert() {
     let mut arguments = std::env::args_os().skip(1);
     let confined = match arguments.next() {
         Some(first) if first == POWERLESS => false,
@@ -52,10 +54,10 @@ pub(crate) fn divert() {
     std::process::exit(1);
 }
 
-fn diverted(way: &str, kept: &[Capability], program: &str) -> Result<Command> {
+fn diverted(way: &str, kept: &[Capability], program: impl AsRef<OsStr>) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     let kept: Vec<String> = kept.iter().map(ToString::to_string).collect();
-    command.args([way, &kept.join(","), program]);
+    command.args([way, &kept.join(",")]).arg(program);
     Ok(command)
 }
 

@@ -14,32 +14,32 @@ use nix::unistd::Pid;
 
 /// A flow to be sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Flow {
+pub struct Flow {
     /// The receiver's address.
-    pub(crate) to: IpAddr,
+    pub to: IpAddr,
     /// Bytes of UDP payload that are to arrive, at least.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Payload of a datagram; `None`: from 64 to 1,452 bytes, by batch.
-    pub(crate) size: Option<usize>,
+    pub size: Option<usize>,
     /// Datagrams handed to the kernel in one call, as one train (`UDP_SEGMENT`) if more than 1.
-    pub(crate) batch: usize,
+    pub batch: usize,
     /// Datagrams that may be on their way.
-    pub(crate) window: u64,
+    pub window: u64,
     /// Sent from one CPU: a sender that moves between two can be overtaken by itself.
-    pub(crate) pinned: bool,
+    pub pinned: bool,
     /// Rest between two batches: what is on its way then fills the delay, not the receive ring.
-    pub(crate) pause: Duration,
+    pub pause: Duration,
 }
 
 /// What became of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub struct Tally {
     /// Datagrams sent.
-    pub(crate) sent: u64,
+    pub sent: u64,
     /// Datagrams that the receiver read, each with the bytes that it was sent with.
-    pub(crate) received: u64,
+    pub received: u64,
     /// Those of them that came after one with a higher number.
-    pub(crate) overtaken: u64,
+    pub overtaken: u64,
 }
 
 /// How long the sender waits for the window, or the receiver for a datagram, before it gives up.
@@ -52,12 +52,12 @@ const LARGEST_TRAIN: usize = 60_000;
 
 impl Flow {
     /// Sends the flow; the last datagram arrives, so that nothing is on its way afterwards.
-    pub(crate) fn run(&self, sender: &NetNs, receiver: &NetNs) -> Result<Tally> {
+    pub fn run(&self, sender: &NetNs, receiver: &NetNs) -> Result<Tally> {
         self.run_with(sender, receiver, || Ok(()))
     }
 
     /// The same; calls `before_train` when all but a window of what was sent before is decided, and before more is.
-    pub(crate) fn run_with(
+    pub fn run_with(
         &self,
         sender: &NetNs,
         receiver: &NetNs,
@@ -240,7 +240,7 @@ fn append(train: &mut Vec<u8>, number: u64, size: usize) {
 }
 
 /// The number of a datagram that has the length that it says it has.
-pub(crate) fn number(datagram: &[u8]) -> Option<u64> {
+pub fn number(datagram: &[u8]) -> Option<u64> {
     let (number, rest) = datagram.split_first_chunk()?;
     let (len, _) = rest.split_first_chunk()?;
     let whole = usize::from(u16::from_le_bytes(*len)) == datagram.len();

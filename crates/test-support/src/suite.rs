@@ -10,11 +10,11 @@ use netio::bed::{Bed, BedConfig};
 use netio::netns::NetNs;
 use netio::userns::{self, Privilege};
 
-use super::{process, steering};
+use crate::{process, steering};
 
 /// What a test needs of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Need {
+pub enum Need {
     /// A program in the path.
     Tool(&'static str),
     /// A peer that `make test-tools` builds.
@@ -41,7 +41,7 @@ pub(crate) enum Need {
 /// started.
 ///
 /// Where that fails, the tests that need it are skipped: they find out themselves.
-pub(crate) fn gain_privilege() {
+pub fn gain_privilege() {
     if Privilege::detect() == Privilege::UserNamespace {
         // A failure shows again when Need::Namespaces is looked at, or when a test finds no loopback.
         let _ = userns::enter();
@@ -52,14 +52,14 @@ pub(crate) fn gain_privilege() {
 }
 
 /// The tests of one program.
-pub(crate) struct Suite {
+pub struct Suite {
     trials: Vec<Trial>,
     /// What was found out about needs so far.
     lacking: BTreeMap<Need, Option<String>>,
 }
 
 impl Suite {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             trials: Vec::new(),
             lacking: BTreeMap::new(),
@@ -67,7 +67,7 @@ impl Suite {
     }
 
     /// Adds a test; it is skipped when one of its needs is not met.
-    pub(crate) fn test(
+    pub fn test(
         &mut self,
         name: impl Into<String>,
         needs: &[Need],
@@ -88,13 +88,13 @@ impl Suite {
     }
 
     /// Adds what is not tested, with its cause.
-    pub(crate) fn skip(&mut self, cause: &str) {
+    pub fn skip(&mut self, cause: &str) {
         let trial = Trial::test(format!("[not run: {cause}]"), || Ok(()));
         self.trials.push(trial.with_ignored_flag(true));
     }
 
     /// Runs the tests that the arguments ask for, one at a time: they share two cores with the program.
-    pub(crate) fn run(self) -> ExitCode {
+    pub fn run(self) -> ExitCode {
         if let Err(why) = process::take_usual_signals() {
             eprintln!("{why:#}");
             return ExitCode::FAILURE;
@@ -155,7 +155,7 @@ impl Need {
             Self::Device(kind) => try_device(kind)
                 .err()
                 .map(|why| format!("no {kind} interfaces: {why:#}")),
-            Self::Soak => (!super::is_soak()).then(|| "only with FARWIRE_SOAK=1".to_owned()),
+            Self::Soak => (!crate::is_soak()).then(|| "only with FARWIRE_SOAK=1".to_owned()),
         }
     }
 }
