@@ -19,34 +19,9 @@ const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ip")];
 /// A feature that a box switches off.
 const MERGING: &str = "rx-udp-gro-forwarding";
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     let ping = [NEEDS[0], NEEDS[1], Need::Tool("ping")];
-    suite.test(
-        "a carrier lost on one side is lost on the other, and comes back",
-        &ping,
-        carrier,
-    );
-    suite.test(
-        "interfaces that the box raises have lost no carrier",
-        &ping,
-        raised_at_the_start,
-    );
-    suite.test(
-        "a lowered interface of a killed box is raised by the next",
-        &NEEDS,
-        || {
-            let bed = Bed::build(&BedConfig::default())?;
-            let before = states(&bed)?;
-            let mut wan = WanBox::start(&bed, "")?;
-            ip(bed.client(), &format!("link set {WAN} down"))?;
-            await_carrier(bed.server(), false)?;
-            wan.end_by(Signal::SIGKILL)?;
-            ensure!(!states(&bed)?[1].is_up(), "nothing was left to put back");
-            ip(bed.client(), &format!("link set {WAN} up"))?;
-            WanBox::start(&bed, "")?.stop()?;
-            check_same(&bed, &before)
-        },
-    );
     for signal in [
         Signal::SIGINT,
         Signal::SIGTERM,
@@ -63,7 +38,22 @@ pub(crate) fn add(suite: &mut Suite) {
     }
 }
 
-fn carrier() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"))]
+fn a_lowered_interface_of_a_killed_box_is_raised_by_the_next() -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    let before = states(&bed)?;
+    let mut wan = WanBox::start(&bed, "")?;
+    ip(bed.client(), &format!("link set {WAN} down"))?;
+    await_carrier(bed.server(), false)?;
+    wan.end_by(Signal::SIGKILL)?;
+    ensure!(!states(&bed)?[1].is_up(), "nothing was left to put back");
+    ip(bed.client(), &format!("link set {WAN} up"))?;
+    WanBox::start(&bed, "")?.stop()?;
+    check_same(&bed, &before)
+}
+
+#[test_support::test(Namespaces, Tool("ip"), Tool("ping"))]
+fn a_carrier_lost_on_one_side_is_lost_on_the_other_and_comes_back() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let before = states(&bed)?;
     let wan = WanBox::start(&bed, "--delay 1ms")?;
@@ -82,7 +72,8 @@ fn carrier() -> Result<()> {
     check_same(&bed, &before)
 }
 
-fn raised_at_the_start() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"), Tool("ping"))]
+fn interfaces_that_the_box_raises_have_lost_no_carrier() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     for port in [CLIENT_PORT, SERVER_PORT] {
         ip(bed.emulator(), &format!("link set {port} down"))?;

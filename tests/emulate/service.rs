@@ -21,18 +21,8 @@ const UNITS: [(&str, u32); 2] = [
     ("farwire-serve.service", 17),
 ];
 
-pub(crate) fn add(suite: &mut Suite) {
-    let needs = [Need::Namespaces, Need::Tool("ip")];
-    suite.test(
-        "systemd is told when a box is ready, what befalls it, and that it ends",
-        &needs,
-        told_to_systemd,
-    );
-    suite.test(
-        "the watchdog is fed by the forwarder alone",
-        &needs,
-        the_watchdog_is_fed,
-    );
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for (unit, exposure) in UNITS {
         suite.test(
             format!("{unit} stands before systemd-analyze"),
@@ -42,7 +32,8 @@ pub(crate) fn add(suite: &mut Suite) {
     }
 }
 
-fn told_to_systemd() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"))]
+fn systemd_is_told_when_a_box_is_ready_what_befalls_it_and_that_it_ends() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let manager = Manager::new()?;
     let wan = WanBox::start_as(manager.farwire(None), &bed, "--delay 1ms")?;
@@ -54,7 +45,8 @@ fn told_to_systemd() -> Result<()> {
 }
 
 /// Nothing but the forwarder's thread is stopped.
-fn the_watchdog_is_fed() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"))]
+fn the_watchdog_is_fed_by_the_forwarder_alone() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let manager = Manager::new()?;
     let interval = Duration::from_secs(2);

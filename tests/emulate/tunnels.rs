@@ -53,7 +53,8 @@ enum Segmented {
     ByTheBoxWithChecksums,
 }
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for tunnel in TUNNELS {
         for segmented in [
             Segmented::BeforeTheTunnel,

@@ -10,41 +10,13 @@ use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
 use test_support::process;
-use test_support::suite::{Need, Suite};
 use test_support::wan_box::{Direction, Summary};
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a capture has every packet that the summary counts, in order of time",
-        &[Need::Namespaces],
-        every_packet_is_captured,
-    );
-    suite.test(
-        "tshark reads a capture of TCP: comments, whole checksums, nothing malformed",
-        &[Need::Namespaces, Need::Tool("tshark")],
-        tshark_reads_it,
-    );
-    suite.test(
-        "a capture that cannot be written, and a filter of unknown words, are found before the command runs",
-        &[Need::Namespaces],
-        refused,
-    );
-    suite.test(
-        "a disk that is full under a capture is said, and the link goes on",
-        &[Need::Namespaces, Need::Tool("ping")],
-        full_disk,
-    );
-    suite.test(
-        "a capture is no longer than its limit, which is said",
-        &[Need::Namespaces, Need::Tool("ping")],
-        limited,
-    );
-}
 
 /// Each is there and back, none is lost.
 const PINGS: [&str; 8] = ["ping", "-q", "-i", "0.002", "-c", "200", "-s", "1000"];
 
-fn full_disk() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"))]
+fn a_disk_that_is_full_under_a_capture_is_said_and_the_link_goes_on() -> Result<()> {
     let directory = tempfile::tempdir()?;
     // In a mount namespace, which goes with its last process; of a user namespace, in which anybody may mount.
     let script = "mount -t tmpfs -o size=64k full . && cd . && exec \"$@\"";
@@ -63,7 +35,8 @@ fn full_disk() -> Result<()> {
     Ok(())
 }
 
-fn limited() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"))]
+fn a_capture_is_no_longer_than_its_limit_which_is_said() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("seen.pcapng");
     let mut run = process::farwire();
@@ -106,7 +79,8 @@ fn commands(measurement: &str) -> String {
     format!("{} measure {measurement} --quiet", process::program())
 }
 
-fn every_packet_is_captured() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_capture_has_every_packet_that_the_summary_counts_in_order_of_time() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let command = commands("tcp 10.77.0.2 -t 1");
     let summary = captured(directory.path(), "", &command)?;
@@ -164,7 +138,8 @@ fn agrees(
     Ok(())
 }
 
-fn tshark_reads_it() -> Result<()> {
+#[test_support::test(Namespaces, Tool("tshark"))]
+fn tshark_reads_a_capture_of_tcp_comments_whole_checksums_nothing_malformed() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let command = commands("tcp 10.77.0.2 -t 1");
     captured(directory.path(), "tcp and host 10.77.0.2", &command)?;
@@ -193,7 +168,9 @@ fn tshark_reads_it() -> Result<()> {
     Ok(())
 }
 
-fn refused() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_capture_that_cannot_be_written_and_a_filter_of_unknown_words_are_found_before_the_command_runs()
+-> Result<()> {
     for (options, word) in [
         (["--pcap=/nowhere/seen", "--"], "/nowhere/seen.pcapng"),
         (["--pcap=-", "--pcap-filter=tpc"], "`tpc`"),

@@ -17,7 +17,8 @@ const BASH: [Need; 2] = [Need::Namespaces, Need::Tool("bash")];
 /// The far end's addresses, and how ping and wget are told.
 const FAR_ENDS: [(&str, &str); 2] = [("10.77.0.2", "10.77.0.2"), ("fd77::2", "[fd77::2]")];
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for (address, host) in FAR_ENDS {
         suite.test(
             format!("a packet that the link copies comes to {address} twice"),
@@ -129,13 +130,6 @@ pub(crate) fn add(suite: &mut Suite) {
             },
         );
     }
-    suite.test(
-        "a drop-head queue that is full drops what waited, and its counts add up",
-        &BASH,
-        drop_head,
-    );
-    suite.test("a class is what its rule takes", &BASH, classes);
-    suite.test("a gate opens when its schedule says so", &PING, gate);
 }
 
 /// What a shell behind a link said.
@@ -451,7 +445,8 @@ fn policer(address: &str) -> Result<()> {
     Ok(())
 }
 
-fn drop_head() -> Result<()> {
+#[test_support::test(Namespaces, Tool("bash"))]
+fn a_drop_head_queue_that_is_full_drops_what_waited_and_its_counts_add_up() -> Result<()> {
     // 100 datagrams at once, of which each takes 21 ms or more; 5 wait.
     let script =
         "bash -c 'for n in $(seq 100); do echo > /dev/udp/10.77.0.2/5000; done' 2>/dev/null; true";
@@ -482,7 +477,8 @@ fn drop_head() -> Result<()> {
     Ok(())
 }
 
-fn classes() -> Result<()> {
+#[test_support::test(Namespaces, Tool("bash"))]
+fn a_class_is_what_its_rule_takes() -> Result<()> {
     let script = "bash -c 'for n in 1 2 3 4 5; do for port in 5000 6000; do echo > /dev/udp/10.77.0.2/$port; done; done' 2>/dev/null; true";
     let link = "[[classes]]\nname = 'voice'\nprotocol = 'udp'\nport = 5000\nup = { loss = '100%' }";
     let Run { summary, said, .. } = Run::of(link, script)?;
@@ -500,7 +496,8 @@ fn classes() -> Result<()> {
     Ok(())
 }
 
-fn gate() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"))]
+fn a_gate_opens_when_its_schedule_says_so() -> Result<()> {
     let link = "[[stages]]\nkind = 'gate'\nopen = false\ndirection = 'up'\nschedule = [{ at = '1s', open = true }]";
     let script = "ping -n -c 5 -i 0.1 -W 10 10.77.0.2";
     let run = Run::of(link, script)?;

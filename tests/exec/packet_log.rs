@@ -6,26 +6,13 @@ use anyhow::{Context, Result, ensure};
 use tempfile::NamedTempFile;
 
 use test_support::process;
-use test_support::suite::{Need, Suite};
 use test_support::wan_box::{Direction, Summary};
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "the packet log has a line for every packet that the summary counts",
-        &[Need::Namespaces],
-        every_packet_has_a_line,
-    );
-    suite.test(
-        "a packet log that cannot be written is found before the command runs",
-        &[Need::Namespaces],
-        unwritable,
-    );
-}
 
 /// Rows as maps from column to value.
 type Row = BTreeMap<String, String>;
 
-fn every_packet_has_a_line() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn the_packet_log_has_a_line_for_every_packet_that_the_summary_counts() -> Result<()> {
     let (log, json) = (NamedTempFile::new()?, NamedTempFile::new()?);
     let mut command = process::farwire();
     command.args("exec --delay 300ms --loss 2% --rate 8mbit --queue 10pkt".split(' '));
@@ -102,7 +89,8 @@ fn rows(text: &str) -> Result<Vec<Row>> {
         .collect())
 }
 
-fn unwritable() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_packet_log_that_cannot_be_written_is_found_before_the_command_runs() -> Result<()> {
     let mut command = process::farwire();
     command.args(["exec", "--packet-log", "/nowhere/log", "--", "echo", "ran"]);
     let output = process::run(&mut command)?;

@@ -8,29 +8,13 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::small::stderr;
+use super::small::stderr;
 use test_support::process::{self, farwire};
-use test_support::suite::Suite;
 
 const RECORD: &str = include_str!("../fixtures/records/small.jsonl");
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test("too few runs end compare with 1", &[], too_few_runs);
-    suite.test(
-        "a figure that one record lacks ends compare with 1",
-        &[],
-        a_figure_is_missing,
-    );
-    suite.test(
-        "a case that one record lacks ends compare with 1",
-        &[],
-        a_case_is_missing,
-    );
-    suite.test("compare ends with 0 on what it can tell", &[], enough_runs);
-    suite.test("other links are compared when asked for", &[], other_links);
-}
-
-fn too_few_runs() -> Result<()> {
+#[test_support::test]
+fn too_few_runs_end_compare_with_1() -> Result<()> {
     let records = Records::of(&lines(3, 1.0)?, &lines(3, 3.0)?)?;
     let output = records.compare(&["--json", "-"])?;
     ensure!(output.status.code() == Some(1), "{output:?}");
@@ -51,7 +35,8 @@ fn too_few_runs() -> Result<()> {
     Ok(())
 }
 
-fn a_figure_is_missing() -> Result<()> {
+#[test_support::test]
+fn a_figure_that_one_record_lacks_ends_compare_with_1() -> Result<()> {
     let whole = lines(4, 1.0)?;
     let mut without = whole.clone();
     for run in without.iter_mut().filter_map(|line| line.get_mut("run")) {
@@ -81,7 +66,8 @@ fn a_figure_is_missing() -> Result<()> {
     Ok(())
 }
 
-fn a_case_is_missing() -> Result<()> {
+#[test_support::test]
+fn a_case_that_one_record_lacks_ends_compare_with_1() -> Result<()> {
     let one = lines(4, 1.0)?;
     let mut two = one.clone();
     let cases = two[0]["plan"]["cases"].as_array_mut().context("no cases")?;
@@ -99,7 +85,8 @@ fn a_case_is_missing() -> Result<()> {
     Ok(())
 }
 
-fn enough_runs() -> Result<()> {
+#[test_support::test]
+fn compare_ends_with_0_on_what_it_can_tell() -> Result<()> {
     let same = Records::of(&lines(4, 1.0)?, &lines(4, 1.0)?)?.compare(&[])?;
     ensure!(same.status.success(), "{same:?}");
     let slower = Records::of(&lines(4, 1.0)?, &lines(4, 3.0)?)?;
@@ -113,7 +100,8 @@ fn enough_runs() -> Result<()> {
     Ok(())
 }
 
-fn other_links() -> Result<()> {
+#[test_support::test]
+fn other_links_are_compared_when_asked_for() -> Result<()> {
     let plain = lines(4, 1.0)?;
     let mut longer = plain.clone();
     longer[0]["plan"]["cases"][0]["link"] = json!({"delay": "20ms"});

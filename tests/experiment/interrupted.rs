@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::small::{PLAIN, Small, WGET, stderr};
+use super::small::{PLAIN, Small, WGET, stderr};
 use test_support::family::Family;
 use test_support::process::{self, farwire};
 use test_support::suite::{Need, Suite};
@@ -15,7 +15,8 @@ use test_support::suite::{Need, Suite};
 const ENDLESS: &str =
     "[[cases]]\nname = 'endless'\ntitle = 'very slow'\nlink = { rate = '10kbit' }\n";
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for signal in [
         Signal::SIGINT,
         Signal::SIGTERM,

@@ -4,27 +4,14 @@ use std::fs;
 
 use anyhow::{Result, ensure};
 
-use crate::small::{PING, PLAIN, Small, stderr};
+use super::small::{PING, PLAIN, Small, stderr};
 use test_support::process::{self, farwire};
-use test_support::suite::{Need, Suite};
 
 /// Faster than light.
 const UNMET: &str = "expect = [{ of = 'ping.rtt_ms.median', most = '1us' }]\n";
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "several scenarios all run, and one page leads to their reports",
-        &[Need::Namespaces],
-        all_run,
-    );
-    suite.test(
-        "of several scenarios none runs where one cannot be read, or two have one name",
-        &[],
-        none_runs,
-    );
-}
-
-fn all_run() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn several_scenarios_all_run_and_one_page_leads_to_their_reports() -> Result<()> {
     let small = Small::of(&[PING, PLAIN, UNMET])?;
     let text = fs::read_to_string(small.path("small.toml"))?;
     let met = text.replace("'small'", "'met'").replace(UNMET, "");
@@ -47,7 +34,8 @@ fn all_run() -> Result<()> {
     Ok(())
 }
 
-fn none_runs() -> Result<()> {
+#[test_support::test]
+fn of_several_scenarios_none_runs_where_one_cannot_be_read_or_two_have_one_name() -> Result<()> {
     let small = Small::of(&[PING, PLAIN])?;
     let text = fs::read_to_string(small.path("small.toml"))?;
     fs::write(small.path("same.toml"), &text)?;

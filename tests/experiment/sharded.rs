@@ -9,9 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 use record::Record;
 use serde_json::Value;
 
-use crate::small::{PING, PLAIN, Small, stderr};
+use super::small::{PING, PLAIN, Small, stderr};
 use test_support::process::{self, farwire};
-use test_support::suite::{Need, Suite};
 
 /// Six runs, one of them longer.
 const CASES: &str = "\
@@ -23,46 +22,6 @@ name = 'long'
 parameters = { ping = { count = 40 } }
 expect = [{ of = 'ping.rtt_ms.median', least = '1ms' }]
 ";
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "three shards have every run once, and their merged record is as that of one machine",
-        &[Need::Namespaces],
-        three_shards,
-    );
-    suite.test(
-        "a shard without runs says so and ends with 0, and its record is merged with the others",
-        &[Need::Namespaces],
-        without_runs,
-    );
-    suite.test(
-        "a merge ends with 1 where not all that is expected of the whole is met, though each shard ends with 0",
-        &[Need::Namespaces],
-        unmet,
-    );
-    suite.test(
-        "what is missing of a merged record is named with the command that does it",
-        &[Need::Namespaces],
-        missing,
-    );
-    suite.test(
-        "what a host's clock says changes neither what is joined nor what the report says, even where it is of the future",
-        &[Need::Namespaces],
-        other_clocks,
-    );
-    suite.test(
-        "a record that a later farwire wrote is refused with both named",
-        &[Need::Namespaces],
-        later_version,
-    );
-    suite.test(
-        "a full disk ends a merge with 1, and what was there stays",
-        &[Need::Namespaces, Need::Tool("prlimit")],
-        full_disk,
-    );
-    suite.test("a shard that there is not is refused", &[], refusals);
-    suite.test("records that are none are refused", &[], no_records);
-}
 
 fn shard(small: &Small, number: &str) -> Command {
     let mut command = farwire();
@@ -88,7 +47,9 @@ fn in_three(small: &Small) -> Result<[&'static str; 3]> {
     Ok(["out/small-1-of-3", "out/small-2-of-3", "out/small-3-of-3"])
 }
 
-fn three_shards() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn three_shards_have_every_run_once_and_their_merged_record_is_as_that_of_one_machine() -> Result<()>
+{
     let small = Small::of(&[PING, CASES])?;
     let [a, b, c] = in_three(&small)?;
     let output = merge(&small, &[a, b, c])?;
@@ -119,7 +80,9 @@ fn three_shards() -> Result<()> {
     Ok(())
 }
 
-fn without_runs() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_shard_without_runs_says_so_and_ends_with_0_and_its_record_is_merged_with_the_others()
+-> Result<()> {
     let small = Small::of(&[PING, PLAIN])?;
     let output = process::run(&mut shard(&small, "2/2"))?;
     ensure!(output.status.success(), "{}", stderr(&output));
@@ -131,7 +94,9 @@ fn without_runs() -> Result<()> {
     Ok(())
 }
 
-fn unmet() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_merge_ends_with_1_where_not_all_that_is_expected_of_the_whole_is_met_though_each_shard_ends_with_0()
+-> Result<()> {
     const UNMET: &str = "repeats = 2\nexpect = [{ of = 'ping.rtt_ms.median', most = '1us' }]\n";
     let small = Small::of(&[PING, PLAIN, UNMET])?;
     for number in ["1/2", "2/2"] {
@@ -150,7 +115,8 @@ fn unmet() -> Result<()> {
     Ok(())
 }
 
-fn missing() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn what_is_missing_of_a_merged_record_is_named_with_the_command_that_does_it() -> Result<()> {
     let small = Small::of(&[PING, CASES])?;
     let [a, b, c] = in_three(&small)?;
     // The second host's directory is gone, the third one's file ends within its last run.
@@ -228,7 +194,9 @@ fn move_in(value: &mut Value, by: SignedDuration, moved: &mut u32) -> Result<()>
     }
 }
 
-fn other_clocks() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn what_a_hosts_clock_says_changes_neither_what_is_joined_nor_what_the_report_says_even_where_it_is_of_the_future()
+-> Result<()> {
     let small = Small::of(&[PING, CASES])?;
     let [a, b, c] = in_three(&small)?;
     // Of each run its case, its repeat and when it began; and what the report says of the cases.
@@ -273,7 +241,8 @@ fn other_clocks() -> Result<()> {
     Ok(())
 }
 
-fn later_version() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_record_that_a_later_farwire_wrote_is_refused_with_both_named() -> Result<()> {
     let small = Small::of(&[PING, CASES])?;
     let [a, b, c] = in_three(&small)?;
     let file = small.path(b).join("record.jsonl");
@@ -304,7 +273,8 @@ fn later_version() -> Result<()> {
     Ok(())
 }
 
-fn full_disk() -> Result<()> {
+#[test_support::test(Namespaces, Tool("prlimit"))]
+fn a_full_disk_ends_a_merge_with_1_and_what_was_there_stays() -> Result<()> {
     let small = Small::of(&[PING, PLAIN])?;
     let output = process::run(&mut shard(&small, "1/1"))?;
     ensure!(output.status.success(), "{}", stderr(&output));
@@ -331,7 +301,8 @@ fn full_disk() -> Result<()> {
     Ok(())
 }
 
-fn refusals() -> Result<()> {
+#[test_support::test]
+fn a_shard_that_there_is_not_is_refused() -> Result<()> {
     for (number, cause) in [
         ("0/4", "shards count from 1"),
         ("5/4", "the last 4/4"),
@@ -344,7 +315,8 @@ fn refusals() -> Result<()> {
     Ok(())
 }
 
-fn no_records() -> Result<()> {
+#[test_support::test]
+fn records_that_are_none_are_refused() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let mut command = farwire();
     command.current_dir(directory.path());

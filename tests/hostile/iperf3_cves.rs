@@ -100,15 +100,16 @@ const BAD_PARAMETERS: [u8; 9] = [state::SERVER_ERROR, 0, 0, 0, 114, 0, 0, 0, 0];
 const TOO_MUCH_MEMORY: [u8; 9] = [state::SERVER_ERROR, 0, 0, 0, 8, 0, 0, 0, 0];
 const EXPIRED: [u8; 9] = [state::SERVER_ERROR, 0, 0, 0, 160, 0, 0, 0, 0];
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for (cve, input, test) in KNOWN {
         suite.test(format!("{cve}: {input}"), &[], test);
     }
-    suite.test("every vulnerability in the docs is tried", &[], is_complete);
 }
 
 /// The page lists what is tried here, no more and no less.
-fn is_complete() -> Result<()> {
+#[test_support::test]
+fn every_vulnerability_in_the_docs_is_tried() -> Result<()> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/iperf3-cves.md");
     let page = fs::read_to_string(page)?;
     let rows = page.lines().filter_map(|line| line.strip_prefix("| CVE-"));

@@ -15,7 +15,6 @@ use nix::unistd::geteuid;
 use test_support::family::Family;
 use test_support::process::{farwire, ip};
 use test_support::state::State;
-use test_support::suite::{Need, Suite};
 use test_support::wan_box::WanBox;
 use test_support::{is_soak, nft};
 
@@ -54,20 +53,18 @@ enum Killed {
 
 const ALL: [Killed; 4] = [Killed::Exec, Killed::Run, Killed::Emulate, Killed::Serve];
 
-pub(crate) fn add(suite: &mut Suite) {
-    let needs = [Need::Namespaces, Need::Tool("ip")];
-    suite.test("kills at random moments leave nothing", &needs, || {
-        let kills = if is_soak() { KILLS_IN_FULL } else { KILLS };
-        let place = Place::new()?;
-        let mut moments = fastrand::Rng::with_seed(SEED);
-        for kill in 0..kills {
-            let what = ALL[kill as usize % ALL.len()];
-            let after = Duration::from_micros(moments.u64(..what.longest_us()));
-            let killed = place.kill(what, after);
-            killed.with_context(|| format!("kill {kill}, of {what:?} after {after:?}"))?;
-        }
-        Ok(())
-    });
+#[test_support::test(Namespaces, Tool("ip"))]
+fn kills_at_random_moments_leave_nothing() -> Result<()> {
+    let kills = if is_soak() { KILLS_IN_FULL } else { KILLS };
+    let place = Place::new()?;
+    let mut moments = fastrand::Rng::with_seed(SEED);
+    for kill in 0..kills {
+        let what = ALL[kill as usize % ALL.len()];
+        let after = Duration::from_micros(moments.u64(..what.longest_us()));
+        let killed = place.kill(what, after);
+        killed.with_context(|| format!("kill {kill}, of {what:?} after {after:?}"))?;
+    }
+    Ok(())
 }
 
 impl Killed {

@@ -10,22 +10,14 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use test_support::far_end::FarEnd;
 use test_support::process::farwire;
-use test_support::suite::{Need, Suite};
 
 /// Bytes of a STAMP packet (RFC 8762).
 const STAMP: usize = 44;
 /// IPPROTO_RAW: the IP header is in the packet (raw(7)).
 const RAW: i32 = 255;
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "two reflectors let a spoofed packet rest",
-        &[Need::Namespaces],
-        packet_rests,
-    );
-}
-
-fn packet_rests() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn two_reflectors_let_a_spoofed_packet_rest() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let log = directory.path().join("log");
     let mut one = FarEnd::start(farwire().arg("serve").arg("--json").arg(&log))?;

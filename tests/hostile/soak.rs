@@ -17,7 +17,6 @@ use test_support::far_end::FarEnd;
 use test_support::is_soak;
 use test_support::process::{self, farwire};
 use test_support::raw::{self, state};
-use test_support::suite::Suite;
 use test_support::usage::Usage;
 
 const BEHAVED: u8 = 40;
@@ -65,15 +64,8 @@ struct Kind {
     figure: Option<(&'static str, &'static str)>,
 }
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "fifty clients, ten of which misbehave, leave nothing and are all accounted for",
-        &[],
-        soak,
-    );
-}
-
-fn soak() -> Result<()> {
+#[test_support::test]
+fn fifty_clients_ten_of_which_misbehave_leave_nothing_and_are_all_accounted_for() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let log = directory.path().join("log");
     let mut command = farwire();

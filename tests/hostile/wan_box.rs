@@ -10,25 +10,20 @@ use nix::sys::signal::Signal;
 
 use test_support::process::{farwire, run_in, wait_for};
 use test_support::state::State;
-use test_support::suite::{Need, Suite};
 use test_support::wan_box::WanBox;
 
 /// A feature that a box switches off.
 const MERGING: &str = "rx-udp-gro-forwarding";
 const PORTS: [&str; 2] = [CLIENT_PORT, SERVER_PORT];
 
-pub(crate) fn add(suite: &mut Suite) {
-    let needs = [Need::Namespaces, Need::Tool("ip")];
-    suite.test(
-        "ten killed boxes leave their interfaces down until the next start or restore",
-        &needs,
-        || ten_kills("cut"),
-    );
-    suite.test(
-        "ten killed boxes leave their interfaces joined until the next start or restore",
-        &[needs[0], needs[1], Need::Device("bridge")],
-        || ten_kills("bridge"),
-    );
+#[test_support::test(Namespaces, Tool("ip"))]
+fn ten_killed_boxes_leave_their_interfaces_down_until_the_next_start_or_restore() -> Result<()> {
+    ten_kills("cut")
+}
+
+#[test_support::test(Namespaces, Tool("ip"), Device("bridge"))]
+fn ten_killed_boxes_leave_their_interfaces_joined_until_the_next_start_or_restore() -> Result<()> {
+    ten_kills("bridge")
 }
 
 /// Every other time the next start undoes what the kill left, else `--restore`.

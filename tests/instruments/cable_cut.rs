@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use netio::bed::{Bed, BedConfig, SERVER_PORT, WAN};
 use serde_json::Value;
 
-use crate::tcp::start;
+use super::tcp::start;
 use test_support::counters::InterfaceCounters;
 use test_support::process::{self, farwire, run_in};
 use test_support::suite::{Need, Suite};
@@ -65,18 +65,19 @@ const CASES: [Case; 4] = [
     },
 ];
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     // Time-outs are waited for side by side.
     suite.test(
         "a cut at the far end's side ends every instrument with its cause",
         &[Need::Namespaces],
         || all(Side::Far),
     );
-    suite.test(
-        "a cut at one's own side ends every instrument with its cause",
-        &[Need::Namespaces],
-        || all(Side::Near),
-    );
+}
+
+#[test_support::test(Namespaces)]
+fn a_cut_at_ones_own_side_ends_every_instrument_with_its_cause() -> Result<()> {
+    all(Side::Near)
 }
 
 #[derive(Clone, Copy)]

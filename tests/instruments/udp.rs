@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use netio::netns::NetNs;
 use serde_json::Value;
 
-use crate::tcp::{NEEDS, namespace, serve, start};
+use super::tcp::{NEEDS, namespace, serve, start};
 use test_support::process::{self, farwire, run_in};
 use test_support::suite::Suite;
 
@@ -32,7 +32,8 @@ const NAMES: [[&str; 2]; 2] = [
     ["sum_sent_bidir_reverse", "sum_received_bidir_reverse"],
 ];
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for address in ["127.0.0.1", "::1"] {
         for options in OPTIONS {
             let name = format!("iperf3 -u {options} at {address} and farwire serve count the same");
@@ -49,16 +50,6 @@ pub(crate) fn add(suite: &mut Suite) {
             move || names(options),
         );
     }
-    suite.test(
-        "ten iperf3 -u at once from one address are all served",
-        &NEEDS,
-        ten_at_once,
-    );
-    suite.test(
-        "garbage at the port of UDP streams changes no figure",
-        &NEEDS,
-        garbage,
-    );
 }
 
 /// iperf3 is the client: it says what both ends counted.
@@ -203,7 +194,8 @@ fn tells_what_it_omits() -> Result<bool> {
     Ok(minor.parse::<u32>()? >= 14)
 }
 
-fn ten_at_once() -> Result<()> {
+#[test_support::test(Tool("iperf3"), Namespaces)]
+fn ten_iperf3_u_at_once_from_one_address_are_all_served() -> Result<()> {
     let (ns, directory) = (namespace()?, tempfile::tempdir()?);
     let log = directory.path().join("log");
     let _server = serve(&ns, &log)?;
@@ -219,7 +211,8 @@ fn ten_at_once() -> Result<()> {
     Ok(())
 }
 
-fn garbage() -> Result<()> {
+#[test_support::test(Tool("iperf3"), Namespaces)]
+fn garbage_at_the_port_of_udp_streams_changes_no_figure() -> Result<()> {
     let (ns, directory) = (namespace()?, tempfile::tempdir()?);
     let _server = serve(&ns, &directory.path().join("log"))?;
     let stranger = ns.run(|| UdpSocket::bind("127.0.0.1:0"))??;

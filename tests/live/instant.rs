@@ -7,7 +7,6 @@ use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 
 use test_support::api::Exec;
-use test_support::suite::{Need, Suite};
 use test_support::{is_soak, process};
 
 /// How often the link is changed.
@@ -28,15 +27,8 @@ const TRAFFIC: &str =
 const SOAKED: i128 = 1_000_000;
 const DISTURBED: i128 = 50_000_000;
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a change is in force in both directions from the instant that its answer states",
-        &[Need::Namespaces],
-        one_instant,
-    );
-}
-
-fn one_instant() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_change_is_in_force_in_both_directions_from_the_instant_that_its_answer_states() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let log = directory.path().join("packets.csv");
     let mut farwire = process::farwire();

@@ -17,26 +17,14 @@ use test_support::suite::{Need, Suite};
 const PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 20 $FARWIRE_SERVER > /dev/null; echo $?";
 const LOST_PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 1 $FARWIRE_SERVER > /dev/null; echo $?";
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     let ping = Need::Tool("ping");
-    suite.test(
-        "metrics are OpenMetrics whose counters add up and have the packets that were lost",
-        &[Need::Namespaces, ping],
-        openmetrics_that_add_up,
-    );
-    suite.test(
-        "promtool has nothing against the metrics",
-        &[Need::Namespaces, Need::Tool("promtool")],
-        promtool_is_content,
-    );
-    suite.test(
-        "a real Prometheus scrapes the metrics",
-        &[Need::Soak, Need::Namespaces, ping, Need::Tool("prometheus")],
-        prometheus_scrapes,
-    );
 }
 
-fn openmetrics_that_add_up() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"))]
+fn metrics_are_openmetrics_whose_counters_add_up_and_have_the_packets_that_were_lost() -> Result<()>
+{
     let mut exec = Exec::start("--rate 10mbit --delay 1ms")?;
     ensure!(exec.shell(PINGS)? == "0", "the link lost pings");
     exec.patch("", r#"{"up": {"loss": "100%"}}"#)?;
@@ -94,7 +82,8 @@ fn openmetrics_that_add_up() -> Result<()> {
     exec.end()
 }
 
-fn promtool_is_content() -> Result<()> {
+#[test_support::test(Namespaces, Tool("promtool"))]
+fn promtool_has_nothing_against_the_metrics() -> Result<()> {
     let exec = Exec::start("--rate 10mbit")?;
     let host = exec.at;
     let head = format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nAccept: text/plain");
@@ -116,7 +105,8 @@ fn promtool_is_content() -> Result<()> {
     exec.end()
 }
 
-fn prometheus_scrapes() -> Result<()> {
+#[test_support::test(Soak, Namespaces, Tool("ping"), Tool("prometheus"))]
+fn a_real_prometheus_scrapes_the_metrics() -> Result<()> {
     let mut exec = Exec::start("--delay 1ms")?;
     ensure!(exec.shell(PINGS)? == "0", "the link lost pings");
     let prometheus = Prometheus::scraping(exec.at)?;

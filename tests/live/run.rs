@@ -10,9 +10,6 @@ use serde_json::Value;
 
 use test_support::api::{Answer, Listening};
 use test_support::process;
-use test_support::suite::{Need, Suite};
-
-const NEEDS: [Need; 1] = [Need::Namespaces];
 
 /// A short case, and one that lasts until it is ended.
 const TWO_CASES: &str = "\
@@ -52,20 +49,8 @@ links = { 'b-c' = { delay = '3ms' } }
 name = 'long'
 ";
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a run's link is watched, its table grows, and nobody changes its conditions",
-        &NEEDS,
-        a_run_is_watched,
-    );
-    suite.test(
-        "a chain's links are named by their nodes",
-        &NEEDS,
-        links_of_a_chain,
-    );
-}
-
-fn a_run_is_watched() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_runs_link_is_watched_its_table_grows_and_nobody_changes_its_conditions() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let run = start(folder.path(), TWO_CASES)?;
     let between = process::wait_for("the answer between two runs", || {
@@ -121,7 +106,8 @@ fn a_run_is_watched() -> Result<()> {
     Ok(())
 }
 
-fn links_of_a_chain() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_chains_links_are_named_by_their_nodes() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let run = start(folder.path(), CHAIN)?;
     running(&run, "long")?;

@@ -9,23 +9,9 @@ use nix::unistd::Pid;
 
 use test_support::api::Listening;
 use test_support::process;
-use test_support::suite::{Need, Suite};
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "past records are listed and their reports shown, and nothing else of the folder",
-        &[],
-        past_records,
-    );
-    suite.test("a folder without a record is refused", &[], no_record);
-    suite.test(
-        "a socket of the file system is gone with what listened there",
-        &[Need::Namespaces],
-        sockets,
-    );
-}
-
-fn past_records() -> Result<()> {
+#[test_support::test]
+fn past_records_are_listed_and_their_reports_shown_and_nothing_else_of_the_folder() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/records/small.jsonl");
     for name in ["first", "second one"] {
@@ -73,7 +59,8 @@ fn past_records() -> Result<()> {
     view.terminate()
 }
 
-fn no_record() -> Result<()> {
+#[test_support::test]
+fn a_folder_without_a_record_is_refused() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let ended = process::run(process::farwire().arg("view").arg(folder.path()))?;
     let said = String::from_utf8_lossy(&ended.stderr);
@@ -85,7 +72,8 @@ fn no_record() -> Result<()> {
     Ok(())
 }
 
-fn sockets() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_socket_of_the_file_system_is_gone_with_what_listened_there() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/records/small.jsonl");
     fs::copy(&fixture, folder.path().join("record.jsonl"))?;

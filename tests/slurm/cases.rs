@@ -7,39 +7,11 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::cluster::{Experiment, NEEDS, bounded, configuration, run, slurm, stderr, stdout};
+use super::cluster::{Experiment, NEEDS, bounded, configuration, run, slurm, stderr, stdout};
 use test_support::process::{self, farwire};
-use test_support::suite::Suite;
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "twelve cases on three nodes, one at a time: every run once in the joined record",
-        &NEEDS,
-        twelve_cases,
-    );
-    suite.test(
-        "a second submit is refused, and one that was killed goes on when started again",
-        &NEEDS,
-        killed,
-    );
-    suite.test(
-        "an ordinary user submits, and his tasks need no privilege",
-        &NEEDS,
-        ordinary_user,
-    );
-    suite.test(
-        "without waiting: status, cancelling, and going on",
-        &NEEDS,
-        cancelled,
-    );
-    suite.test(
-        "cancelled while tasks run, it goes on at once when started again",
-        &NEEDS,
-        cancelled_while_it_runs,
-    );
-}
-
-fn twelve_cases() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn twelve_cases_on_three_nodes_one_at_a_time_every_run_once_in_the_joined_record() -> Result<()> {
     let experiment = Experiment::of(12)?;
     experiment.wait_for_queue()?;
     let mut command = experiment.submit_by(bounded(), "2s")?;
@@ -92,7 +64,8 @@ fn twelve_cases() -> Result<()> {
     Ok(())
 }
 
-fn killed() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn a_second_submit_is_refused_and_one_that_was_killed_goes_on_when_started_again() -> Result<()> {
     let experiment = Experiment::of(4)?;
     // What Slurm still tidies up of another test is no task of this one.
     experiment.wait_for_queue()?;
@@ -123,7 +96,8 @@ fn killed() -> Result<()> {
     Ok(())
 }
 
-fn cancelled() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn without_waiting_status_cancelling_and_going_on() -> Result<()> {
     let experiment = Experiment::of(4)?;
     slurm("scontrol update PartitionName=main State=DOWN")?;
     let handed = run(experiment.submit()?.arg("--detach"));
@@ -174,7 +148,8 @@ fn cancelled() -> Result<()> {
     Ok(())
 }
 
-fn cancelled_while_it_runs() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn cancelled_while_tasks_run_it_goes_on_at_once_when_started_again() -> Result<()> {
     let experiment = Experiment::of(4)?;
     configuration()?;
     let mut command = experiment.submit()?;
@@ -202,7 +177,8 @@ fn cancelled_while_it_runs() -> Result<()> {
     Ok(())
 }
 
-fn ordinary_user() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn an_ordinary_user_submits_and_his_tasks_need_no_privilege() -> Result<()> {
     let experiment = Experiment::of(3)?;
     let program = experiment.path("farwire");
     fs::copy(process::program(), &program)?;

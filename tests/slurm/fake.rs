@@ -8,9 +8,8 @@ use std::process::{Command, Output};
 use anyhow::{Result, ensure};
 use tempfile::TempDir;
 
-use crate::cluster::{stderr, stdout};
+use super::cluster::{stderr, stdout};
 use test_support::process::{self, farwire};
-use test_support::suite::Suite;
 
 /// All of Slurm's commands. A line of `COMMAND.answers` is for one call: `cancel` puts down the mark of `--cancel` first, `fail WORDS` refuses with
 /// these, `lost WORDS` does what it is to and refuses nevertheless; anything else, or no line, does it. Tasks wait until they are cancelled.
@@ -62,49 +61,6 @@ squeue)
 scancel) : >"ended.$last" ;;
 esac
 "#;
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "an array that is handed in while somebody cancels is ended",
-        &[],
-        cancelled_meanwhile,
-    );
-    suite.test(
-        "a submit that sees that it was cancelled ends its array, whoever else does",
-        &[],
-        cancelled_later,
-    );
-    suite.test(
-        "a controller that is silent for a while is asked again, and has no array twice",
-        &[],
-        silent,
-    );
-    suite.test(
-        "what Slurm refuses is bad input, and nothing of it is waited for",
-        &[],
-        refused,
-    );
-    suite.test(
-        "what is said to submit wins over sbatch's own environment, which has the rest",
-        &[],
-        environment,
-    );
-    suite.test(
-        "without a partition its nodes are those of sbatch's: the environment's, or the default's",
-        &[],
-        partitions,
-    );
-    suite.test(
-        "where all nodes are down or drained, nothing is handed in, and busy ones are waited for",
-        &[],
-        no_node,
-    );
-    suite.test(
-        "the script has paths as they are typed, with their links",
-        &[],
-        links,
-    );
-}
 
 /// Of the environment, with their values.
 type Variables<'a> = &'a [(&'a str, &'a str)];
@@ -192,7 +148,8 @@ fn is_cancelled(fake: &Fake, output: &Output) -> Result<()> {
     Ok(())
 }
 
-fn cancelled_meanwhile() -> Result<()> {
+#[test_support::test]
+fn an_array_that_is_handed_in_while_somebody_cancels_is_ended() -> Result<()> {
     // The mark comes after the submit has looked for it, and Slurm was asked for what there is to cancel before it has the job.
     for more in [&[][..], &["--detach"]] {
         let fake = Fake::new()?;
@@ -202,14 +159,16 @@ fn cancelled_meanwhile() -> Result<()> {
     Ok(())
 }
 
-fn cancelled_later() -> Result<()> {
+#[test_support::test]
+fn a_submit_that_sees_that_it_was_cancelled_ends_its_array_whoever_else_does() -> Result<()> {
     let fake = Fake::new()?;
     // It asks twice before it waits.
     fake.answers("squeue", "-\ncancel\n")?;
     is_cancelled(&fake, &fake.submit(&[])?)
 }
 
-fn silent() -> Result<()> {
+#[test_support::test]
+fn a_controller_that_is_silent_for_a_while_is_asked_again_and_has_no_array_twice() -> Result<()> {
     let fake = Fake::new()?;
     let silence = "fail Unable to contact slurm controller (connect failure)\n";
     fake.answers("sinfo", silence)?;
@@ -232,7 +191,8 @@ fn silent() -> Result<()> {
     Ok(())
 }
 
-fn refused() -> Result<()> {
+#[test_support::test]
+fn what_slurm_refuses_is_bad_input_and_nothing_of_it_is_waited_for() -> Result<()> {
     let fake = Fake::new()?;
     let refusal = "fail Batch job submission failed: Invalid account\n";
     fake.answers("sbatch", &refusal.repeat(2))?;
@@ -261,7 +221,8 @@ const SET: [(&str, &str); 4] = [
     ("SBATCH_ACCOUNT", "mine"),
 ];
 
-fn environment() -> Result<()> {
+#[test_support::test]
+fn what_is_said_to_submit_wins_over_sbatchs_own_environment_which_has_the_rest() -> Result<()> {
     let partition = ["--partition", "main"];
     let time = ["--time", "1h"];
     let both = [partition, time].concat();
@@ -285,7 +246,9 @@ fn environment() -> Result<()> {
     Ok(())
 }
 
-fn partitions() -> Result<()> {
+#[test_support::test]
+fn without_a_partition_its_nodes_are_those_of_sbatch_s_the_environment_s_or_the_default_s()
+-> Result<()> {
     let long = [("SBATCH_PARTITION", "long")];
     let both = [("SBATCH_PARTITION", "long,main")];
     let all: [(Variables<'_>, &[&str], &str); 4] = [
@@ -322,7 +285,9 @@ fn partitions() -> Result<()> {
     Ok(())
 }
 
-fn no_node() -> Result<()> {
+#[test_support::test]
+fn where_all_nodes_are_down_or_drained_nothing_is_handed_in_and_busy_ones_are_waited_for()
+-> Result<()> {
     let fake = Fake::new()?;
     let nodes = "node1|drained|a fan\nnode2|down*|Not responding\n";
     fs::write(fake.path("nodes"), nodes)?;
@@ -361,7 +326,8 @@ fn no_node() -> Result<()> {
     Ok(())
 }
 
-fn links() -> Result<()> {
+#[test_support::test]
+fn the_script_has_paths_as_they_are_typed_with_their_links() -> Result<()> {
     let fake = Fake::new()?;
     let home = fake.path("home");
     symlink(fake.path(""), &home)?;

@@ -6,31 +6,7 @@ use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::cluster::{Experiment, NEEDS, run, slurm, stderr, stdout};
-use test_support::suite::Suite;
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a node that cannot is left out with its cause, and the others do the runs",
-        &NEEDS,
-        one_cannot,
-    );
-    suite.test(
-        "where no node can, the causes are said and nothing is waited for",
-        &NEEDS,
-        none_can,
-    );
-    suite.test(
-        "a full disk on one node is named with its shard, which the next array does",
-        &NEEDS,
-        full_disk,
-    );
-    suite.test(
-        "a torn record, a damaged one and a deleted shard are done again",
-        &NEEDS,
-        damaged,
-    );
-}
+use super::cluster::{Experiment, NEEDS, run, slurm, stderr, stdout};
 
 /// Hands in by a copy of the program, which is this script when the tasks begin; then waits for the end.
 fn with_program(experiment: &Experiment, script: &str) -> Result<Output> {
@@ -51,7 +27,8 @@ fn with_program(experiment: &Experiment, script: &str) -> Result<Output> {
     run(&mut experiment.submit()?)
 }
 
-fn one_cannot() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn a_node_that_cannot_is_left_out_with_its_cause_and_the_others_do_the_runs() -> Result<()> {
     let experiment = Experiment::of(4)?;
     let script = "#!/bin/sh\n[ \"$(hostname)\" != node1 ] || { echo 'no libc' >&2; exit 127; }\nexec REAL \"$@\"\n";
     let output = with_program(&experiment, script)?;
@@ -82,7 +59,8 @@ fn one_cannot() -> Result<()> {
     Ok(())
 }
 
-fn none_can() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn where_no_node_can_the_causes_are_said_and_nothing_is_waited_for() -> Result<()> {
     let experiment = Experiment::of(4)?;
     let output = with_program(&experiment, "#!/bin/sh\necho farwire 99.0.0\n")?;
     ensure!(output.status.code() == Some(3), "{}", stderr(&output));
@@ -102,7 +80,8 @@ fi
 exec REAL "$@"
 "#;
 
-fn full_disk() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn a_full_disk_on_one_node_is_named_with_its_shard_which_the_next_array_does() -> Result<()> {
     let experiment = Experiment::of(4)?;
     let output = with_program(&experiment, FULL)?;
     let said = stderr(&output);
@@ -121,7 +100,8 @@ fn full_disk() -> Result<()> {
     Ok(())
 }
 
-fn damaged() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn a_torn_record_a_damaged_one_and_a_deleted_shard_are_done_again() -> Result<()> {
     let experiment = Experiment::of(4)?;
     let handed = run(experiment.submit()?.arg("--detach"))?;
     ensure!(handed.status.success(), "{}", stderr(&handed));

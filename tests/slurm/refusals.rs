@@ -5,38 +5,11 @@ use std::process::Output;
 
 use anyhow::{Result, ensure};
 
-use crate::cluster::{Experiment, NEEDS, run, slurm, stderr, stdout};
+use super::cluster::{Experiment, NEEDS, run, slurm, stderr, stdout};
 use test_support::process::{self, farwire};
-use test_support::suite::Suite;
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test("without Slurm it says what is missing", &[], no_slurm);
-    suite.test("a directory that is no submit's is refused", &[], no_submit);
-    suite.test(
-        "a record of something else is left alone",
-        &NEEDS,
-        another_record,
-    );
-    suite.test(
-        "a partition that there is not is refused",
-        &NEEDS,
-        no_partition,
-    );
-    suite.test("what no node has is refused", &NEEDS, too_many_processors);
-    suite.test(
-        "where all nodes are drained, it ends and says so",
-        &NEEDS,
-        all_drained,
-    );
-    suite.test("the script is shown and nothing handed in", &NEEDS, printed);
-    suite.test(
-        "what was refused leaves nothing that is waited for",
-        &NEEDS,
-        refused_then_taken,
-    );
-}
-
-fn no_slurm() -> Result<()> {
+#[test_support::test(serial)]
+fn without_slurm_it_says_what_is_missing() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let scenario = directory.path().join("x.toml");
     fs::write(
@@ -70,7 +43,8 @@ fn no_slurm() -> Result<()> {
     Ok(())
 }
 
-fn no_submit() -> Result<()> {
+#[test_support::test(serial)]
+fn a_directory_that_is_no_submits_is_refused() -> Result<()> {
     let directory = tempfile::tempdir()?;
     for option in ["--status", "--cancel"] {
         let output = process::run(farwire().args(["submit", option]).arg(directory.path()))?;
@@ -84,7 +58,8 @@ fn no_submit() -> Result<()> {
     Ok(())
 }
 
-fn another_record() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn a_record_of_something_else_is_left_alone() -> Result<()> {
     let experiment = Experiment::of(1)?;
     fs::create_dir(experiment.path("out"))?;
     fs::write(experiment.path("out/record.jsonl"), "mine\n")?;
@@ -102,7 +77,8 @@ fn another_record() -> Result<()> {
     Ok(())
 }
 
-fn no_partition() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn a_partition_that_there_is_not_is_refused() -> Result<()> {
     let experiment = Experiment::of(1)?;
     let output = run(experiment.submit()?.args(["--partition", "gone"]))?;
     ensure!(output.status.code() == Some(2), "{}", stderr(&output));
@@ -115,7 +91,8 @@ fn no_partition() -> Result<()> {
     Ok(())
 }
 
-fn too_many_processors() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn what_no_node_has_is_refused() -> Result<()> {
     let experiment = Experiment::of(1)?;
     let output = run(experiment.submit()?.args(["--cpus", "99"]))?;
     ensure!(output.status.code() == Some(2), "{}", stderr(&output));
@@ -125,7 +102,8 @@ fn too_many_processors() -> Result<()> {
     Ok(())
 }
 
-fn all_drained() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn where_all_nodes_are_drained_it_ends_and_says_so() -> Result<()> {
     let experiment = Experiment::of(1)?;
     experiment.wait_for_queue()?;
     let all = "scontrol update NodeName=node[1-3]";
@@ -143,7 +121,8 @@ fn all_drained() -> Result<()> {
     Ok(())
 }
 
-fn printed() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn the_script_is_shown_and_nothing_handed_in() -> Result<()> {
     let experiment = Experiment::of(4)?;
     let output = run(experiment
         .submit()?
@@ -157,7 +136,8 @@ fn printed() -> Result<()> {
     Ok(())
 }
 
-fn refused_then_taken() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn what_was_refused_leaves_nothing_that_is_waited_for() -> Result<()> {
     let experiment = Experiment::of(2)?;
     let submit = |more: &[&str]| -> Result<Output> { run(experiment.submit()?.args(more)) };
     let short = submit(&["--time", "1ms"])?;

@@ -15,7 +15,8 @@ use test_support::stream::Transfer;
 use test_support::suite::{Need, Suite};
 use test_support::wan_box::WanBox;
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for link in ["--rate 3gbit", "--delay 2ms", "--rate 200mbit --delay 1ms"] {
         suite.test(
             format!("a tcp flow leaves in the order in which it came: {link}"),

@@ -7,7 +7,7 @@ use model::Nanos;
 use netio::bed::{Bed, BedConfig, SERVER, WAN};
 use netio::clock;
 
-use crate::tcp::Offload;
+use super::tcp::Offload;
 use test_support::counters::InterfaceCounters;
 use test_support::datagrams::Flow;
 use test_support::is_soak;
@@ -23,7 +23,8 @@ const RATES: [(&str, u64); 4] = [
     ("1gbit", 1_000_000_000),
 ];
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for (name, rate) in RATES {
         let own = if name == "1gbit" {
             Some(Need::Soak)
@@ -31,12 +32,12 @@ pub(crate) fn add(suite: &mut Suite) {
             None
         };
         let needs: Vec<Need> = [Need::Namespaces].into_iter().chain(own).collect();
-        suite.test(
+        suite.serial(
             format!("udp above --rate {name} leaves at that rate"),
             &needs,
             move || udp_leaves_at(name, rate),
         );
-        suite.test(
+        suite.serial(
             format!("tcp reaches 95 % of what --rate {name} allows"),
             &[Need::Namespaces, Need::Soak],
             move || tcp_reaches(name, rate),

@@ -56,7 +56,8 @@ impl Offload {
     }
 }
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     // At 3 Gb/s two or three segments of a GSO frame are due within a quantum, so that it is taken apart all along.
     for link in ["--rate 3gbit", "--delay 200us"] {
         for loss in ["", "--loss 0.1%"] {

@@ -23,6 +23,9 @@ pub mod suite;
 pub mod usage;
 pub mod wan_box;
 
+pub use inventory;
+pub use test_macros::{test, tests};
+
 /// Whether the full volumes and durations were asked for, with `FARWIRE_SOAK=1`.
 pub fn is_soak() -> bool {
     std::env::var_os("FARWIRE_SOAK").is_some_and(|value| value == "1")

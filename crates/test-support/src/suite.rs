@@ -1,8 +1,12 @@
-//! A list of tests, run one at a time, in which a test that this machine cannot run is named with the cause.
+//! The tests of a program: those that wait run beside each other, those that measure time one at a time, and a test that this
+//! machine cannot run is named with the cause.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Command, ExitCode};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -11,6 +15,11 @@ use netio::netns::NetNs;
 use netio::userns::{self, Privilege};
 
 use crate::{process, steering};
+
+/// How many tests run at a time; they mostly wait.
+const AT_A_TIME: usize = 4;
+/// How many of the slowest tests are named.
+const SLOWEST: usize = 20;
 
 /// What a test needs of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,71 +46,239 @@ pub enum Need {
     Soak,
 }
 
-/// Puts this process into a user namespace of its own, with a loopback, unless it is root; call it before any thread is
-/// started.
-///
-/// Where that fails, the tests that need it are skipped: they find out themselves.
-pub fn gain_privilege() {
-    if Privilege::detect() == Privilege::UserNamespace {
-        // A failure shows again when Need::Namespaces is looked at, or when a test finds no loopback.
-        let _ = userns::enter();
-        let _ = Command::new("ip")
-            .args(["link", "set", "lo", "up"])
-            .status();
+/// Set for the process of the suites that run as root of a user namespace.
+const AS_ROOT: &str = "FARWIRE_TEST_AS_ROOT";
+
+/// Runs this program's tests that the arguments ask for. Where an ordinary user runs it, the suites of these names run in a process
+/// of their own that is root of a user namespace; call it before any thread is started.
+pub fn run(as_root: &[&str]) -> ExitCode {
+    if let Err(why) = process::take_usual_signals() {
+        eprintln!("{why:#}");
+        return ExitCode::FAILURE;
+    }
+    let is_as_root = |module: &str| as_root.contains(&suite_of(module));
+    if std::env::var_os(AS_ROOT).is_some() {
+        gain_privilege();
+        return Suite::of(is_as_root).run();
+    }
+    if Privilege::detect() != Privilege::UserNamespace {
+        return Suite::of(|_| true).run();
+    }
+    let of_root = std::env::current_exe().and_then(|program| {
+        let mut program = Command::new(program);
+        program.args(std::env::args_os().skip(1)).env(AS_ROOT, "1");
+        program.status()
+    });
+    let others = Suite::of(|module| !is_as_root(module)).run();
+    match of_root {
+        Ok(status) if status.success() => others,
+        _ => ExitCode::FAILURE,
     }
 }
 
-/// The tests of one program.
+/// Puts this process into a user namespace of its own, with a loopback.
+fn gain_privilege() {
+    // A failure shows again when Need::Namespaces is looked at, or when a test finds no loopback.
+    let _ = userns::enter();
+    let _ = Command::new("ip")
+        .args(["link", "set", "lo", "up"])
+        .status();
+}
+
+/// The suite that a module is in, by its path in this program.
+fn suite_of(module: &str) -> &str {
+    module.split("::").next().unwrap_or_default()
+}
+
+/// A function that is a test, by the attribute [`crate::test`].
+pub struct Test {
+    pub module: &'static str,
+    pub name: &'static str,
+    pub line: u32,
+    pub is_serial: bool,
+    pub needs: &'static [Need],
+    pub run: fn() -> Result<()>,
+}
+
+/// A function that adds tests, by the attribute [`crate::tests`].
+pub struct Tests {
+    pub module: &'static str,
+    pub add: fn(&mut Suite),
+}
+
+inventory::collect!(Test);
+inventory::collect!(Tests);
+
+/// Lists a function as a test; the attribute [`crate::test`] calls it.
+#[macro_export]
+macro_rules! submit_test {
+    ($name:ident; serial $(, $need:expr)*) => { $crate::submit_test! { $name; true; $($need),* } };
+    ($name:ident; $($need:expr),*) => { $crate::submit_test! { $name; false; $($need),* } };
+    ($name:ident; $is_serial:literal; $($need:expr),*) => {
+        $crate::inventory::submit! {
+            $crate::suite::Test {
+                module: ::core::module_path!(),
+                name: ::core::stringify!($name),
+                line: ::core::line!(),
+                is_serial: $is_serial,
+                needs: {
+                    #[allow(unused_imports, reason = "a test may need nothing")]
+                    use $crate::suite::Need::*;
+                    &[$($need),*]
+                },
+                run: $name,
+            }
+        }
+    };
+}
+
+/// Lists a function that adds tests; the attribute [`crate::tests`] calls it.
+#[macro_export]
+macro_rules! submit_tests {
+    ($name:ident;) => {
+        $crate::inventory::submit! {
+            $crate::suite::Tests { module: ::core::module_path!(), add: $name }
+        }
+    };
+}
+
+/// The tests of this program, by their modules.
 pub struct Suite {
-    trials: Vec<Trial>,
+    /// The module whose tests are added.
+    module: &'static str,
+    parallel: Vec<Trial>,
+    serial: Vec<Trial>,
     /// What was found out about needs so far.
     lacking: BTreeMap<Need, Option<String>>,
+    times: Arc<Mutex<Vec<(String, Duration)>>>,
 }
 
 impl Suite {
-    pub fn new() -> Self {
-        Self {
-            trials: Vec::new(),
+    /// All tests of the modules for which `is_in` holds, by their paths in this program.
+    fn of(is_in: impl Fn(&str) -> bool) -> Self {
+        let mut suite = Self {
+            module: "",
+            parallel: Vec::new(),
+            serial: Vec::new(),
             lacking: BTreeMap::new(),
+            times: Arc::default(),
+        };
+        let mut tests: Vec<&Test> = inventory::iter::<Test>.into_iter().collect();
+        // The soaks last longest, so they begin first.
+        tests.sort_by_key(|test| (!test.module.ends_with("soak"), test.module, test.line));
+        for test in tests.into_iter().filter(|test| is_in(within(test.module))) {
+            suite.module = within(test.module);
+            suite.add(test.is_serial, test.name, test.needs, test.run);
         }
+        let mut lists: Vec<&Tests> = inventory::iter::<Tests>.into_iter().collect();
+        lists.sort_by_key(|list| list.module);
+        for list in lists.into_iter().filter(|list| is_in(within(list.module))) {
+            suite.module = within(list.module);
+            (list.add)(&mut suite);
+        }
+        suite
     }
 
-    /// Adds a test; it is skipped when one of its needs is not met.
+    /// Adds a test that runs beside others; it is skipped when one of its needs is not met.
     pub fn test(
         &mut self,
-        name: impl Into<String>,
+        name: impl AsRef<str>,
         needs: &[Need],
         test: impl FnOnce() -> Result<()> + Send + 'static,
     ) {
-        let name = name.into();
+        self.add(false, name.as_ref(), needs, test);
+    }
+
+    /// Adds a test that runs alone, because it measures time or uses what the machine has once.
+    pub fn serial(
+        &mut self,
+        name: impl AsRef<str>,
+        needs: &[Need],
+        test: impl FnOnce() -> Result<()> + Send + 'static,
+    ) {
+        self.add(true, name.as_ref(), needs, test);
+    }
+
+    fn add(
+        &mut self,
+        is_serial: bool,
+        name: &str,
+        needs: &[Need],
+        test: impl FnOnce() -> Result<()> + Send + 'static,
+    ) {
+        let name = format!("{}::{name}", self.module);
         let cause = needs.iter().find_map(|need| {
             let found = self.lacking.entry(*need);
             found.or_insert_with(|| need.lacking()).clone()
         });
-        let run = move || test().map_err(|error| Failed::from(format!("{error:#}")));
-        self.trials.push(match cause {
-            None => Trial::test(name, run),
-            Some(cause) => {
-                Trial::test(format!("{name} [skipped: {cause}]"), run).with_ignored_flag(true)
-            }
-        });
+        let listed = match &cause {
+            None => name.clone(),
+            Some(cause) => format!("{name} [skipped: {cause}]"),
+        };
+        let times = Arc::clone(&self.times);
+        let run = move || {
+            let begun = Instant::now();
+            let ended = test();
+            let mut times = times.lock().unwrap_or_else(PoisonError::into_inner);
+            times.push((name, begun.elapsed()));
+            ended.map_err(|error| Failed::from(format!("{error:#}")))
+        };
+        let trials = if is_serial {
+            &mut self.serial
+        } else {
+            &mut self.parallel
+        };
+        trials.push(Trial::test(listed, run).with_ignored_flag(cause.is_some()));
     }
 
     /// Adds what is not tested, with its cause.
     pub fn skip(&mut self, cause: &str) {
-        let trial = Trial::test(format!("[not run: {cause}]"), || Ok(()));
-        self.trials.push(trial.with_ignored_flag(true));
+        let name = format!("{}::[not run: {cause}]", self.module);
+        self.parallel
+            .push(Trial::test(name, || Ok(())).with_ignored_flag(true));
     }
 
-    /// Runs the tests that the arguments ask for, one at a time: they share two cores with the program.
-    pub fn run(self) -> ExitCode {
-        if let Err(why) = process::take_usual_signals() {
-            eprintln!("{why:#}");
-            return ExitCode::FAILURE;
-        }
+    /// Runs the tests that the arguments ask for: first those that may run beside others, then the others one at a time.
+    /// Prints what each module and the slowest tests took.
+    fn run(self) -> ExitCode {
         let mut arguments = Arguments::from_args();
+        arguments.test_threads = arguments.test_threads.or(Some(AT_A_TIME));
+        let parallel = libtest_mimic::run(&arguments, self.parallel);
         arguments.test_threads = Some(1);
-        libtest_mimic::run(&arguments, self.trials).exit_code()
+        let serial = libtest_mimic::run(&arguments, self.serial);
+        let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        if !times.is_empty() {
+            print_times(&times);
+        }
+        if parallel.has_failed() {
+            return parallel.exit_code();
+        }
+        serial.exit_code()
+    }
+}
+
+/// The path of a module without this program's name.
+fn within(module: &'static str) -> &'static str {
+    module.split_once("::").map_or("", |(_, path)| path)
+}
+
+/// Prints a table of what each suite took in all its tests together, and the slowest tests.
+fn print_times(times: &[(String, Duration)]) {
+    let mut suites: BTreeMap<&str, (usize, Duration)> = BTreeMap::new();
+    for (name, took) in times {
+        let (tests, all) = suites.entry(suite_of(name)).or_default();
+        *tests += 1;
+        *all += *took;
+    }
+    println!("{:<40} {:>5} {:>8}", "suite", "tests", "seconds");
+    for (suite, (tests, took)) in suites {
+        println!("{suite:<40} {tests:>5} {:>8.1}", took.as_secs_f64());
+    }
+    let mut slowest: Vec<_> = times.iter().collect();
+    slowest.sort_by_key(|(_, took)| Reverse(*took));
+    println!("\nthe slowest tests");
+    for (name, took) in slowest.iter().take(SLOWEST) {
+        println!("{:>8.1} {name}", took.as_secs_f64());
     }
 }
 

@@ -7,19 +7,18 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
-use test_support::blocks::{Block, Typed, User};
+use test_support::blocks::{self, Block, Typed, User};
 use test_support::powerless;
 use test_support::process;
 use test_support::suite::{Need, Suite};
 
-fn main() -> ExitCode {
-    powerless::divert();
-    let mut suite = Suite::new();
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for page in pages().expect("the pages") {
         let text = fs::read_to_string(&page).expect("a page");
         let blocks = blocks::of(&page.display().to_string(), &text).expect("blocks");
@@ -30,25 +29,24 @@ fn main() -> ExitCode {
             suite.skip(left_out);
         }
         if blocks.iter().any(|block| block.not_run.is_none()) {
-            suite.test(
-                format!("{} does as it says", page.display()),
-                &needs,
-                move || run_page(&blocks),
-            );
+            let name = format!("{} does as it says", page.display());
+            suite.test(name, &needs, move || run_page(&blocks));
         }
     }
-    let python = [Need::Tool("python3")];
-    suite.test("the ledger is what the scenarios publish", &python, || {
-        ledger(&[])
-    });
     match std::env::var("FARWIRE_TEXTS") {
-        Ok(folder) => suite.test("the ledger is what the documents say", &python, move || {
-            ledger(&[&folder])
-        }),
+        Ok(folder) => suite.test(
+            "the ledger is what the documents say",
+            &[Need::Tool("python3")],
+            move || ledger(&[&folder]),
+        ),
         Err(_) => suite
             .skip("the ledger against the documents: FARWIRE_TEXTS is no folder of their texts"),
     }
-    suite.run()
+}
+
+#[test_support::test(Tool("python3"))]
+fn the_ledger_is_what_the_scenarios_publish() -> Result<()> {
+    ledger(&[])
 }
 
 /// Runs `scripts/ledger`, which says what differs.
