@@ -3,9 +3,9 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::small::{PING, Small, stderr};
 use test_support::far_end::FarEnd;
 use test_support::process::farwire;
+use test_support::scenario::{PING, Small, stderr};
 
 const CHAIN: &str = "\
 name = 'chain'

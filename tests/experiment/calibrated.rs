@@ -6,8 +6,8 @@ use std::process::Output;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::small::{PING, Small, stderr};
 use test_support::process::{self, farwire};
+use test_support::scenario::{PING, Small, stderr};
 
 const UDP: &str = "\
 [[instruments]]

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::small::stderr;
 use test_support::process::{self, farwire};
+use test_support::scenario::stderr;
 
 const RECORD: &str = include_str!("../fixtures/records/small.jsonl");
 

@@ -5,10 +5,10 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::small::stderr;
 use test_support::far_end::FarEnd;
 use test_support::measured::figure;
 use test_support::process::{self, farwire};
+use test_support::scenario::stderr;
 use test_support::suite::{Need, Suite};
 
 #[test_support::tests]

@@ -6,9 +6,9 @@ use anyhow::{Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::small::{PLAIN, Small, WGET, stderr};
 use test_support::family::Family;
 use test_support::process::{self, farwire};
+use test_support::scenario::{PLAIN, Small, WGET, stderr};
 use test_support::suite::{Need, Suite};
 
 /// Takes 27 minutes.

@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result, ensure};
 use record::Record;
 use serde_json::Value;
 
-use super::small::{PING, PLAIN, Small, stderr};
 use test_support::process::{self, farwire};
+use test_support::scenario::{PING, PLAIN, Small, stderr};
 
 #[test_support::test(Namespaces)]
 fn a_runs_packets_are_captured_beside_the_record_which_says_where() -> Result<()> {

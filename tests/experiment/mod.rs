@@ -14,4 +14,3 @@ mod screen;
 mod several;
 mod sharded;
 mod shipped;
-mod small;

@@ -2,12 +2,12 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::small::{PING, PLAIN, SYSTEM_PING, Small, stderr};
 use record::Record;
 use record::figure_name::FigureName;
 use test_support::far_end::FarEnd;
 use test_support::powerless::farwire_without_namespaces;
 use test_support::process::{self, farwire};
+use test_support::scenario::{PING, PLAIN, SYSTEM_PING, Small, stderr};
 
 #[test_support::test]
 fn a_scenario_that_is_wrong_is_one_error_with_its_place() -> Result<()> {

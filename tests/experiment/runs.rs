@@ -6,9 +6,9 @@ use std::{env, fs};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::small::{HTTP, PING, PLAIN, SYSTEM_PING, Small, WGET, stderr};
 use test_support::measured::figure;
 use test_support::process::{self, farwire};
+use test_support::scenario::{HTTP, PING, PLAIN, SYSTEM_PING, Small, WGET, stderr};
 use test_support::suite::Need;
 
 const TOOLS: [Need; 3] = [Need::Namespaces, Need::Tool("ping"), Need::Tool("wget")];

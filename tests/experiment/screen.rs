@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::small::{HTTP, PING, PLAIN, Small, stderr};
 use test_support::process::{self, farwire};
+use test_support::scenario::{HTTP, PING, PLAIN, Small, stderr};
 
 const FAR: &str = "\
 [[cases]]

@@ -4,8 +4,8 @@ use std::fs;
 
 use anyhow::{Result, ensure};
 
-use super::small::{PING, PLAIN, Small, stderr};
 use test_support::process::{self, farwire};
+use test_support::scenario::{PING, PLAIN, Small, stderr};
 
 /// Faster than light.
 const UNMET: &str = "expect = [{ of = 'ping.rtt_ms.median', most = '1us' }]\n";

@@ -9,8 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 use record::Record;
 use serde_json::Value;
 
-use super::small::{PING, PLAIN, Small, stderr};
 use test_support::process::{self, farwire};
+use test_support::scenario::{PING, PLAIN, Small, stderr};
 
 /// Six runs, one of them longer.
 const CASES: &str = "\

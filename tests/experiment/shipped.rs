@@ -6,9 +6,9 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use toml::{Table, Value as Toml, toml};
 
-use super::small::{Small, stderr};
 use test_support::powerless;
 use test_support::process;
+use test_support::scenario::{Small, stderr};
 use test_support::suite::{Need, Suite};
 
 /// What the scenarios measure with beside farwire itself.

@@ -14,6 +14,7 @@ use nix::unistd::geteuid;
 
 use test_support::family::Family;
 use test_support::process::{farwire, ip};
+use test_support::scenario::{HEAD, PLAIN};
 use test_support::state::State;
 use test_support::wan_box::WanBox;
 use test_support::{is_soak, nft};
@@ -26,20 +27,11 @@ const SEED: u64 = 17;
 /// A feature that a box switches off, on before it starts.
 const MERGING: &str = "rx-udp-gro-forwarding";
 /// Its runs take seconds, its baseline a part of one.
-const SCENARIO: &str = "\
-name = 'killed'
-title = 'Killed at some moment'
-order = 'as-written'
-late_budget = '1s'
-bed = { kind = 'netns', wire = { rate = '20mbit', delay = '1ms' } }
-tcp = { congestion = 'reno' }
+const DOWNLOAD: &str = "\
 [[instruments]]
 name = 'download'
 kind = 'http'
 parameters = { path = '/bytes/20000000' }
-[[cases]]
-name = 'plain'
-title = 'nothing added'
 ";
 
 /// What is started, and until when a kill may come.
@@ -100,7 +92,8 @@ impl Place {
         emulator.run(|| Offloads::open(CLIENT_PORT)?.switch(MERGING, true))??;
         ip(emulator, "link set lo up")?;
         let directory = tempfile::tempdir()?;
-        fs::write(directory.path().join("killed.toml"), SCENARIO)?;
+        let text = [HEAD, DOWNLOAD, PLAIN].concat();
+        fs::write(directory.path().join("killed.toml"), text)?;
         let before = Traces::of(&bed)?;
         let untouched = before.tables.is_empty() && before.journals.is_empty();
         ensure!(untouched, "there is something before the first: {before:?}");

@@ -10,27 +10,7 @@ use serde_json::Value;
 
 use test_support::api::{Answer, Listening};
 use test_support::process;
-
-/// A short case, and one that lasts until it is ended.
-const TWO_CASES: &str = "\
-name = 'two'
-title = 'Two cases'
-order = 'as-written'
-late_budget = '1s'
-tcp = { congestion = 'reno' }
-bed = { kind = 'netns' }
-[[instruments]]
-name = 'echo'
-kind = 'ping'
-[[cases]]
-name = 'short'
-link = { delay = '1ms' }
-parameters.echo = { count = 3, interval = '10ms' }
-[[cases]]
-name = 'long'
-link = { delay = '2ms' }
-parameters.echo = { count = 60000, interval = '10ms' }
-";
+use test_support::scenario::TWO_CASES;
 
 /// Routers in a row, for as long as it takes.
 const CHAIN: &str = "\

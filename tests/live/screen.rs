@@ -18,6 +18,7 @@ use tempfile::TempDir;
 use vt100::{Color, Parser};
 
 use test_support::process::{self, wait_for};
+use test_support::scenario::TWO_CASES;
 
 /// The sizes of the terminal.
 const ROWS: NonZero<u16> = NonZero::new(40).expect("40 is not 0");
@@ -27,27 +28,6 @@ const RIGHT: &str = "\x1b[C";
 const UP: &str = "\x1b[A";
 /// What ends a command that SIGTERM ends, as a shell has it.
 const TERMINATED: i32 = 128 + 15;
-
-/// A short case, and one that lasts until it is ended.
-const TWO_CASES: &str = "\
-name = 'two'
-title = 'Two cases'
-order = 'as-written'
-late_budget = '1s'
-tcp = { congestion = 'reno' }
-bed = { kind = 'netns' }
-[[instruments]]
-name = 'echo'
-kind = 'ping'
-[[cases]]
-name = 'short'
-link = { delay = '1ms' }
-parameters.echo = { count = 3, interval = '10ms' }
-[[cases]]
-name = 'long'
-link = { delay = '2ms' }
-parameters.echo = { count = 60000, interval = '10ms' }
-";
 
 /// A farwire on a terminal.
 struct OnTerminal {

@@ -14,6 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use test_support::process::{self, farwire};
+use test_support::scenario::{HEAD, PING};
 use test_support::suite::Need;
 
 /// What a test with a cluster needs.
@@ -21,19 +22,6 @@ pub(crate) const NEEDS: [Need; 3] = [Need::Root, Need::Tool("slurmctld"), Need::
 
 /// Started by the first test that needs it.
 static CLUSTER: Mutex<Option<TempDir>> = Mutex::new(None);
-
-const SCENARIO: &str = "\
-name = 'small'
-title = 'A small experiment'
-order = 'as-written'
-late_budget = '1s'
-bed = { kind = 'netns', wire = { rate = '20mbit', delay = '1ms' } }
-tcp = { congestion = 'reno' }
-[[instruments]]
-name = 'ping'
-kind = 'ping'
-parameters = { size = 100, count = 5, interval = '5ms', timeout = '1s' }
-";
 
 /// The configuration of the cluster, which runs.
 pub(crate) fn configuration() -> Result<PathBuf> {
@@ -122,7 +110,7 @@ impl Experiment {
         let text: String = text.collect();
         fs::write(
             directory.path().join("small.toml"),
-            SCENARIO.to_owned() + &text,
+            [HEAD, PING, &text].concat(),
         )?;
         let runs = names.flat_map(|name| (1..=repeats).map(move |repeat| (name.clone(), repeat)));
         Ok(Self {

@@ -16,6 +16,7 @@ pub mod nft;
 pub mod powerless;
 pub mod process;
 pub mod raw;
+pub mod scenario;
 pub mod state;
 pub mod steering;
 pub mod stream;
