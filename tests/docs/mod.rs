@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use test_support::blocks::{self, Block, Typed, User};
 use test_support::powerless;
-use test_support::process;
+use test_support::process::{self, stderr, stdout};
 use test_support::suite::{Need, Suite};
 
 #[test_support::tests]
@@ -54,7 +54,7 @@ fn ledger(arguments: &[&str]) -> Result<()> {
     let mut command = Command::new("python3");
     command.args(["-B", "scripts/ledger"]).args(arguments);
     let output = process::run(&mut command)?;
-    let differs = String::from_utf8_lossy(&output.stderr);
+    let differs = stderr(&output);
     ensure!(output.status.success(), "{differs}");
     Ok(())
 }
@@ -165,9 +165,5 @@ fn squeezed(text: &str) -> String {
 }
 
 fn said(output: &Output) -> String {
-    format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    )
+    format!("{}{}", stdout(&output), stderr(&output))
 }

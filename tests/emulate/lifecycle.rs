@@ -10,7 +10,7 @@ use netio::offloads::Offloads;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use test_support::process::{self, end_of, farwire, ip, run_in, wait_for};
+use test_support::process::{self, end_of, farwire, has, ip, run_in, wait_for};
 use test_support::state::State;
 use test_support::suite::{Need, Suite};
 use test_support::wan_box::WanBox;
@@ -95,7 +95,7 @@ fn interfaces_that_the_box_raises_have_lost_no_carrier() -> Result<()> {
         "{printed}"
     );
     let in_force = "behind delay 1ms each way, up loss 1%, until a signal\n";
-    ensure!(printed.contains(in_force), "{printed}");
+    has(&printed, in_force)?;
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use tempfile::NamedTempFile;
 
 use test_support::nft;
-use test_support::process::{farwire, ip, run, run_in, wait_for};
+use test_support::process::{ended, farwire, has, ip, run, run_in, wait_for};
 use test_support::state::State;
 use test_support::wan_box::WanBox;
 
@@ -189,9 +189,7 @@ fn each_of_many_links_is_captured_into_a_file_of_its_own() -> Result<()> {
     both.args(["emulate", "--pcap", "-", "--links"])
         .arg(links.path());
     let refused = run(&mut both)?;
-    let said = String::from_utf8_lossy(&refused.stderr);
-    ensure!(refused.status.code() == Some(2), "{said}");
-    ensure!(said.contains("takes one link's: name a PREFIX"), "{said}");
+    ended(&refused, 2, "takes one link's: name a PREFIX")?;
     Ok(())
 }
 
@@ -291,24 +289,18 @@ fn links_that_cannot_be_are_refused_with_their_line_and_nothing_is_changed() -> 
     };
     let one = "[[links]]\na = 'x0'\nb = 'y0'\n";
     let said = try_out(&format!("{one}[[links]]\na = 'x1'\nb = 'x0'\n"), &[])?;
-    ensure!(said.contains(":6: links 2: b: x0 is an end"), "{said}");
+    has(&said, ":6: links 2: b: x0 is an end")?;
     let said = try_out(&format!("{one}[[links]]\na = 'x1'\nb = 'y7'\n"), &[])?;
-    ensure!(said.contains("there is no interface y7"), "{said}");
+    has(&said, "there is no interface y7")?;
     let said = try_out(one, &["--delay", "1ms"])?;
-    ensure!(
-        said.contains("--links: each link has its conditions"),
-        "{said}"
-    );
+    has(&said, "--links: each link has its conditions")?;
     let said = try_out(one, &["--packet-log", "-"])?;
-    ensure!(said.contains("cannot be used with"), "{said}");
+    has(&said, "cannot be used with")?;
     // 10 Gbit/s for a second are 1.25 GB each way.
     let long = format!("{one}link = {{ rate = '10gbit', delay = '1s' }}\n");
     let said = try_out(&long, &[])?;
-    ensure!(
-        said.contains("--held-memory 1GiB: rate times delay"),
-        "{said}"
-    );
-    ensure!(said.contains("1250000000 bytes"), "{said}");
+    has(&said, "--held-memory 1GiB: rate times delay")?;
+    has(&said, "1250000000 bytes")?;
     for (name, state) in before {
         state.check_same(&street.middle, &name)?;
     }

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use test_support::process::{end_of, farwire, ip, run_in, wait_for};
+use test_support::process::{end_of, farwire, has, ip, run_in, wait_for};
 use test_support::state::State;
 use test_support::suite::{Need, Suite};
 
@@ -101,7 +101,7 @@ fn the_scenario_for_two_cards_that_ships_measures_between_any_two_interfaces() -
     let before = states(&machine)?;
     let mut text = fs::read_to_string("scenarios/needs-cards/alt-speed-cards.toml")?;
     for (own, nic) in ["ens801f0", "ens801f1"].iter().zip(NICS) {
-        ensure!(text.contains(own), "{text}");
+        has(&text, own)?;
         text = text.replace(own, nic);
     }
     let scenario = directory.path().join("cards.toml");
@@ -167,6 +167,6 @@ fn an_interface_in_use_is_refused_and_nothing_is_changed() -> Result<()> {
     let text = String::from_utf8(output.stderr).context("what it said")?;
     ensure!(output.status.code() == Some(3), "{}: {text}", output.status);
     let cause = "interface nic1 has addresses or routes, which it would lose";
-    ensure!(text.contains(cause), "{text}");
+    has(&text, cause)?;
     check_same(&machine, &before)
 }

@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 
 use super::frames::{End, echo, frame, ipv4};
 use test_support::capture::Capture;
-use test_support::process::{farwire, ip, run_in, wait_for};
+use test_support::process::{farwire, has, ip, run_in, stderr, wait_for};
 use test_support::state::State;
 use test_support::suite::Need;
 use test_support::wan_box::WanBox;
@@ -108,10 +108,7 @@ fn an_interface_with_an_address_is_not_set_down_by_a_kill() -> Result<()> {
     let before = states(&bed)?;
     let mut wan = WanBox::start(&bed, "")?;
     let (_, printed) = wan.end_by(Signal::SIGKILL)?;
-    ensure!(
-        printed.contains("client is as it was, and not set down"),
-        "{printed}"
-    );
+    has(&printed, "client is as it was, and not set down")?;
     before[0].check_same(bed.emulator(), CLIENT_PORT)?;
     ensure!(!states(&bed)?[1].is_up(), "server is not down");
     restore(&bed)?;
@@ -125,7 +122,7 @@ fn what_a_kill_left_is_undone_though_the_interface_has_another_name() -> Result<
     wan.end_by(Signal::SIGKILL)?;
     ip(bed.emulator(), &format!("link set {CLIENT_PORT} name lan"))?;
     let said = restore(&bed)?;
-    ensure!(said.contains("lan is put back: up"), "{said}");
+    has(&said, "lan is put back: up")?;
     ensure!(State::of(bed.emulator(), "lan")?.is_up(), "lan is down");
     Ok(())
 }
@@ -139,7 +136,7 @@ fn restore_leaves_alone_what_a_box_that_runs_has_changed() -> Result<()> {
     let pid = wan.pid();
     for port in PORTS {
         let line = format!("interface {port} is already in use by another farwire (pid {pid})");
-        ensure!(said.contains(&line), "{said}");
+        has(&said, &line)?;
     }
     check_same(&bed, &during)?;
     wan.stop().map(drop)
@@ -171,7 +168,7 @@ fn a_start_that_fails_leaves_the_interfaces_as_they_were() -> Result<()> {
     second.args(["emulate", CLIENT_PORT, SERVER_PORT, "--on-exit", "bridge"]);
     let output = run_in(bed.emulator(), &mut second)?;
     ensure!(output.status.code() == Some(1), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = stderr(&output);
     ensure!(said.lines().count() == 1, "{said}");
     check_same(&bed, &during)?;
     other.stop().map(drop)
@@ -251,7 +248,7 @@ fn bridge_of(bed: &Bed) -> Result<Option<u32>> {
 fn restore(bed: &Bed) -> Result<String> {
     let mut command = farwire();
     let output = run_in(bed.emulator(), command.args(["emulate", "--restore"]))?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = stderr(&output);
     ensure!(output.status.success(), "{said}");
     Ok(said)
 }

@@ -8,7 +8,7 @@ use netio::bed::{Bed, BedConfig, CLIENT, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
 use netio::iface::Interface;
 use nix::sys::signal::Signal;
 
-use test_support::process::{ip, run_in, wait_for};
+use test_support::process::{ip, run_in, stdout, wait_for};
 use test_support::wan_box::{Happened, WanBox};
 
 #[test_support::test(Namespaces, Tool("ip"), Tool("ping"))]
@@ -152,7 +152,7 @@ fn ping(bed: &Bed) -> Result<()> {
     let mut ping = Command::new("ping");
     ping.args(["-c", "2", "-i", "0.05", "-W", "5"]);
     let output = run_in(bed.client(), ping.arg(SERVER.v4.to_string()))?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = stdout(&output);
     ensure!(output.status.success(), "{said}");
     said.contains("0% packet loss").then_some(()).context(said)
 }

@@ -5,7 +5,7 @@ use caps::Capability;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 
 use test_support::powerless;
-use test_support::process::{self, ip};
+use test_support::process::{self, ip, stderr};
 use test_support::state::State;
 use test_support::suite::{Need, Suite};
 use test_support::wan_box::WanBox;
@@ -149,7 +149,7 @@ fn states(bed: &Bed) -> Result<[State; 2]> {
 }
 
 fn check(output: &std::process::Output, code: i32, word: &str) -> Result<()> {
-    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stderr = stderr(&output);
     ensure!(
         output.status.code() == Some(code),
         "{}: {stderr}",

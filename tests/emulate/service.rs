@@ -11,7 +11,7 @@ use netio::bed::{Bed, BedConfig, CLIENT_PORT};
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
-use test_support::process::{self, PATIENCE, farwire, ip};
+use test_support::process::{self, PATIENCE, farwire, ip, stderr, stdout};
 use test_support::suite::{Need, Suite};
 use test_support::wan_box::WanBox;
 
@@ -77,12 +77,12 @@ fn stands(unit: &str, exposure: u32) -> Result<()> {
         process::run(command.args(arguments).arg(&copy))
     };
     let verified = analyze(&["verify", "--man=no"])?;
-    let said = String::from_utf8_lossy(&verified.stderr);
+    let said = stderr(&verified);
     ensure!(verified.status.success(), "{said}");
     ensure!(!said.contains(unit), "{said}");
     let threshold = format!("--threshold={exposure}");
     let security = analyze(&["security", "--offline=true", &threshold])?;
-    let said = String::from_utf8_lossy(&security.stdout);
+    let said = stdout(&security);
     let last = said.lines().last().unwrap_or_default();
     ensure!(security.status.success(), "{last}");
     Ok(())

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
-use test_support::process;
+use test_support::process::{self, has, stderr, stdout};
 use test_support::wan_box::{Direction, Summary};
 
 /// Each is there and back, none is lost.
@@ -26,12 +26,12 @@ fn a_disk_that_is_full_under_a_capture_is_said_and_the_link_goes_on() -> Result<
     command.args(["exec", "--delay", "1ms", "--pcap", "seen", "--"]);
     command.args(PINGS).arg("10.77.0.2");
     let output = process::run(command.current_dir(directory.path()))?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = stderr(&output);
     ensure!(output.status.success(), "{said}");
-    ensure!(said.contains("No space left"), "{said}");
-    let pings = String::from_utf8_lossy(&output.stdout);
-    ensure!(pings.contains("200 received"), "{pings}");
-    ensure!(said.contains("200 delivered"), "{said}");
+    has(&said, "No space left")?;
+    let pings = stdout(&output);
+    has(&pings, "200 received")?;
+    has(&said, "200 delivered")?;
     Ok(())
 }
 
@@ -43,9 +43,9 @@ fn a_capture_is_no_longer_than_its_limit_which_is_said() -> Result<()> {
     run.args(["exec", "--delay", "1ms", "--pcap-limit", "100KiB"]);
     run.arg("--pcap").arg(&file).arg("--");
     let output = process::run(run.args(PINGS).arg("10.77.0.2"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = stderr(&output);
     ensure!(output.status.success(), "{said}");
-    ensure!(said.contains("the limit was reached"), "{said}");
+    has(&said, "the limit was reached")?;
     let length = std::fs::metadata(&file)?.len();
     // The packet that reaches it is the last; statistics follow.
     ensure!(
@@ -69,9 +69,9 @@ fn captured(directory: &Path, filter: &str, command: &str) -> Result<Summary> {
     run.arg("--json").arg(&json);
     run.args(["--", "sh", "-c", command]);
     let output = process::run(&mut run)?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = stderr(&output);
     ensure!(output.status.success(), "{said}");
-    ensure!(said.contains("capture: "), "{said}");
+    has(&said, "capture: ")?;
     Ok(serde_json::from_slice(&std::fs::read(json)?)?)
 }
 
@@ -178,9 +178,9 @@ fn a_capture_that_cannot_be_written_and_a_filter_of_unknown_words_are_found_befo
         let mut command = process::farwire();
         command.arg("exec").args(options).args(["echo", "ran"]);
         let output = process::run(&mut command)?;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let said = stderr(&output);
         ensure!(!output.status.success(), "{}", output.status);
-        ensure!(said.contains(word), "{said}");
+        has(&said, word)?;
         ensure!(output.stdout.is_empty(), "the command ran");
     }
     Ok(())

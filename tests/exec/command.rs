@@ -4,7 +4,7 @@ use std::process::Output;
 
 use anyhow::{Result, ensure};
 
-use test_support::process;
+use test_support::process::{self, has, stderr};
 use test_support::suite::{Need, Suite};
 use test_support::wan_box::Summary;
 
@@ -17,7 +17,7 @@ fn add(suite: &mut Suite) {
 fn the_commands_output_is_its_own_the_figures_go_to_stderr() -> Result<()> {
     let output = exec(&["--", "printf", "hello"])?;
     check(&output, 0, "hello")?;
-    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stderr = stderr(&output);
     ensure!(stderr.contains("crossed the link"), "no figures: {stderr}");
     Ok(())
 }
@@ -60,8 +60,8 @@ fn another_command_runs_at_the_far_end_its_output_on_stderr() -> Result<()> {
     let near = ["iperf3", "-c", "10.77.0.2", "-n", "1M"];
     let output = exec(&[&["--far", "iperf3 -s", "--"][..], &near].concat())?;
     ensure!(output.status.success(), "{output:?}");
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    ensure!(stderr.contains("Accepted connection"), "{stderr}");
+    let stderr = stderr(&output);
+    has(&stderr, "Accepted connection")?;
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use tempfile::NamedTempFile;
 
-use test_support::process;
+use test_support::process::{self, has};
 use test_support::suite::{Need, Suite};
 use test_support::wan_box::Summary;
 
@@ -229,7 +229,7 @@ fn too_long(address: &str) -> Result<()> {
         said.contains("mtu = 1400") || said.contains("mtu=1400"),
         "{said}"
     );
-    ensure!(said.contains("essage too long"), "{said}");
+    has(&said, "essage too long")?;
     let up = &summary.up;
     ensure!(up.packets == 1 && up.replies == 1, "{summary:?}");
     ensure!(up.dropped.get("too_big") == Some(&1), "{summary:?}");
@@ -375,7 +375,7 @@ fn marks(host: &str, aqm: &str) -> Result<Summary> {
     let link =
         format!("delay = '5ms'\ndown = {{ rate = '20mbit', queue = '1000pkt', aqm = '{aqm}' }}");
     let Run { said, summary, .. } = Run::of(&link, &script)?;
-    ensure!(said.contains("done"), "{said}");
+    has(&said, "done")?;
     let down = &summary.down;
     ensure!(down.marked > 0 && down.marked < down.packets, "{summary:?}");
     let received = if host.starts_with('[') {
@@ -502,7 +502,7 @@ fn a_gate_opens_when_its_schedule_says_so() -> Result<()> {
     let script = "ping -n -c 5 -i 0.1 -W 10 10.77.0.2";
     let run = Run::of(link, script)?;
     let said = &run.said;
-    ensure!(said.contains("5 received"), "{said}");
+    has(&said, "5 received")?;
     let mut opened = None;
     for (arrival, due) in run.times_up()? {
         // One instant for all that waited, and no waiting after it.
@@ -629,7 +629,7 @@ fn repair(address: &str) -> Result<()> {
     );
     let link = "down = { corrupt = '100%,bits=2,repair' }";
     let Run { said, summary, .. } = Run::of(link, &script)?;
-    ensure!(said.contains("wrong data byte"), "{said}");
+    has(&said, "wrong data byte")?;
     ensure!(wrong_checksums(&said, address)? == (0, 0), "{said}");
     let down = &summary.down;
     ensure!(

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use super::command::exec;
 use test_support::family::Family;
 use test_support::powerless;
-use test_support::process::{self, farwire};
+use test_support::process::{self, farwire, stderr};
 use test_support::suite::{Need, Suite};
 
 const NEEDS: [Need; 1] = [Need::Namespaces];
@@ -70,7 +70,7 @@ const REFUSED: [(&str, &[&str], &str); 7] = [
 
 /// 125, nothing on standard output, and an error that names what is wrong.
 fn check_refusal(output: &std::process::Output, word: &str) -> Result<()> {
-    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stderr = stderr(&output);
     let errors = stderr
         .lines()
         .filter(|line| line.contains("error: ") || line.starts_with("farwire: "));

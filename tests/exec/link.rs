@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use tempfile::NamedTempFile;
 
-use test_support::process;
+use test_support::process::{self, stderr};
 use test_support::wan_box::Summary;
 
 #[test_support::test(Namespaces, Tool("ping"))]
@@ -42,7 +42,7 @@ fn a_delay_below_what_the_host_adds_is_said_before_anything_crosses_the_link() -
         ]);
         let ended = process::run(&mut command)?;
         ensure!(ended.status.success(), "{ended:?}");
-        let text = String::from_utf8_lossy(&ended.stderr).into_owned();
+        let text = stderr(&ended);
         let (before, _) = text.split_once("now\n").with_context(|| text.clone())?;
         let said = before.contains("box.up.delay: a delay of 1ns is less than what this host");
         ensure!(said == is_said, "{text}");
@@ -98,7 +98,7 @@ fn a_budget_of_a_nanosecond_makes_every_packet_late_and_one_of_a_second_none() -
         command.arg(process::program());
         command.args("measure ping 10.77.0.2 -c 20 -i 0.002".split(' '));
         let output = process::run(&mut command)?;
-        let said = String::from_utf8_lossy(&output.stderr);
+        let said = stderr(&output);
         ensure!(output.status.success(), "{said}");
         let summary: Summary = serde_json::from_slice(&std::fs::read(json.path())?)?;
         let left = &summary.departure_error;
@@ -155,7 +155,7 @@ impl Pings {
             output.status.success(),
             "{}: {text}{}",
             output.status,
-            String::from_utf8_lossy(&output.stderr)
+            stderr(&output)
         );
         let answers = text.lines().filter(|line| line.contains("time="));
         let mut pings = Self {

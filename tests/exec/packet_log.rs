@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 use tempfile::NamedTempFile;
 
-use test_support::process;
+use test_support::process::{self, has, stderr};
 use test_support::wan_box::{Direction, Summary};
 
 /// Rows as maps from column to value.
@@ -23,7 +23,7 @@ fn the_packet_log_has_a_line_for_every_packet_that_the_summary_counts() -> Resul
     command.arg("--").arg(process::program());
     command.arg("measure").args(client.split(' '));
     let output = process::run(&mut command)?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = stderr(&output);
     ensure!(output.status.success(), "{said}");
     let summary: Summary = serde_json::from_slice(&std::fs::read(json.path())?)?;
     let rows = rows(&std::fs::read_to_string(log.path())?)?;
@@ -39,10 +39,7 @@ fn the_packet_log_has_a_line_for_every_packet_that_the_summary_counts() -> Resul
     for (number, expected) in numbers.zip(1..) {
         ensure!(number? == expected, "a gap before {expected}: {said}");
     }
-    ensure!(
-        said.contains(&format!("packet log: {} lines", rows.len())),
-        "{said}"
-    );
+    has(&said, &format!("packet log: {} lines", rows.len()))?;
     Ok(())
 }
 
@@ -94,9 +91,9 @@ fn a_packet_log_that_cannot_be_written_is_found_before_the_command_runs() -> Res
     let mut command = process::farwire();
     command.args(["exec", "--packet-log", "/nowhere/log", "--", "echo", "ran"]);
     let output = process::run(&mut command)?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = stderr(&output);
     ensure!(output.status.code() == Some(125), "{}", output.status);
-    ensure!(said.contains("/nowhere/log"), "{said}");
+    has(&said, "/nowhere/log")?;
     ensure!(output.stdout.is_empty(), "the command ran");
     Ok(())
 }

@@ -4,8 +4,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use test_support::far_end::FarEnd;
-use test_support::process::farwire;
-use test_support::scenario::{PING, Small, stderr};
+use test_support::process::{farwire, has, stderr};
+use test_support::scenario::{PING, Small};
 
 const CHAIN: &str = "\
 name = 'chain'
@@ -93,7 +93,7 @@ fn every_client_has_a_link_of_its_own_and_all_measure_at_once() -> Result<()> {
     );
     let fairness = goodput("fairness_index", "mean")?;
     ensure!(fairness > 0.0 && fairness <= 1.0 + 1e-9, "{tcp}");
-    ensure!(stderr(&output).contains("report: "), "{}", stderr(&output));
+    has(&stderr(&output), "report: ")?;
     Ok(())
 }
 
@@ -121,12 +121,8 @@ fn a_number_of_clients_that_no_bed_has_is_refused_with_its_place() -> Result<()>
         let output = Small::written(&[&clients_head(clients), PING, cases].concat())?.run()?;
         ensure!(output.status.code() == Some(2), "{}", stderr(&output));
         let cause = format!("bed: clients: {clients} is out of range: 1 to 1000");
-        ensure!(stderr(&output).contains(&cause), "{}", stderr(&output));
-        ensure!(
-            stderr(&output).contains("small.toml:4"),
-            "{}",
-            stderr(&output)
-        );
+        has(&stderr(&output), &cause)?;
+        has(&stderr(&output), "small.toml:4")?;
     }
     Ok(())
 }
@@ -150,7 +146,7 @@ fn a_node_that_is_not_in_the_chain_is_refused_with_its_place() -> Result<()> {
     let output = Small::written(&[CHAIN, PING, cases].concat())?.run()?;
     ensure!(output.status.code() == Some(2), "{}", stderr(&output));
     let cause = "between: there is no node `d`; there are: a, b, c";
-    ensure!(stderr(&output).contains(cause), "{}", stderr(&output));
+    has(&stderr(&output), cause)?;
     Ok(())
 }
 
@@ -188,7 +184,7 @@ fn a_host_without_a_far_end_is_named() -> Result<()> {
     let output = small.run()?;
     ensure!(output.status.code() == Some(3), "{}", stderr(&output));
     let cause = format!("no web server on port {port} of 127.0.0.1: run `farwire serve` there");
-    ensure!(stderr(&output).contains(&cause), "{}", stderr(&output));
+    has(&stderr(&output), &cause)?;
     ensure!(!small.path("out").exists(), "something was written");
     Ok(())
 }

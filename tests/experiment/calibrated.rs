@@ -6,8 +6,8 @@ use std::process::Output;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use test_support::process::{self, farwire};
-use test_support::scenario::{PING, Small, stderr};
+use test_support::process::{self, ended, farwire, has, stderr, stdout};
+use test_support::scenario::{PING, Small};
 
 const UDP: &str = "\
 [[instruments]]
@@ -41,8 +41,8 @@ fn a_calibration_runs_every_instrument_alone_and_writes_its_report() -> Result<(
         "{}",
         stderr(&output)
     );
-    let text = String::from_utf8_lossy(&output.stdout);
-    ensure!(text.contains("ping: intervals hold the truth in"), "{text}");
+    let text = stdout(&output);
+    has(&text, "ping: intervals hold the truth in")?;
     let runs = small.runs()?;
     let cases: Vec<&str> = runs.iter().filter_map(|run| run["case"].as_str()).collect();
     ensure!(
@@ -118,11 +118,6 @@ fn the_kernels_token_bucket_shapes_what_the_client_sends() -> Result<()> {
 fn a_grid_that_is_no_scenario_is_bad_input() -> Result<()> {
     let small = Small::written("name = 'x'\n")?;
     let output = calibrate(&small, &[])?;
-    ensure!(output.status.code() == Some(2), "{}", stderr(&output));
-    ensure!(
-        stderr(&output).contains("small.toml"),
-        "{}",
-        stderr(&output)
-    );
+    ended(&output, 2, "small.toml")?;
     Ok(())
 }

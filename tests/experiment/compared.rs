@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use test_support::process::{self, farwire};
+use test_support::process::{self, ended, farwire, has, stderr, stdout};
 use test_support::scenario::stderr;
 
 const RECORD: &str = include_str!("../fixtures/records/small.jsonl");
@@ -17,9 +17,7 @@ const RECORD: &str = include_str!("../fixtures/records/small.jsonl");
 fn too_few_runs_end_compare_with_1() -> Result<()> {
     let records = Records::of(&lines(3, 1.0)?, &lines(3, 3.0)?)?;
     let output = records.compare(&["--json", "-"])?;
-    ensure!(output.status.code() == Some(1), "{output:?}");
-    let text = stderr(&output);
-    ensure!(text.contains("cannot tell: 4"), "{text}");
+    let text = ended(&output, 1, "cannot tell: 4")?;
     ensure!(
         !text.contains("got worse") && text.contains("--allow-missing"),
         "{text}"
@@ -60,7 +58,7 @@ fn a_figure_that_one_record_lacks_ends_compare_with_1() -> Result<()> {
             "{rows:#?}"
         );
         let what = format!("cannot tell: base: ping.rtt_ms.median: not in the {lacking}\n");
-        ensure!(stderr(&output).contains(&what), "{}", stderr(&output));
+        has(&stderr(&output), &what)?;
         ensure!(records.compare(&["--allow-missing"])?.status.success());
     }
     Ok(())
@@ -76,12 +74,9 @@ fn a_case_that_one_record_lacks_ends_compare_with_1() -> Result<()> {
     cases.push(more);
     let output = Records::of(&one, &two)?.compare(&[])?;
     ensure!(output.status.code() == Some(1), "{output:?}");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(
-        text.contains("cannot tell: more: not in the reference"),
-        "{text}"
-    );
-    ensure!(text.contains("nothing of the rest got worse"), "{text}");
+    let text = stdout(&output);
+    has(&text, "cannot tell: more: not in the reference")?;
+    has(&text, "nothing of the rest got worse")?;
     Ok(())
 }
 
@@ -92,11 +87,11 @@ fn compare_ends_with_0_on_what_it_can_tell() -> Result<()> {
     let slower = Records::of(&lines(4, 1.0)?, &lines(4, 3.0)?)?;
     let output = slower.compare(&["--allow-missing"])?;
     ensure!(output.status.code() == Some(1), "{output:?}");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(
-        text.contains("REGRESSION: base: ping.rtt_ms.median: 200.0 % slower"),
-        "{text}"
-    );
+    let text = stdout(&output);
+    has(
+        &text,
+        "REGRESSION: base: ping.rtt_ms.median: 200.0 % slower",
+    )?;
     Ok(())
 }
 
@@ -115,9 +110,9 @@ fn other_links_are_compared_when_asked_for() -> Result<()> {
     );
     let output = records.compare(&["--across-links"])?;
     ensure!(output.status.success(), "{output:?}");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = stdout(&output);
     let links = "across links: case `base`: none against delay 20ms\n";
-    ensure!(text.contains(links), "{text}");
+    has(&text, links)?;
     Ok(())
 }
 

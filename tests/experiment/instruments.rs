@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use test_support::far_end::FarEnd;
 use test_support::measured::figure;
-use test_support::process::{self, farwire};
+use test_support::process::{self, ended, farwire, stderr};
 use test_support::scenario::stderr;
 use test_support::suite::{Need, Suite};
 
@@ -41,8 +41,7 @@ fn a_resource_that_is_not_there_fails_the_measurement() -> Result<()> {
     let far_end = FarEnd::start(farwire().arg("serve"))?;
     let url = format!("http://{}/nothing", far_end.address("http")?);
     let output = process::run(farwire().args(["measure", "http", &url]))?;
-    ensure!(output.status.code() == Some(1), "{}", output.status);
-    ensure!(stderr(&output).contains("404"), "{}", stderr(&output));
+    ended(&output, 1, "404")?;
     Ok(())
 }
 

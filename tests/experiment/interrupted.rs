@@ -7,8 +7,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use test_support::family::Family;
-use test_support::process::{self, farwire};
-use test_support::scenario::{PLAIN, Small, WGET, stderr};
+use test_support::process::{self, farwire, has, stderr, stdout};
+use test_support::scenario::{PLAIN, Small, WGET};
 use test_support::suite::{Need, Suite};
 
 /// Takes 27 minutes.
@@ -53,8 +53,8 @@ fn leaves_the_record(signal: Signal) -> Result<()> {
     let mut report = farwire();
     let output = process::run(report.arg("report").arg(small.path("out")))?;
     ensure!(output.status.success(), "{}", stderr(&output));
-    let text = String::from_utf8_lossy(&output.stdout);
-    ensure!(text.contains("1 of 2 cases are incomplete"), "{text}");
+    let text = stdout(&output);
+    has(&text, "1 of 2 cases are incomplete")?;
     ensure!(!text.contains("FAILED"), "{text}");
     Ok(())
 }

@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result, ensure};
 use record::Record;
 use serde_json::Value;
 
-use test_support::process::{self, farwire};
-use test_support::scenario::{PING, PLAIN, Small, stderr};
+use test_support::process::{self, ended, farwire, has, stderr, stdout};
+use test_support::scenario::{PING, PLAIN, Small};
 
 #[test_support::test(Namespaces)]
 fn a_runs_packets_are_captured_beside_the_record_which_says_where() -> Result<()> {
@@ -50,7 +50,7 @@ fn summed(small: &Small, folder: &str) -> Result<usize> {
     for artifact in &artifacts {
         let file = small.path(folder).join(&artifact.file);
         let said = process::run(Command::new("sha256sum").arg(&file))?;
-        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let said = stdout(&said);
         ensure!(said.starts_with(&artifact.sha256), "{artifact:?}: {said}");
         ensure!(fs::metadata(&file)?.len() == artifact.bytes, "{artifact:?}");
     }
@@ -62,8 +62,7 @@ fn summed(small: &Small, folder: &str) -> Result<usize> {
 fn a_capture_of_runs_that_cannot_be_is_refused() -> Result<()> {
     let small = Small::of(&[PING, PLAIN])?;
     let output = process::run(small.command().arg("--pcap=a/b"))?;
-    ensure!(output.status.code() == Some(2), "{}", stderr(&output));
-    ensure!(stderr(&output).contains("a name, without /"));
+    ended(&output, 2, "a name, without /")?;
     ensure!(!small.path("out").exists(), "a record was begun");
     Ok(())
 }
@@ -114,10 +113,8 @@ fn a_record_in_out_stays_as_it_is_unless_overwrite_replaces_it() -> Result<()> {
     let before = fs::read(small.path("out/record.jsonl"))?;
 
     let refused = small.run()?;
-    let said = stderr(&refused);
-    ensure!(refused.status.code() == Some(2), "{said}");
-    ensure!(said.contains("holds a record of `small`"), "{said}");
-    ensure!(said.contains("--overwrite"), "{said}");
+    let said = ended(&refused, 2, "holds a record of `small`")?;
+    has(&said, "--overwrite")?;
     ensure!(before == fs::read(small.path("out/record.jsonl"))?);
 
     // As a run that was killed leaves it.
@@ -152,7 +149,7 @@ fn without_out_the_record_goes_to_the_next_free_directory_and_that_is_said() -> 
         let again = run()?;
         let said = stderr(&again);
         ensure!(again.status.success(), "{said}");
-        ensure!(said.contains(&format!("this one goes to {next}")), "{said}");
+        has(&said, &format!("this one goes to {next}"))?;
         ensure!(small.path(next).join("report.html").exists());
     }
     ensure!(before == fs::read(small.path("out/small/record.jsonl"))?);

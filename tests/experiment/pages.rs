@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use test_support::process::{self, farwire};
+use test_support::process::{self, farwire, stdout};
 
 #[test_support::test]
 fn man_makes_the_directory_of_its_pages() -> Result<()> {
@@ -21,7 +21,7 @@ fn mandoc_finds_nothing_wrong_with_the_manual_pages() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let pages = written(directory.path().to_owned())?;
     let output = process::run(Command::new("mandoc").arg("-Tlint").args(&pages))?;
-    let found = String::from_utf8_lossy(&output.stdout);
+    let found = stdout(&output);
     ensure!(output.status.success() && found.is_empty(), "{found}");
     Ok(())
 }

@@ -6,8 +6,8 @@ use record::Record;
 use record::figure_name::FigureName;
 use test_support::far_end::FarEnd;
 use test_support::powerless::farwire_without_namespaces;
-use test_support::process::{self, farwire};
-use test_support::scenario::{PING, PLAIN, SYSTEM_PING, Small, stderr};
+use test_support::process::{self, ended, farwire, stderr, stdout};
+use test_support::scenario::{PING, PLAIN, SYSTEM_PING, Small};
 
 #[test_support::test]
 fn a_scenario_that_is_wrong_is_one_error_with_its_place() -> Result<()> {
@@ -26,8 +26,7 @@ fn a_budget_of_lateness_is_no_choice_of_one_who_resumes_and_at_most_a_second() -
         ),
     ] {
         let output = process::run(farwire().arg("run").args(arguments.split(' ')))?;
-        ensure!(output.status.code() == Some(2), "{}", output.status);
-        ensure!(stderr(&output).contains(cause), "{}", stderr(&output));
+        ended(&output, 2, cause)?;
     }
     Ok(())
 }
@@ -86,7 +85,7 @@ fn where_there_is_no_privilege_check_doctor_and_ping_say_so_as_run_does_with_the
         "sysctl -w net.ipv4.ping_group_range=",
     )?;
     let doctor = process::run(farwire_without_namespaces()?.arg("doctor"))?;
-    let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    let text = stdout(&doctor);
     let told = text
         .split_once("degraded  ICMP sockets")
         .context("its line")?

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use test_support::measured::figure;
-use test_support::process::{self, farwire};
-use test_support::scenario::{HTTP, PING, PLAIN, SYSTEM_PING, Small, WGET, stderr};
+use test_support::process::{self, farwire, has, stderr, stdout};
+use test_support::scenario::{HTTP, PING, PLAIN, SYSTEM_PING, Small, WGET};
 use test_support::suite::Need;
 
 const TOOLS: [Need; 3] = [Need::Namespaces, Need::Tool("ping"), Need::Tool("wget")];
@@ -38,7 +38,7 @@ fn an_experiment_records_every_run_of_every_instrument_and_reports_it() -> Resul
         let median = figure(&run["measurements"][0], "rtt_ms", "median");
         ensure!(median.is_some_and(|ms| ms >= least), "{run}");
     }
-    let table = String::from_utf8_lossy(&output.stdout);
+    let table = stdout(&output);
     ensure!(
         ["plain", "far"].iter().all(|case| table.contains(case)),
         "{table}"
@@ -199,6 +199,6 @@ fn check_failure(run: &Value, cause: &str) -> Result<()> {
     let outcome = &run["outcome"];
     ensure!(outcome["outcome"] == "failed", "{outcome}");
     let told = outcome["cause"].as_str().unwrap_or_default();
-    ensure!(told.contains(cause), "{told}");
+    has(&told, cause)?;
     Ok(())
 }

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use test_support::process::{self, farwire};
-use test_support::scenario::{HTTP, PING, PLAIN, Small, stderr};
+use test_support::process::{self, farwire, has, stderr};
+use test_support::scenario::{HTTP, PING, PLAIN, Small};
 
 const FAR: &str = "\
 [[cases]]
@@ -171,7 +171,7 @@ fn a_table_is_folded_to_the_terminals_width_or_to_columns() -> Result<()> {
         script.args(["-qec", &format!("{before} {report}"), "/dev/null"]);
         let output = process::run(script.stdin(Stdio::null()).env_remove("COLUMNS"))?;
         let text = String::from_utf8(output.stdout)?;
-        ensure!(text.contains("all 4 expectations met"), "{text}");
+        has(&text, "all 4 expectations met")?;
         let widths = text.lines().map(|line| line.trim_end().chars().count());
         Ok(widths.max().unwrap_or_default())
     };

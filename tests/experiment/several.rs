@@ -4,8 +4,8 @@ use std::fs;
 
 use anyhow::{Result, ensure};
 
-use test_support::process::{self, farwire};
-use test_support::scenario::{PING, PLAIN, Small, stderr};
+use test_support::process::{self, ended, farwire, has, stderr};
+use test_support::scenario::{PING, PLAIN, Small};
 
 /// Faster than light.
 const UNMET: &str = "expect = [{ of = 'ping.rtt_ms.median', most = '1us' }]\n";
@@ -19,16 +19,11 @@ fn several_scenarios_all_run_and_one_page_leads_to_their_reports() -> Result<()>
     let mut command = farwire();
     command.current_dir(small.path("")).arg("run");
     let ended = process::run(command.args(["small.toml", "met.toml", "--out", "all"]))?;
-    let said = stderr(&ended);
-    ensure!(ended.status.code() == Some(1), "{said}");
-    ensure!(
-        said.contains("not all that is expected is met: small.toml"),
-        "{said}"
-    );
-    ensure!(said.contains("all reports: all/index.html"), "{said}");
+    let said = ended(&ended, 1, "not all that is expected is met: small.toml")?;
+    has(&said, "all reports: all/index.html")?;
     let page = fs::read_to_string(small.path("all/index.html"))?;
     for report in ["small/report.html", "met/report.html"] {
-        ensure!(page.contains(&format!("href=\"{report}\"")), "{page}");
+        has(&page, &format!("href=\"{report}\""))?;
         ensure!(small.path("all").join(report).exists(), "{report}");
     }
     Ok(())
@@ -62,8 +57,6 @@ fn of_several_scenarios_none_runs_where_one_cannot_be_read_or_two_have_one_name(
     let files = ["small.toml", "met.toml", "--only", "plain"];
     fs::write(small.path("met.toml"), text.replace("'small'", "'met'"))?;
     let refused = process::run(command.args(files))?;
-    let said = stderr(&refused);
-    ensure!(refused.status.code() == Some(2), "{said}");
-    ensure!(said.contains("--only is of one scenario"), "{said}");
+    ended(&refused, 2, "--only is of one scenario")?;
     Ok(())
 }

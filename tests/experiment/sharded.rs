@@ -9,8 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 use record::Record;
 use serde_json::Value;
 
-use test_support::process::{self, farwire};
-use test_support::scenario::{PING, PLAIN, Small, stderr};
+use test_support::process::{self, ended, farwire, has, stderr, stdout};
+use test_support::scenario::{PING, PLAIN, Small};
 
 /// Six runs, one of them longer.
 const CASES: &str = "\
@@ -54,11 +54,8 @@ fn three_shards_have_every_run_once_and_their_merged_record_is_as_that_of_one_ma
     let [a, b, c] = in_three(&small)?;
     let output = merge(&small, &[a, b, c])?;
     ensure!(output.status.success(), "{}", stderr(&output));
-    let said = String::from_utf8_lossy(&output.stdout);
-    ensure!(
-        said.contains("small: 6 of 6 runs from 3 records on 1 host\n"),
-        "{said}"
-    );
+    let said = stdout(&output);
+    has(&said, "small: 6 of 6 runs from 3 records on 1 host\n")?;
     let record = Record::read(&small.path("all"))?;
     let runs = record
         .runs
@@ -75,8 +72,8 @@ fn three_shards_have_every_run_once_and_their_merged_record_is_as_that_of_one_ma
     );
     let mut report = farwire();
     let output = process::run(report.arg("report").arg(small.path("all")))?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    ensure!(said.contains("the one expectation is met"), "{said}");
+    let said = stdout(&output);
+    has(&said, "the one expectation is met")?;
     Ok(())
 }
 
@@ -87,7 +84,7 @@ fn a_shard_without_runs_says_so_and_ends_with_0_and_its_record_is_merged_with_th
     let output = process::run(&mut shard(&small, "2/2"))?;
     ensure!(output.status.success(), "{}", stderr(&output));
     let said = stderr(&output);
-    ensure!(said.contains("shard 2/2 has none of the 1 run"), "{said}");
+    has(&said, "shard 2/2 has none of the 1 run")?;
     ensure!(process::run(&mut shard(&small, "1/2"))?.status.success());
     let merged = merge(&small, &["out/small-1-of-2", "out/small-2-of-2"])?;
     ensure!(merged.status.success(), "{}", stderr(&merged));
@@ -126,14 +123,14 @@ fn what_is_missing_of_a_merged_record_is_named_with_the_command_that_does_it() -
     let last = text.rfind("{\"run\"").context("a run")?;
     fs::write(&file, &text[..last + 20])?;
     let output = merge(&small, &[a, c])?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = stdout(&output);
     ensure!(output.status.code() == Some(1), "{said}");
     let commands = [
         "farwire run --resume out/small-3-of-3",
         "farwire run small.toml --shard 2/3",
     ];
     for command in commands {
-        ensure!(said.contains(command), "{said}");
+        has(&said, command)?;
     }
     let mut as_json = farwire();
     as_json.current_dir(small.path("")).args(["merge", a, c]);
@@ -263,12 +260,7 @@ fn a_record_that_a_later_farwire_wrote_is_refused_with_both_named() -> Result<()
     // Nor does anything else take it for one of its own.
     for command in [["run", "--resume"].as_slice(), &["report"]] {
         let output = process::run(farwire().args(command).arg(small.path(b)))?;
-        ensure!(output.status.code() == Some(2), "{}", stderr(&output));
-        ensure!(
-            stderr(&output).contains(&format!("version {}", version + 1)),
-            "{}",
-            stderr(&output)
-        );
+        ended(&output, 2, &format!("version {}", version + 1))?;
     }
     Ok(())
 }
@@ -291,12 +283,7 @@ fn a_full_disk_ends_a_merge_with_1_and_what_was_there_stays() -> Result<()> {
     let refused = process::run(&mut command)?;
     ensure!(refused.status.code() == Some(2), "{}", stderr(&refused));
     let full = process::run(command.arg("--overwrite"))?;
-    ensure!(full.status.code() == Some(1), "{}", stderr(&full));
-    let said = stderr(&full);
-    ensure!(
-        said.contains("all/record.jsonl: cannot write: File too large"),
-        "{said}"
-    );
+    ended(&full, 1, "all/record.jsonl: cannot write: File too large")?;
     ensure!(fs::read(small.path("all/record.jsonl"))? == before);
     Ok(())
 }
@@ -309,8 +296,7 @@ fn a_shard_that_there_is_not_is_refused() -> Result<()> {
         ("x", "as 3/16"),
     ] {
         let output = process::run(farwire().args(["run", "x.toml", "--shard", number]))?;
-        ensure!(output.status.code() == Some(2), "{}", output.status);
-        ensure!(stderr(&output).contains(cause), "{}", stderr(&output));
+        ended(&output, 2, cause)?;
     }
     Ok(())
 }
@@ -321,8 +307,7 @@ fn records_that_are_none_are_refused() -> Result<()> {
     let mut command = farwire();
     command.current_dir(directory.path());
     let output = process::run(command.args(["merge", "gone", "--out", "all"]))?;
-    ensure!(output.status.code() == Some(2), "{}", output.status);
-    ensure!(stderr(&output).contains("gone"), "{}", stderr(&output));
+    ended(&output, 2, "gone")?;
     ensure!(
         !directory.path().join("all").exists(),
         "something was written"

@@ -8,7 +8,7 @@ use netio::netns::NetNs;
 use tempfile::NamedTempFile;
 
 use test_support::far_end::FarEnd;
-use test_support::process::{self, farwire};
+use test_support::process::{self, farwire, has};
 use test_support::suite::Suite;
 
 /// Bytes of UDP and IPv4 headers.
@@ -82,7 +82,7 @@ fn bounded(
         came += length + HEADER;
     }
     ensure!(came <= 3 * sent, "{sent} bytes brought {came}: {text}");
-    ensure!(text.contains("\"failure\""), "{text}");
+    has(&text, "\"failure\"")?;
     Ok(())
 }
 

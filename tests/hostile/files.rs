@@ -11,7 +11,7 @@ use record::Record;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use test_support::process::{self, farwire};
+use test_support::process::{self, farwire, has, stderr, stdout};
 
 const PING: &str = "\
 name = 'small'
@@ -189,7 +189,7 @@ server = { interface = 'no-such1', address = '192.0.2.2/24' }
     fs::write(folder.at("own/two.dist"), "-8192 8192\n")?;
     // The cards are not there, which is said after the list.
     let output = process::run(folder.command().arg("--check"))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = stdout(&output);
     let own = folder.at("own").canonicalize()?;
     let files = ["data", "two.dist"].map(|name| own.join(name).display().to_string());
     let ping = which::which("ping")?.display().to_string();
@@ -255,7 +255,7 @@ name = '@x'
         let mut command = farwire();
         command.arg("report").arg(folder.at("out"));
         let output = process::run(command.args(["--format", format]))?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let text = stdout(&output);
         ensure!(
             output.status.success() && text.contains("script"),
             "{format}: {output:?}"
@@ -311,7 +311,7 @@ fn names_that_a_terminal_would_obey_or_that_are_another_folder_s_are_refused() -
         let refused = process::run(&mut folder.command())?;
         ensure!(refused.status.code() == Some(2), "{to}: {}", told(&refused));
         let told = told(&refused);
-        ensure!(told.contains(cause), "{told}");
+        has(&told, cause)?;
         ensure!(!told.contains(['\u{1b}', '\u{202e}']), "{told:?}");
     }
     Ok(())
@@ -447,11 +447,8 @@ repeats = 5
     let why =
         "disk/out/record.jsonl: cannot write; the runs before this one are kept: No space left";
     ensure!(read("code")? == "1\n1\n", "{first}");
-    ensure!(first.contains(why), "{first}");
-    ensure!(
-        first.contains("`farwire run --resume disk/out` does the rest"),
-        "{first}"
-    );
+    has(&first, why)?;
+    has(&first, "`farwire run --resume disk/out` does the rest")?;
     let before = kept.matches("\n{\"run\"").count();
     ensure!(
         (1..5).contains(&before) && kept.ends_with("}\n"),
@@ -480,5 +477,5 @@ repeats = 5
 }
 
 fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    stderr(&output)
 }

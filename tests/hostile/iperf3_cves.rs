@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use socket2::SockRef;
 
 use test_support::far_end::FarEnd;
-use test_support::process::{self, farwire};
+use test_support::process::{self, farwire, has, stderr};
 use test_support::raw::{self, state};
 use test_support::suite::Suite;
 use test_support::usage::Usage;
@@ -400,9 +400,9 @@ fn to_client_bytes(results: &[u8], words: &str) -> Result<()> {
         server.join().expect("the server does not panic")?;
         output
     })?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = stderr(&output);
     ensure!(output.status.code() == Some(1), "{output:?}");
-    ensure!(said.contains(words), "{said}");
+    has(&said, words)?;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use test_support::process::{self, farwire};
+use test_support::process::{self, farwire, stderr, stdout};
 
 /// Of which a pipe of 64 KiB holds about a third.
 const TESTS: usize = 2000;
@@ -158,8 +158,8 @@ fn nothing_that_a_server_says_is_obeyed_by_the_clients_terminal() -> Result<()> 
             let mut command: Command = farwire();
             command.args(["measure", instrument, &target]).args(json);
             let output = process::run(&mut command)?;
-            is_harmless(&String::from_utf8_lossy(&output.stdout))?;
-            is_harmless(&String::from_utf8_lossy(&output.stderr))?;
+            is_harmless(&stdout(&output))?;
+            is_harmless(&stderr(&output))?;
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use netio::netns::NetNs;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use test_support::far_end::FarEnd;
-use test_support::process::{self, farwire, ip};
+use test_support::process::{self, farwire, ip, stderr};
 use test_support::raw;
 use test_support::usage::Usage;
 
@@ -144,7 +144,7 @@ fn complete_all(far_end: &FarEnd, from: IpAddr) -> Result<()> {
         command.args(words.split_whitespace());
         let output = process::run(aimed(&mut command, instrument, to))?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
+            let said = stderr(&output);
             writeln!(failures, "{instrument}: {}", said.trim())?;
         }
     }

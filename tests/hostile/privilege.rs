@@ -17,7 +17,7 @@ use serde_json::json;
 
 use test_support::far_end::FarEnd;
 use test_support::powerless;
-use test_support::process::{self, farwire};
+use test_support::process::{self, farwire, has, stderr};
 use test_support::wan_box::WanBox;
 
 #[test_support::test]
@@ -156,7 +156,7 @@ fn serve_tells_the_service_manager_that_it_is_ready_and_goes_on() -> Result<()> 
     manager.set_read_timeout(Some(process::PATIENCE))?;
     let length = manager.recv(&mut said)?;
     let said = String::from_utf8_lossy(&said[..length]);
-    ensure!(said.contains("READY=1"), "{said}");
+    has(&said, "READY=1")?;
     let _client = under_load(&far_end)?;
     Ok(())
 }
@@ -379,5 +379,5 @@ fn address(far_end: &FarEnd, service: &str) -> Result<String> {
 }
 
 fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    stderr(&output)
 }

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use test_support::far_end::FarEnd;
 use test_support::is_soak;
-use test_support::process::{self, farwire};
+use test_support::process::{self, farwire, stderr};
 use test_support::raw::{self, state};
 use test_support::usage::Usage;
 
@@ -226,7 +226,7 @@ fn test_on(far_end: &FarEnd, number: u8, over: &AtomicBool) -> Result<Completed>
             output.status.success(),
             "after {} tests: {}",
             completed.tests,
-            String::from_utf8_lossy(&output.stderr)
+            stderr(&output)
         );
         let measured: Value = serde_json::from_slice(&output.stdout)?;
         completed.tests += 1;

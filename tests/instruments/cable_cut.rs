@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::tcp::start;
 use test_support::counters::InterfaceCounters;
-use test_support::process::{self, farwire, run_in};
+use test_support::process::{self, farwire, has, run_in, stderr};
 use test_support::suite::{Need, Suite};
 
 /// An instrument, and what becomes of it.
@@ -132,7 +132,7 @@ impl Case {
     }
 
     fn check(self, side: Side, output: &Output) -> Result<()> {
-        let said = String::from_utf8_lossy(&output.stderr);
+        let said = stderr(&output);
         let words = match side {
             Side::Far => self.far,
             Side::Near => self.near,
@@ -140,7 +140,7 @@ impl Case {
         // Packets that are lost are an outcome of a probe, not its failure.
         let code = i32::from(!words.is_empty());
         ensure!(output.status.code() == Some(code), "{output:?}");
-        ensure!(said.contains(words), "{said}");
+        has(&said, words)?;
         Ok(())
     }
 }

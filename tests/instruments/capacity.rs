@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use test_support::far_end::FarEnd;
-use test_support::process::{self, farwire};
+use test_support::process::{self, farwire, has};
 use test_support::suite::{Need, Suite};
 
 const RATE: f64 = 50e6;
@@ -321,7 +321,7 @@ fn fails(arguments: &[&str], words: &str) -> Result<()> {
     // Lines end where the terminal does.
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
     ensure!(output.status.code() == Some(1), "{output:?}");
-    ensure!(said.contains(words), "{said}");
+    has(&said, words)?;
     Ok(())
 }
 

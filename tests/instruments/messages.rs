@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use test_support::counters::InterfaceCounters;
 use test_support::far_end::FarEnd;
-use test_support::process::{self, farwire};
+use test_support::process::{self, ended, farwire, stderr};
 use test_support::suite::{Need, Suite};
 
 #[test_support::tests]
@@ -36,7 +36,7 @@ fn one_command_prints_nettests_table_of_pingpong() -> Result<()> {
 fn one_command_prints_nettests_table_of_blast() -> Result<()> {
     let table = sweep("blast --sweep nettest --count 1000 --nagle --runs 2")?;
     check_nettest(&table, &["log2(size)", "AVG", "variation", "throughput"])?;
-    ensure!(table.contains(" 11.58496 "), "{table}");
+    has(&table, " 11.58496 ")?;
     Ok(())
 }
 
@@ -233,13 +233,8 @@ fn a_cable_that_is_cut_ends_both_ends_with_the_cause() -> Result<()> {
     server.kill()?;
     server.wait()?;
     let output = output?;
-    ensure!(output.status.code() == Some(1), "{output:?}");
-    let said = stderr(&output);
-    ensure!(said.contains("10.77.0.2:5203"), "{said}");
-    ensure!(
-        said.contains("neither sent nor took anything for 20 s"),
-        "{said}"
-    );
+    let said = ended(&output, 1, "10.77.0.2:5203")?;
+    has(&said, "neither sent nor took anything for 20 s")?;
     logged
 }
 
@@ -251,8 +246,4 @@ fn command(line: &str) -> Command {
     let mut command = farwire();
     command.args(line.split_whitespace());
     command
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use test_support::far_end::FarEnd;
-use test_support::process::{self, farwire};
+use test_support::process::{self, farwire, has, stderr, stdout};
 use test_support::suite::{Need, Suite};
 
 const PEER: &str = "stamp-suite";
@@ -39,7 +39,7 @@ fn two_farwires_tell_the_networks_part_and_which_way_is_which() -> Result<()> {
     let clocks = measured["facts"]["one_way_delay"]
         .as_str()
         .context("a fact")?;
-    ensure!(clocks.contains("the same clock"), "{clocks}");
+    has(&clocks, "the same clock")?;
     let one_way =
         ["up", "down"].map(|way| figure(&measured, "one_way_delay_ms", "median", Some(way)));
     let sum: f64 = one_way.into_iter().sum::<Result<_>>()?;
@@ -223,7 +223,7 @@ fn anothers_sender_takes_our_reflectors_answers() -> Result<()> {
     ]);
     let output = process::run(&mut command)?;
     ensure!(output.status.success(), "{}", said(&output));
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = stdout(&output);
     for line in [
         "Packets received: 20",
         "Replies: 20 unique, 0 additional, 0 late, 0 duplicates, 0 reordered, 0 unknown",
@@ -457,7 +457,7 @@ fn fails(address: SocketAddr, arguments: &str, cause: &str) -> Result<()> {
 }
 
 fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    stderr(&output)
 }
 
 fn figure(measured: &Value, metric: &str, statistic: &str, direction: Option<&str>) -> Result<f64> {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use netio::netns::NetNs;
 use serde_json::Value;
 
-use test_support::process::{self, farwire, ip, run_in};
+use test_support::process::{self, farwire, ip, run_in, stderr};
 use test_support::suite::{Need, Suite};
 
 /// What tests with iperf3 need.
@@ -67,7 +67,7 @@ fn measured(options: &str, address: &str) -> Result<()> {
     let mut client = farwire();
     client.args(["measure", "tcp", address, "--json", "-"]);
     let output = run_in(&ns, client.args(options.split(' ')))?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = stderr(&output);
     ensure!(output.status.success(), "{said}");
     let ours = serde_json::from_slice(&output.stdout)?;
     let output = server.finish()?;

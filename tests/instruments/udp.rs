@@ -10,7 +10,7 @@ use netio::netns::NetNs;
 use serde_json::Value;
 
 use super::tcp::{NEEDS, namespace, serve, start};
-use test_support::process::{self, farwire, run_in};
+use test_support::process::{self, farwire, run_in, stderr, stdout};
 use test_support::suite::Suite;
 
 /// No stream carries more than 90 datagrams, at 1 Mbit/s where nothing is said: iperf3's buffers of 212,992 bytes, of which one
@@ -188,7 +188,7 @@ fn all_came(options: &str, ours: &Value, iperf3: Option<&str>) -> Result<()> {
 /// Whether this machine's iperf3 is 3.14 or later.
 fn tells_what_it_omits() -> Result<bool> {
     let output = Command::new("iperf3").arg("--version").output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = stdout(&output);
     let minor = text.strip_prefix("iperf 3.").context("a version")?;
     let minor: String = minor.chars().take_while(char::is_ascii_digit).collect();
     Ok(minor.parse::<u32>()? >= 14)
@@ -244,7 +244,7 @@ fn measure(ns: &NetNs, line: &str) -> Result<Value> {
     let mut client = farwire();
     client.args(["measure", "udp", "--quiet", "--json", "-"]);
     let output = run_in(ns, client.args(line.split(' ')))?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = stderr(&output);
     ensure!(output.status.success(), "{said}");
     Ok(serde_json::from_slice(&output.stdout)?)
 }

@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use test_support::process::{self, farwire};
+use test_support::process::{self, farwire, stderr};
 
 const ALL: &str = "all-0123456789abcdef";
 const READ: &str = "read-0123456789abcdef";
@@ -252,7 +252,7 @@ fn a_token_and_a_certificate_that_are_none_are_refused_at_the_start_by_their_fil
             .args(&flags)
             .args(["--", "true"]);
         let ended = process::run(&mut exec)?;
-        let said = String::from_utf8_lossy(&ended.stderr);
+        let said = stderr(&ended);
         ensure!(
             ended.status.code() == Some(125) && said.contains(words),
             "{flags:?}: {said}"

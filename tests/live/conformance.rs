@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 
 use test_support::api::Exec;
-use test_support::process;
+use test_support::process::{self, stdout};
 
 const SCHEMATHESIS: &str = "bin/schemathesis";
 
@@ -39,7 +39,7 @@ fn what_the_openapi_document_says_holds_for_every_answer_to_requests_made_up_of_
         .args(["--max-time", LASTS, "--no-color"])
         .args(["--generation-deterministic"]);
     let ran = process::run(&mut schemathesis)?;
-    let said = String::from_utf8_lossy(&ran.stdout);
+    let said = stdout(&ran);
     ensure!(ran.status.success(), "{said}");
     // It serves as before.
     ensure!(exec.shell("echo on")? == "on");

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use test_support::api::Exec;
-use test_support::process;
+use test_support::process::{self, stderr};
 
 /// Clients that die, one after the other.
 const CLIENTS: usize = 20;
@@ -223,7 +223,7 @@ fn a_lease_of_a_connection_ends_with_a_client_that_nothing_is_heard_of_any_more(
     shell.current_dir(folder.path());
     shell.env("FARWIRE", process::program());
     let ran = process::run(&mut shell)?;
-    let said = String::from_utf8_lossy(&ran.stderr);
+    let said = stderr(&ran);
     ensure!(ran.status.success(), "the lease stands: {said}");
     Ok(())
 }

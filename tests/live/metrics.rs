@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use test_support::api::Exec;
-use test_support::process;
+use test_support::process::{self, has, stderr};
 use test_support::suite::{Need, Suite};
 
 /// Three that are answered, and three that are not.
@@ -99,7 +99,7 @@ fn promtool_has_nothing_against_the_metrics() -> Result<()> {
     let mut promtool = Command::new("promtool");
     promtool.args(["check", "metrics"]);
     let said = process::run_with(&mut promtool, File::open(&file)?.into())?;
-    let words = String::from_utf8_lossy(&said.stderr);
+    let words = stderr(&said);
     let is_content = said.status.success() && words.is_empty();
     ensure!(is_content, "{}: {words}{}", said.status, answer.text);
     exec.end()

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use test_support::api::Exec;
-use test_support::process;
+use test_support::process::{self, stderr};
 
 /// Between two changes.
 const PHASE: Duration = Duration::from_secs(2);
@@ -45,7 +45,7 @@ fn the_changes_of_a_link_are_made_again_by_its_link_file_and_by_its_scenario() -
         .arg(file("out"));
     let ran = process::run(&mut run)?;
     // 1 is a host too busy for a measurement, which the conditions are none the worse for.
-    let said = String::from_utf8_lossy(&ran.stderr);
+    let said = stderr(&ran);
     ensure!(matches!(ran.status.code(), Some(0 | 1)), "{said}");
     let record = std::fs::read_to_string(record_below(&file("out"))?)?;
     let lost = record.lines().filter_map(|line| {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use test_support::api::{Answer, Listening};
-use test_support::process;
+use test_support::process::{self, has};
 use test_support::scenario::TWO_CASES;
 
 /// Routers in a row, for as long as it takes.
@@ -71,10 +71,7 @@ fn a_runs_link_is_watched_its_table_grows_and_nobody_changes_its_conditions() ->
     );
     is_refused(&run)?;
     let metrics = run.get("/metrics")?.text;
-    ensure!(
-        metrics.contains("farwire_run_valid{link=\"link\"}"),
-        "{metrics}"
-    );
+    has(&metrics, "farwire_run_valid{link=\"link\"}")?;
     let events = BufReader::new(follow(&run)?);
     let mut events = events.lines().map_while(Result::ok);
     ensure!(events.any(|line| line == "event: sample"), "no sample came");
@@ -121,7 +118,7 @@ fn is_refused(run: &Listening) -> Result<()> {
         let refused = patch(query)?;
         ensure!(refused.status == 409, "{refused:?}");
         let why = refused.body["detail"].as_str().context("a detail")?;
-        ensure!(why.contains("conditions are its scenario's"), "{why}");
+        has(&why, "conditions are its scenario's")?;
     }
     let tried = patch("?dry_run=1")?;
     ensure!(

@@ -17,7 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use vt100::{Color, Parser};
 
-use test_support::process::{self, wait_for};
+use test_support::process::{self, stderr, wait_for};
 use test_support::scenario::TWO_CASES;
 
 /// The sizes of the terminal.
@@ -349,7 +349,7 @@ fn without_a_terminal_there_is_no_screen() -> Result<()> {
         ("run --tui none.toml", 2),
     ] {
         let output = process::run(process::farwire().args(line.split(' ')))?;
-        let said = String::from_utf8_lossy(&output.stderr);
+        let said = stderr(&output);
         ensure!(output.status.code() == Some(code), "{line}: {said}");
         ensure!(
             said.contains("standard input and output must be a terminal"),

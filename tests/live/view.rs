@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use test_support::api::Listening;
-use test_support::process;
+use test_support::process::{self, ended, stderr};
 
 #[test_support::test]
 fn past_records_are_listed_and_their_reports_shown_and_nothing_else_of_the_folder() -> Result<()> {
@@ -63,12 +63,7 @@ fn past_records_are_listed_and_their_reports_shown_and_nothing_else_of_the_folde
 fn a_folder_without_a_record_is_refused() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let ended = process::run(process::farwire().arg("view").arg(folder.path()))?;
-    let said = String::from_utf8_lossy(&ended.stderr);
-    ensure!(ended.status.code() == Some(2), "{said}");
-    ensure!(
-        said.contains("neither a record nor a folder of one"),
-        "{said}"
-    );
+    ended(&ended, 2, "neither a record nor a folder of one")?;
     Ok(())
 }
 
@@ -82,7 +77,7 @@ fn a_socket_of_the_file_system_is_gone_with_what_listened_there() -> Result<()> 
     exec.current_dir(folder.path());
     exec.args(["exec", "--listen", "unix:socket", "--"]);
     let ended = process::run(exec.args(["test", "-S", "socket"]))?;
-    let said = String::from_utf8_lossy(&ended.stderr);
+    let said = stderr(&ended);
     ensure!(ended.status.success(), "{said}");
     ensure!(!socket.exists(), "exec left its socket: {said}");
     let mut view = process::farwire();

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 
 use super::browser::{Browser, ENTER};
 use test_support::is_soak;
-use test_support::process::{self, farwire, wait_for};
+use test_support::process::{self, farwire, stderr, stdout, wait_for};
 
 /// Values that are typed: each may be tried once before it is whole.
 const MOST_HALF_TYPED: usize = 4;
@@ -130,7 +130,7 @@ fn run_command(browser: &Browser) -> Result<()> {
     let program = process::program();
     let line = format!("{program} exec {flags} -- ping -c 5 -i 0.1 10.77.0.2");
     let output = process::run(Command::new("sh").args(["-c", &line]))?;
-    let said = String::from_utf8_lossy(&output.stdout);
+    let said = stdout(&output);
     let fastest = round_trips(&said).fold(f64::INFINITY, f64::min);
     // Two delays of 26.55 ms, each less 5 ms of jitter at most.
     ensure!((43.0..1_000.0).contains(&fastest), "{line}: {output:?}");
@@ -156,7 +156,7 @@ fn run_scenario(browser: &Browser, folder: &Path) -> Result<()> {
     // Three attempts, each as long as the walk was.
     let ran = process::run_for(&mut run, 3 * length_of(&scenario)?)?;
     // 1 is a host too busy for a measurement.
-    let said = String::from_utf8_lossy(&ran.stderr);
+    let said = stderr(&ran);
     ensure!(matches!(ran.status.code(), Some(0 | 1)), "{scenario}{said}");
     ensure!(folder.join("out/record.jsonl").is_file(), "{said}");
     Ok(())

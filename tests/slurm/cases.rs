@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::cluster::{Experiment, NEEDS, bounded, configuration, run, slurm, stderr, stdout};
-use test_support::process::{self, farwire};
+use super::cluster::{Experiment, bounded, configuration, run, slurm};
+use test_support::process::{self, ended, farwire, has, stderr, stdout};
 
 #[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
 fn twelve_cases_on_three_nodes_one_at_a_time_every_run_once_in_the_joined_record() -> Result<()> {
@@ -38,7 +38,7 @@ fn twelve_cases_on_three_nodes_one_at_a_time_every_run_once_in_the_joined_record
         drained?
     ))?;
     ensure!(output.status.success(), "{}", stderr(&output));
-    ensure!(stderr(&output).contains("12 runs"), "{}", stderr(&output));
+    has(&stderr(&output), "12 runs")?;
     let record = experiment.record()?;
     ensure!(record.head.hosts.len() > 1, "one node did it all");
     ensure!(record.head.hosts.iter().all(|host| {
@@ -55,12 +55,7 @@ fn twelve_cases_on_three_nodes_one_at_a_time_every_run_once_in_the_joined_record
     ensure!(stdout(&again) == stdout(&output), "{}", stdout(&again));
     // Another experiment does not go there.
     let other = run(experiment.submit()?.arg("--quick"))?;
-    ensure!(other.status.code() == Some(2), "{}", stderr(&other));
-    ensure!(
-        stderr(&other).contains("not with --quick"),
-        "{}",
-        stderr(&other)
-    );
+    ended(&other, 2, "not with --quick")?;
     Ok(())
 }
 
@@ -121,18 +116,11 @@ fn without_waiting_status_cancelling_and_going_on() -> Result<()> {
     ensure!(json["left_s"].is_null(), "{json}");
     ensure!(handed.status.success(), "{}", stderr(&handed));
     let said = stdout(&status);
-    ensure!(
-        said.contains("small: 0 of 4 shards are complete\n"),
-        "{said}"
-    );
+    has(&said, "small: 0 of 4 shards are complete\n")?;
     // Why they wait, Slurm says when it has looked at them.
     let waits = |line: &str| line.starts_with("PENDING, ") && line.ends_with(": 1-4");
     ensure!(said.lines().any(waits), "{said}");
-    ensure!(
-        stdout(&ended).contains("4 tasks ended"),
-        "{}",
-        stdout(&ended)
-    );
+    has(&stdout(&ended), "4 tasks ended")?;
     let again = run(&mut experiment.submit()?)?;
     ensure!(again.status.success(), "{}", stderr(&again));
     // Nobody asks for what was cancelled.
@@ -164,12 +152,7 @@ fn cancelled_while_tasks_run_it_goes_on_at_once_when_started_again() -> Result<(
     // At once: its tasks are still completing, and shards were lost with them.
     let again = run(&mut experiment.submit()?)?;
     let first = first.wait_with_output()?;
-    let said = stderr(&first);
-    ensure!(first.status.code() == Some(1), "{said}");
-    ensure!(
-        said.contains("it was cancelled; the same command goes on"),
-        "{said}"
-    );
+    ended(&first, 1, "it was cancelled; the same command goes on")?;
     let ended = ended["ended"].as_u64().context("ended")?;
     ensure!((1..=4).contains(&ended), "{ended}");
     ensure!(again.status.success(), "{}", stderr(&again));
@@ -195,11 +178,7 @@ fn an_ordinary_user_submits_and_his_tasks_need_no_privilege() -> Result<()> {
     let output = run(&mut experiment.submit_by(command, "1ms")?)?;
     if output.status.code() == Some(3) {
         // A host that keeps namespaces from ordinary users: the nodes say so.
-        ensure!(
-            stderr(&output).contains("user namespaces: "),
-            "{}",
-            stderr(&output)
-        );
+        has(&stderr(&output), "user namespaces: ")?;
         return Ok(());
     }
     ensure!(output.status.success(), "{}", stderr(&output));

@@ -13,7 +13,7 @@ use record::Record;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use test_support::process::{self, farwire};
+use test_support::process::{self, farwire, stderr};
 use test_support::scenario::{HEAD, PING};
 use test_support::suite::Need;
 
@@ -78,14 +78,6 @@ pub(crate) fn slurm(line: &str) -> Result<String> {
     let output = process::run(&mut command)?;
     ensure!(output.status.success(), "{line}: {}", stderr(&output));
     Ok(String::from_utf8(output.stdout)?)
-}
-
-pub(crate) fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-pub(crate) fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// An experiment in a directory of its own.

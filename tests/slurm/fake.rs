@@ -8,8 +8,7 @@ use std::process::{Command, Output};
 use anyhow::{Result, ensure};
 use tempfile::TempDir;
 
-use super::cluster::{stderr, stdout};
-use test_support::process::{self, farwire};
+use test_support::process::{self, ended, farwire, has, stderr, stdout};
 
 /// All of Slurm's commands. A line of `COMMAND.answers` is for one call: `cancel` puts down the mark of `--cancel` first, `fail WORDS` refuses with
 /// these, `lost WORDS` does what it is to and refuses nevertheless; anything else, or no line, does it. Tasks wait until they are cancelled.
@@ -139,10 +138,7 @@ impl Fake {
 fn is_cancelled(fake: &Fake, output: &Output) -> Result<()> {
     let said = stderr(output);
     ensure!(output.status.code() == Some(1), "{said}");
-    ensure!(
-        said.contains("it was cancelled; the same command goes on"),
-        "{said}"
-    );
+    has(&said, "it was cancelled; the same command goes on")?;
     ensure!(fake.calls("sbatch ")? == 1 && fake.path("job.1").exists());
     ensure!(fake.path("ended.1").exists(), "the array lives on: {said}");
     Ok(())
@@ -178,7 +174,7 @@ fn a_controller_that_is_silent_for_a_while_is_asked_again_and_has_no_array_twice
     let output = fake.submit(&["--detach"])?;
     let said = stderr(&output);
     ensure!(output.status.success(), "{said}");
-    ensure!(said.contains("job 1: 4 shards of 4\n"), "{said}");
+    has(&said, "job 1: 4 shards of 4\n")?;
     ensure!(fake.calls("sbatch ")? == 2, "{said}");
     ensure!(fake.path("job.1").exists() && !fake.path("job.2").exists());
     fake.answers("squeue", silence)?;
@@ -186,7 +182,7 @@ fn a_controller_that_is_silent_for_a_while_is_asked_again_and_has_no_array_twice
     let output = fake.farwire(&["submit", "--cancel", "out"])?;
     ensure!(output.status.success(), "{}", stderr(&output));
     let said = stdout(&output);
-    ensure!(said.contains("4 tasks ended"), "{said}");
+    has(&said, "4 tasks ended")?;
     ensure!(fake.path("ended.1").exists(), "the array lives on");
     Ok(())
 }
@@ -198,17 +194,12 @@ fn what_slurm_refuses_is_bad_input_and_nothing_of_it_is_waited_for() -> Result<(
     fake.answers("sbatch", &refusal.repeat(2))?;
     for _ in 0..2 {
         let output = fake.submit(&[])?;
-        ensure!(output.status.code() == Some(2), "{}", stderr(&output));
-        ensure!(
-            stderr(&output).contains("Invalid account"),
-            "{}",
-            stderr(&output)
-        );
+        ended(&output, 2, "Invalid account")?;
     }
     let output = fake.submit(&["--detach"])?;
     let said = stderr(&output);
     ensure!(output.status.success(), "{said}");
-    ensure!(said.contains("job 1: 4 shards of 4\n"), "{said}");
+    has(&said, "job 1: 4 shards of 4\n")?;
     ensure!(!said.contains("knows its task no more"), "{said}");
     Ok(())
 }
@@ -269,12 +260,11 @@ fn without_a_partition_its_nodes_are_those_of_sbatch_s_the_environment_s_or_the_
     let fake = Fake::new()?;
     let gone = [("SBATCH_PARTITION", "gone")];
     let output = fake.submit_with(&gone, &[])?;
-    let said = stderr(&output);
-    ensure!(output.status.code() == Some(2), "{said}");
-    ensure!(
-        said.contains("SBATCH_PARTITION gone: Slurm has no such partition; there are: long, main"),
-        "{said}"
-    );
+    ended(
+        &output,
+        2,
+        "SBATCH_PARTITION gone: Slurm has no such partition; there are: long, main",
+    )?;
     fs::write(fake.path("partitions"), "main\nlong\n")?;
     ensure!(!fake.path("out").exists(), "something was written");
     // Where there is no default, Slurm decides.
@@ -316,12 +306,7 @@ fn where_all_nodes_are_down_or_drained_nothing_is_handed_in_and_busy_ones_are_wa
     ensure!(handed.status.success(), "{}", stderr(&handed));
     fs::write(fake.path("nodes"), [nodes, "node3|idle|none\n"].concat())?;
     let output = fake.submit(&[])?;
-    let said = stderr(&output);
-    ensure!(output.status.code() == Some(3), "{said}");
-    ensure!(
-        said.contains("no node can do it: node3: no farwire; "),
-        "{said}"
-    );
+    let said = ended(&output, 3, "no node can do it: node3: no farwire; ")?;
     ensure!(fake.path("ended.4").exists(), "the array lives on: {said}");
     Ok(())
 }
@@ -343,6 +328,6 @@ fn the_script_has_paths_as_they_are_typed_with_their_links() -> Result<()> {
     ] {
         ensure!(said.lines().any(|found| found == line), "no {line}: {said}");
     }
-    ensure!(said.contains(&format!(" '--allow-files={home}'")), "{said}");
+    has(&said, &format!(" '--allow-files={home}'"))?;
     Ok(())
 }

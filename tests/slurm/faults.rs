@@ -3,10 +3,11 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output};
+use test_support::process::{ended, has, stderr, stdout};
 
 use anyhow::{Context, Result, ensure};
 
-use super::cluster::{Experiment, NEEDS, run, slurm, stderr, stdout};
+use super::cluster::{Experiment, run, slurm};
 
 /// Hands in by a copy of the program, which is this script when the tasks begin; then waits for the end.
 fn with_program(experiment: &Experiment, script: &str) -> Result<Output> {
@@ -33,16 +34,8 @@ fn a_node_that_cannot_is_left_out_with_its_cause_and_the_others_do_the_runs() ->
     let script = "#!/bin/sh\n[ \"$(hostname)\" != node1 ] || { echo 'no libc' >&2; exit 127; }\nexec REAL \"$@\"\n";
     let output = with_program(&experiment, script)?;
     ensure!(output.status.success(), "{}", stderr(&output));
-    ensure!(
-        stderr(&output).contains("node1 is left out: "),
-        "{}",
-        stderr(&output)
-    );
-    ensure!(
-        stderr(&output).contains("does not run: no libc"),
-        "{}",
-        stderr(&output)
-    );
+    has(&stderr(&output), "node1 is left out: ")?;
+    has(&stderr(&output), "does not run: no libc")?;
     let record = experiment.record()?;
     let names = record
         .head
@@ -51,11 +44,7 @@ fn a_node_that_cannot_is_left_out_with_its_cause_and_the_others_do_the_runs() ->
         .filter_map(|host| host.name.clone());
     ensure!(names.into_iter().all(|name| name != "node1"));
     let status = experiment.about("--status")?;
-    ensure!(
-        stdout(&status).contains("node1 is left out"),
-        "{}",
-        stdout(&status)
-    );
+    has(&stdout(&status), "node1 is left out")?;
     Ok(())
 }
 
@@ -63,10 +52,8 @@ fn a_node_that_cannot_is_left_out_with_its_cause_and_the_others_do_the_runs() ->
 fn where_no_node_can_the_causes_are_said_and_nothing_is_waited_for() -> Result<()> {
     let experiment = Experiment::of(4)?;
     let output = with_program(&experiment, "#!/bin/sh\necho farwire 99.0.0\n")?;
-    ensure!(output.status.code() == Some(3), "{}", stderr(&output));
-    let said = stderr(&output);
-    ensure!(said.contains("no node can do it: node1: its "), "{said}");
-    ensure!(said.contains("is farwire 99.0.0, not farwire "), "{said}");
+    let said = ended(&output, 3, "no node can do it: node1: its ")?;
+    has(&said, "is farwire 99.0.0, not farwire ")?;
     experiment.wait_for_queue()
 }
 
@@ -95,7 +82,7 @@ fn a_full_disk_on_one_node_is_named_with_its_shard_which_the_next_array_does() -
     );
     ensure!(named.next().is_none(), "{said}");
     // The next array has that shard alone.
-    ensure!(said.contains(": 1 shard of 4\n"), "{said}");
+    has(&said, ": 1 shard of 4\n")?;
     experiment.record()?;
     Ok(())
 }
@@ -122,7 +109,7 @@ fn a_torn_record_a_damaged_one_and_a_deleted_shard_are_done_again() -> Result<()
         "{said}"
     );
     ensure!(shard(2).join("pass-1.damaged/record.jsonl").exists());
-    ensure!(said.contains(": 3 shards"), "{said}");
+    has(&said, ": 3 shards")?;
     experiment.record()?;
     Ok(())
 }

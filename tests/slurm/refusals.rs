@@ -5,8 +5,8 @@ use std::process::Output;
 
 use anyhow::{Result, ensure};
 
-use super::cluster::{Experiment, NEEDS, run, slurm, stderr, stdout};
-use test_support::process::{self, farwire};
+use super::cluster::{Experiment, run, slurm};
+use test_support::process::{self, ended, farwire, has, stderr, stdout};
 
 #[test_support::test(serial)]
 fn without_slurm_it_says_what_is_missing() -> Result<()> {
@@ -25,20 +25,11 @@ fn without_slurm_it_says_what_is_missing() -> Result<()> {
         .args(["--slurm", "--out"])
         .arg(&out);
     let output = process::run(command.env("PATH", directory.path()))?;
-    ensure!(output.status.code() == Some(3), "{}", stderr(&output));
-    ensure!(
-        stderr(&output).contains("no sbatch on PATH"),
-        "{}",
-        stderr(&output)
-    );
+    ended(&output, 3, "no sbatch on PATH")?;
     ensure!(!out.exists(), "something was written");
     let output = process::run(command.arg("--print"))?;
     ensure!(output.status.success(), "{}", stderr(&output));
-    ensure!(
-        stdout(&output).contains("#SBATCH --array=1"),
-        "{}",
-        stdout(&output)
-    );
+    has(&stdout(&output), "#SBATCH --array=1")?;
     ensure!(!out.exists(), "something was written");
     Ok(())
 }
@@ -48,12 +39,7 @@ fn a_directory_that_is_no_submits_is_refused() -> Result<()> {
     let directory = tempfile::tempdir()?;
     for option in ["--status", "--cancel"] {
         let output = process::run(farwire().args(["submit", option]).arg(directory.path()))?;
-        ensure!(output.status.code() == Some(2), "{}", stderr(&output));
-        ensure!(
-            stderr(&output).contains("no submit's directory"),
-            "{}",
-            stderr(&output)
-        );
+        ended(&output, 2, "no submit's directory")?;
     }
     Ok(())
 }
@@ -64,12 +50,7 @@ fn a_record_of_something_else_is_left_alone() -> Result<()> {
     fs::create_dir(experiment.path("out"))?;
     fs::write(experiment.path("out/record.jsonl"), "mine\n")?;
     let output = run(&mut experiment.submit()?)?;
-    ensure!(output.status.code() == Some(2), "{}", stderr(&output));
-    ensure!(
-        stderr(&output).contains("no submit's"),
-        "{}",
-        stderr(&output)
-    );
+    ended(&output, 2, "no submit's")?;
     ensure!(
         fs::read_dir(experiment.path("out"))?.count() == 1,
         "something was written"
@@ -81,12 +62,7 @@ fn a_record_of_something_else_is_left_alone() -> Result<()> {
 fn a_partition_that_there_is_not_is_refused() -> Result<()> {
     let experiment = Experiment::of(1)?;
     let output = run(experiment.submit()?.args(["--partition", "gone"]))?;
-    ensure!(output.status.code() == Some(2), "{}", stderr(&output));
-    let said = stderr(&output);
-    ensure!(
-        said.contains("no such partition; there are: main"),
-        "{said}"
-    );
+    ended(&output, 2, "no such partition; there are: main")?;
     ensure!(!experiment.path("out").exists(), "something was written");
     Ok(())
 }
@@ -98,7 +74,7 @@ fn what_no_node_has_is_refused() -> Result<()> {
     ensure!(output.status.code() == Some(2), "{}", stderr(&output));
     let said = stderr(&output);
     let words = "--cpus 99: the largest node of main has 4";
-    ensure!(said.contains(words), "{said}");
+    has(&said, words)?;
     Ok(())
 }
 
@@ -111,13 +87,8 @@ fn where_all_nodes_are_drained_it_ends_and_says_so() -> Result<()> {
     let output = run(&mut experiment.submit()?);
     slurm(&format!("{all} State=RESUME"))?;
     let output = output?;
-    let said = stderr(&output);
-    ensure!(output.status.code() == Some(3), "{said}");
-    ensure!(said.contains("no node can do it: node1"), "{said}");
-    ensure!(
-        said.contains(" (maintenance); the same command goes on"),
-        "{said}"
-    );
+    let said = ended(&output, 3, "no node can do it: node1")?;
+    has(&said, " (maintenance); the same command goes on")?;
     Ok(())
 }
 
@@ -141,22 +112,18 @@ fn what_was_refused_leaves_nothing_that_is_waited_for() -> Result<()> {
     let experiment = Experiment::of(2)?;
     let submit = |more: &[&str]| -> Result<Output> { run(experiment.submit()?.args(more)) };
     let short = submit(&["--time", "1ms"])?;
-    ensure!(short.status.code() == Some(2), "{}", stderr(&short));
-    let said = stderr(&short);
-    ensure!(said.contains("a shard should take"), "{said}");
+    let said = ended(&short, 2, "a shard should take")?;
     slurm("scontrol update PartitionName=main State=DRAIN")?;
     let refused = [submit(&[]), submit(&[])];
     slurm("scontrol update PartitionName=main State=UP")?;
     for output in refused {
         let output = output?;
-        ensure!(output.status.code() == Some(2), "{}", stderr(&output));
-        let said = stderr(&output);
-        ensure!(said.contains("Required partition not available"), "{said}");
+        let said = ended(&output, 2, "Required partition not available")?;
     }
     let taken = submit(&[])?;
     let said = stderr(&taken);
     ensure!(taken.status.success(), "{said}");
-    ensure!(said.contains(": 2 shards of 2\n"), "{said}");
+    has(&said, ": 2 shards of 2\n")?;
     ensure!(!said.contains("knows its task no more"), "{said}");
     experiment.record()?;
     Ok(())

@@ -123,6 +123,35 @@ pub fn run_in(ns: &NetNs, command: &mut Command) -> Result<Output> {
     ns.run(|| run(command))?
 }
 
+/// What was printed to standard output.
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What was printed to standard error.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Fails unless `text` has these words.
+pub fn has(text: &str, words: impl AsRef<str>) -> Result<()> {
+    let words = words.as_ref();
+    ensure!(text.contains(words), "`{words}` is not in: {text}");
+    Ok(())
+}
+
+/// Fails unless a program ended with `code` and printed these words to standard error; all that it printed there.
+pub fn ended(output: &Output, code: i32, words: impl AsRef<str>) -> Result<String> {
+    let said = stderr(output);
+    ensure!(
+        output.status.code() == Some(code),
+        "{}: {said}",
+        output.status
+    );
+    has(&said, words)?;
+    Ok(said)
+}
+
 /// Runs ip(8) in `ns` with the words of `line`; it must succeed.
 pub fn ip(ns: &NetNs, line: &str) -> Result<String> {
     let output = run_in(ns, Command::new("ip").args(line.split_whitespace()))?;
