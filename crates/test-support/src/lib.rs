@@ -31,3 +31,8 @@ pub use test_macros::{test, tests};
 pub fn is_soak() -> bool {
     std::env::var_os("FARWIRE_SOAK").is_some_and(|value| value == "1")
 }
+
+/// Whether also the tests were asked for that `make test` leaves out because they take long, with `FARWIRE_TEST_ALL=1`.
+pub fn is_all() -> bool {
+    is_soak() || std::env::var_os("FARWIRE_TEST_ALL").is_some_and(|value| value == "1")
+}

@@ -44,6 +44,8 @@ pub enum Need {
     Device(&'static str),
     /// `FARWIRE_SOAK=1`.
     Soak,
+    /// `make test-all`.
+    All,
 }
 
 /// Set for the process of the suites that run as root of a user namespace.
@@ -262,7 +264,7 @@ fn within(module: &'static str) -> &'static str {
     module.split_once("::").map_or("", |(_, path)| path)
 }
 
-/// Prints a table of what each suite took in all its tests together, and the slowest tests.
+/// Prints what each suite took in all its tests, and the slowest tests; `scripts/test` reads the former.
 fn print_times(times: &[(String, Duration)]) {
     let mut suites: BTreeMap<&str, (usize, Duration)> = BTreeMap::new();
     for (name, took) in times {
@@ -270,9 +272,9 @@ fn print_times(times: &[(String, Duration)]) {
         *tests += 1;
         *all += *took;
     }
-    println!("{:<40} {:>5} {:>8}", "suite", "tests", "seconds");
+    println!("the tests of each suite, one after another");
     for (suite, (tests, took)) in suites {
-        println!("{suite:<40} {tests:>5} {:>8.1}", took.as_secs_f64());
+        println!("  {suite:<42} {tests:>5} {:>8.1}", took.as_secs_f64());
     }
     let mut slowest: Vec<_> = times.iter().collect();
     slowest.sort_by_key(|(_, took)| Reverse(*took));
@@ -332,6 +334,7 @@ impl Need {
             Self::Device(kind) => try_device(kind)
                 .err()
                 .map(|why| format!("no {kind} interfaces: {why:#}")),
+            Self::All => (!crate::is_all()).then(|| "only with make test-all".to_owned()),
             Self::Soak => (!crate::is_soak()).then(|| "only with FARWIRE_SOAK=1".to_owned()),
         }
     }
