@@ -21,7 +21,6 @@ const MERGING: &str = "rx-udp-gro-forwarding";
 
 #[test_support::tests]
 fn add(suite: &mut Suite) {
-    let ping = [NEEDS[0], NEEDS[1], Need::Tool("ping")];
     for signal in [
         Signal::SIGINT,
         Signal::SIGTERM,

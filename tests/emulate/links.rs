@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use tempfile::NamedTempFile;
 
 use test_support::nft;
-use test_support::process::{ended, farwire, has, ip, run, run_in, wait_for};
+use test_support::process::{ends_with, farwire, has, ip, run, run_in, wait_for};
 use test_support::state::State;
 use test_support::wan_box::WanBox;
 
@@ -189,7 +189,7 @@ fn each_of_many_links_is_captured_into_a_file_of_its_own() -> Result<()> {
     both.args(["emulate", "--pcap", "-", "--links"])
         .arg(links.path());
     let refused = run(&mut both)?;
-    ended(&refused, 2, "takes one link's: name a PREFIX")?;
+    ends_with(&refused, 2, "takes one link's: name a PREFIX")?;
     Ok(())
 }
 

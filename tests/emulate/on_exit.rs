@@ -16,11 +16,8 @@ use super::frames::{End, echo, frame, ipv4};
 use test_support::capture::Capture;
 use test_support::process::{farwire, has, ip, run_in, stderr, wait_for};
 use test_support::state::State;
-use test_support::suite::Need;
 use test_support::wan_box::WanBox;
 
-const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ip")];
-const BRIDGED: [Need; 3] = [NEEDS[0], NEEDS[1], Need::Device("bridge")];
 const PORTS: [&str; 2] = [CLIENT_PORT, SERVER_PORT];
 
 #[test_support::test]
@@ -175,7 +172,7 @@ fn a_start_that_fails_leaves_the_interfaces_as_they_were() -> Result<()> {
 }
 
 /// Anybody can write such a file.
-#[test_support::test(Root, Namespaces, Tool("ip"))]
+#[test_support::test(serial, Root, Namespaces, Tool("ip"))]
 fn root_puts_back_what_another_users_box_left_and_does_no_more_on_its_word() -> Result<()> {
     const USER: u32 = 54_321;
     const MERGING: &str = "rx-udp-gro-forwarding";

@@ -5,13 +5,7 @@ use std::process::Output;
 use anyhow::{Result, ensure};
 
 use test_support::process::{self, has, stderr};
-use test_support::suite::{Need, Suite};
 use test_support::wan_box::Summary;
-
-#[test_support::tests]
-fn add(suite: &mut Suite) {
-    let wget = [Need::Namespaces, Need::Tool("wget")];
-}
 
 #[test_support::test(Namespaces)]
 fn the_commands_output_is_its_own_the_figures_go_to_stderr() -> Result<()> {

@@ -12,7 +12,6 @@ use test_support::wan_box::Summary;
 const NAMESPACES: [Need; 1] = [Need::Namespaces];
 const PING: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
 const WGET: [Need; 2] = [Need::Namespaces, Need::Tool("wget")];
-const BASH: [Need; 2] = [Need::Namespaces, Need::Tool("bash")];
 
 /// The far end's addresses, and how ping and wget are told.
 const FAR_ENDS: [(&str, &str); 2] = [("10.77.0.2", "10.77.0.2"), ("fd77::2", "[fd77::2]")];

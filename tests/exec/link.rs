@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use tempfile::NamedTempFile;
 
-use test_support::process::{self, stderr};
+use test_support::process::{self, stderr, stdout};
 use test_support::wan_box::Summary;
 
 #[test_support::test(Namespaces, Tool("ping"))]
@@ -150,7 +150,7 @@ impl Pings {
             .args(["--", "ping", "-n"])
             .args(ping.split_whitespace());
         let output = process::run(&mut command)?;
-        let text = String::from_utf8(output.stdout)?;
+        let text = stdout(&output);
         ensure!(
             output.status.success(),
             "{}: {text}{}",

@@ -6,7 +6,7 @@ use std::process::Output;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use test_support::process::{self, ended, farwire, has, stderr, stdout};
+use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
 use test_support::scenario::{PING, Small};
 
 const UDP: &str = "\
@@ -118,6 +118,6 @@ fn the_kernels_token_bucket_shapes_what_the_client_sends() -> Result<()> {
 fn a_grid_that_is_no_scenario_is_bad_input() -> Result<()> {
     let small = Small::written("name = 'x'\n")?;
     let output = calibrate(&small, &[])?;
-    ended(&output, 2, "small.toml")?;
+    ends_with(&output, 2, "small.toml")?;
     Ok(())
 }

@@ -8,8 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use test_support::process::{self, ended, farwire, has, stderr, stdout};
-use test_support::scenario::stderr;
+use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
 
 const RECORD: &str = include_str!("../fixtures/records/small.jsonl");
 
@@ -17,7 +16,7 @@ const RECORD: &str = include_str!("../fixtures/records/small.jsonl");
 fn too_few_runs_end_compare_with_1() -> Result<()> {
     let records = Records::of(&lines(3, 1.0)?, &lines(3, 3.0)?)?;
     let output = records.compare(&["--json", "-"])?;
-    let text = ended(&output, 1, "cannot tell: 4")?;
+    let text = ends_with(&output, 1, "cannot tell: 4")?;
     ensure!(
         !text.contains("got worse") && text.contains("--allow-missing"),
         "{text}"

@@ -7,8 +7,7 @@ use serde_json::Value;
 
 use test_support::far_end::FarEnd;
 use test_support::measured::figure;
-use test_support::process::{self, ended, farwire, stderr};
-use test_support::scenario::stderr;
+use test_support::process::{self, ends_with, farwire, stderr};
 use test_support::suite::{Need, Suite};
 
 #[test_support::tests]
@@ -41,7 +40,7 @@ fn a_resource_that_is_not_there_fails_the_measurement() -> Result<()> {
     let far_end = FarEnd::start(farwire().arg("serve"))?;
     let url = format!("http://{}/nothing", far_end.address("http")?);
     let output = process::run(farwire().args(["measure", "http", &url]))?;
-    ended(&output, 1, "404")?;
+    ends_with(&output, 1, "404")?;
     Ok(())
 }
 

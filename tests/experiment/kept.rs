@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use record::Record;
 use serde_json::Value;
 
-use test_support::process::{self, ended, farwire, has, stderr, stdout};
+use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
 use test_support::scenario::{PING, PLAIN, Small};
 
 #[test_support::test(Namespaces)]
@@ -62,7 +62,7 @@ fn summed(small: &Small, folder: &str) -> Result<usize> {
 fn a_capture_of_runs_that_cannot_be_is_refused() -> Result<()> {
     let small = Small::of(&[PING, PLAIN])?;
     let output = process::run(small.command().arg("--pcap=a/b"))?;
-    ended(&output, 2, "a name, without /")?;
+    ends_with(&output, 2, "a name, without /")?;
     ensure!(!small.path("out").exists(), "a record was begun");
     Ok(())
 }
@@ -113,7 +113,7 @@ fn a_record_in_out_stays_as_it_is_unless_overwrite_replaces_it() -> Result<()> {
     let before = fs::read(small.path("out/record.jsonl"))?;
 
     let refused = small.run()?;
-    let said = ended(&refused, 2, "holds a record of `small`")?;
+    let said = ends_with(&refused, 2, "holds a record of `small`")?;
     has(&said, "--overwrite")?;
     ensure!(before == fs::read(small.path("out/record.jsonl"))?);
 

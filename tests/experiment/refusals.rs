@@ -6,7 +6,7 @@ use record::Record;
 use record::figure_name::FigureName;
 use test_support::far_end::FarEnd;
 use test_support::powerless::farwire_without_namespaces;
-use test_support::process::{self, ended, farwire, stderr, stdout};
+use test_support::process::{self, ends_with, farwire, stderr, stdout};
 use test_support::scenario::{PING, PLAIN, SYSTEM_PING, Small};
 
 #[test_support::test]
@@ -26,7 +26,7 @@ fn a_budget_of_lateness_is_no_choice_of_one_who_resumes_and_at_most_a_second() -
         ),
     ] {
         let output = process::run(farwire().arg("run").args(arguments.split(' ')))?;
-        ended(&output, 2, cause)?;
+        ends_with(&output, 2, cause)?;
     }
     Ok(())
 }

@@ -10,8 +10,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use test_support::process::{self, farwire};
-use test_support::scenario::{PING, Small, stderr};
+use test_support::process::{self, farwire, stderr};
+use test_support::scenario::{PING, Small};
 
 /// Long enough to be killed in any part of it, the reports included.
 const CASES: &str = "\

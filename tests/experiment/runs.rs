@@ -9,9 +9,6 @@ use serde_json::Value;
 use test_support::measured::figure;
 use test_support::process::{self, farwire, has, stderr, stdout};
 use test_support::scenario::{HTTP, PING, PLAIN, SYSTEM_PING, Small, WGET};
-use test_support::suite::Need;
-
-const TOOLS: [Need; 3] = [Need::Namespaces, Need::Tool("ping"), Need::Tool("wget")];
 
 const FAR: &str = "\
 [[cases]]

@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Result, ensure};
 
-use test_support::process::{self, ended, farwire, has, stderr};
+use test_support::process::{self, ends_with, farwire, has, stderr};
 use test_support::scenario::{PING, PLAIN, Small};
 
 /// Faster than light.
@@ -19,7 +19,7 @@ fn several_scenarios_all_run_and_one_page_leads_to_their_reports() -> Result<()>
     let mut command = farwire();
     command.current_dir(small.path("")).arg("run");
     let ended = process::run(command.args(["small.toml", "met.toml", "--out", "all"]))?;
-    let said = ended(&ended, 1, "not all that is expected is met: small.toml")?;
+    let said = ends_with(&ended, 1, "not all that is expected is met: small.toml")?;
     has(&said, "all reports: all/index.html")?;
     let page = fs::read_to_string(small.path("all/index.html"))?;
     for report in ["small/report.html", "met/report.html"] {
@@ -57,6 +57,6 @@ fn of_several_scenarios_none_runs_where_one_cannot_be_read_or_two_have_one_name(
     let files = ["small.toml", "met.toml", "--only", "plain"];
     fs::write(small.path("met.toml"), text.replace("'small'", "'met'"))?;
     let refused = process::run(command.args(files))?;
-    ended(&refused, 2, "--only is of one scenario")?;
+    ends_with(&refused, 2, "--only is of one scenario")?;
     Ok(())
 }

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use record::Record;
 use serde_json::Value;
 
-use test_support::process::{self, ended, farwire, has, stderr, stdout};
+use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
 use test_support::scenario::{PING, PLAIN, Small};
 
 /// Six runs, one of them longer.
@@ -260,7 +260,7 @@ fn a_record_that_a_later_farwire_wrote_is_refused_with_both_named() -> Result<()
     // Nor does anything else take it for one of its own.
     for command in [["run", "--resume"].as_slice(), &["report"]] {
         let output = process::run(farwire().args(command).arg(small.path(b)))?;
-        ended(&output, 2, &format!("version {}", version + 1))?;
+        ends_with(&output, 2, &format!("version {}", version + 1))?;
     }
     Ok(())
 }
@@ -283,7 +283,7 @@ fn a_full_disk_ends_a_merge_with_1_and_what_was_there_stays() -> Result<()> {
     let refused = process::run(&mut command)?;
     ensure!(refused.status.code() == Some(2), "{}", stderr(&refused));
     let full = process::run(command.arg("--overwrite"))?;
-    ended(&full, 1, "all/record.jsonl: cannot write: File too large")?;
+    ends_with(&full, 1, "all/record.jsonl: cannot write: File too large")?;
     ensure!(fs::read(small.path("all/record.jsonl"))? == before);
     Ok(())
 }
@@ -296,7 +296,7 @@ fn a_shard_that_there_is_not_is_refused() -> Result<()> {
         ("x", "as 3/16"),
     ] {
         let output = process::run(farwire().args(["run", "x.toml", "--shard", number]))?;
-        ended(&output, 2, cause)?;
+        ends_with(&output, 2, cause)?;
     }
     Ok(())
 }
@@ -307,7 +307,7 @@ fn records_that_are_none_are_refused() -> Result<()> {
     let mut command = farwire();
     command.current_dir(directory.path());
     let output = process::run(command.args(["merge", "gone", "--out", "all"]))?;
-    ended(&output, 2, "gone")?;
+    ends_with(&output, 2, "gone")?;
     ensure!(
         !directory.path().join("all").exists(),
         "something was written"

@@ -7,8 +7,8 @@ use serde_json::Value;
 use toml::{Table, Value as Toml, toml};
 
 use test_support::powerless;
-use test_support::process;
-use test_support::scenario::{Small, stderr};
+use test_support::process::{self, stderr};
+use test_support::scenario::Small;
 use test_support::suite::{Need, Suite};
 
 /// What the scenarios measure with beside farwire itself.

@@ -45,7 +45,7 @@ enum Killed {
 
 const ALL: [Killed; 4] = [Killed::Exec, Killed::Run, Killed::Emulate, Killed::Serve];
 
-#[test_support::test(Namespaces, Tool("ip"))]
+#[test_support::test(serial, Namespaces, Tool("ip"))]
 fn kills_at_random_moments_leave_nothing() -> Result<()> {
     let kills = if is_soak() { KILLS_IN_FULL } else { KILLS };
     let place = Place::new()?;

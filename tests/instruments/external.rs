@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use test_support::far_end::FarEnd;
-use test_support::process::{self, ended, farwire};
+use test_support::process::{self, ends_with, farwire};
 use test_support::suite::{Need, Suite};
 
 #[test_support::tests]
@@ -63,7 +63,7 @@ fn iperf_does_not_call_what_it_buffered_goodput() -> Result<()> {
 #[test_support::test(Namespaces, Tool("iperf3"))]
 fn a_server_that_is_not_there_is_named_by_the_tools_own_words() -> Result<()> {
     let output = in_bed(None, "tcp 10.77.0.2 --tool iperf3 -p 9 -t 1")?;
-    ended(&output, 1, "Connection refused")?;
+    ends_with(&output, 1, "Connection refused")?;
     Ok(())
 }
 
@@ -81,7 +81,7 @@ fn a_tool_that_is_not_here_names_its_package() -> Result<()> {
     let mut command = farwire();
     command.args(["measure", "tcp", "127.0.0.1", "--tool", "nuttcp"]);
     let output = process::run(command.env("PATH", empty.path()))?;
-    ended(&output, 3, "apt-get install nuttcp")?;
+    ends_with(&output, 3, "apt-get install nuttcp")?;
     Ok(())
 }
 

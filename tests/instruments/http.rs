@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use test_support::far_end::FarEnd;
-use test_support::process::{self, ended, farwire};
+use test_support::process::{self, ends_with, farwire};
 use test_support::suite::{Need, Suite};
 
 #[test_support::tests]
@@ -49,7 +49,7 @@ fn a_urls_own_size_is_asked_for() -> Result<()> {
     ensure!(output.status.success(), "{output:?}");
     let url = format!("http://{address}/bytes/1");
     let output = process::run(farwire().args(["measure", "http", &url, "--size", "2kb"]))?;
-    ended(&output, 2, "write {size}")?;
+    ends_with(&output, 2, "write {size}")?;
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use test_support::far_end::FarEnd;
-use test_support::process::{self, ended, farwire};
+use test_support::process::{self, ends_with, farwire};
 
 #[test_support::test]
 fn each_test_is_logged_as_a_line_of_json() -> Result<()> {
@@ -51,6 +51,6 @@ fn who_is_not_allowed_is_told_so() -> Result<()> {
     let far_end = FarEnd::start(farwire().args(["serve", "--allow", "10.0.0.0/8"]))?;
     let url = format!("http://{}/bytes/1000", far_end.address("http")?);
     let output = process::run(farwire().args(["measure", "http", &url]))?;
-    ended(&output, 1, "503")?;
+    ends_with(&output, 1, "503")?;
     Ok(())
 }

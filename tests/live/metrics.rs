@@ -10,17 +10,11 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use test_support::api::Exec;
-use test_support::process::{self, has, stderr};
-use test_support::suite::{Need, Suite};
+use test_support::process::{self, stderr};
 
 /// Three that are answered, and three that are not.
 const PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 20 $FARWIRE_SERVER > /dev/null; echo $?";
 const LOST_PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 1 $FARWIRE_SERVER > /dev/null; echo $?";
-
-#[test_support::tests]
-fn add(suite: &mut Suite) {
-    let ping = Need::Tool("ping");
-}
 
 #[test_support::test(Namespaces, Tool("ping"))]
 fn metrics_are_openmetrics_whose_counters_add_up_and_have_the_packets_that_were_lost() -> Result<()>

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 
 use test_support::api::Exec;
-use test_support::process::{self, stderr, wait_for};
+use test_support::process::{self, stderr, stdout, wait_for};
 
 /// Asks for a capture; on return its answer has begun. By HTTP/1.0, so that the body is the capture and nothing else.
 fn capture(exec: &Exec, query: &str) -> Result<(u16, BufReader<TcpStream>)> {
@@ -48,7 +48,7 @@ fn a_capture_streams_what_passes_one_side_and_tshark_reads_it() -> Result<()> {
     tshark
         .args("-T fields -e frame.interface_name -e _ws.col.Protocol -e frame.comment".split(' '));
     let read = process::run(&mut tshark)?;
-    let rows = String::from_utf8(read.stdout)?;
+    let rows = stdout(&read);
     ensure!(read.status.success(), "{}", stderr(&read));
     ensure!(
         rows.contains("a\tICMP\tdelivered ") && rows.contains("a\tICMP\tdropped: loss"),

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 
 use test_support::api::{Answer, Exec};
-use test_support::process::{self, ended};
+use test_support::process::{self, ends_with};
 
 #[test_support::test(Namespaces)]
 fn a_request_that_is_wrong_gets_its_code_and_changes_nothing() -> Result<()> {
@@ -110,7 +110,7 @@ fn another_pages_request_and_one_by_another_name_are_refused() -> Result<()> {
 fn an_address_beyond_loopback_is_refused_at_the_start() -> Result<()> {
     let ended =
         process::run(process::farwire().args(["exec", "--listen", "0.0.0.0:0", "--", "true"]))?;
-    ended(&ended, 125, "--listen 0.0.0.0:0")?;
+    ends_with(&ended, 125, "--listen 0.0.0.0:0")?;
     Ok(())
 }
 

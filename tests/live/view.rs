@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use test_support::api::Listening;
-use test_support::process::{self, ended, stderr};
+use test_support::process::{self, ends_with, stderr};
 
 #[test_support::test]
 fn past_records_are_listed_and_their_reports_shown_and_nothing_else_of_the_folder() -> Result<()> {
@@ -63,7 +63,7 @@ fn past_records_are_listed_and_their_reports_shown_and_nothing_else_of_the_folde
 fn a_folder_without_a_record_is_refused() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let ended = process::run(process::farwire().arg("view").arg(folder.path()))?;
-    ended(&ended, 2, "neither a record nor a folder of one")?;
+    ends_with(&ended, 2, "neither a record nor a folder of one")?;
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::browser::Browser;
 use super::run::experiment;
-use super::walk::{NEEDS, Running};
+use super::walk::Running;
 use test_support::process;
 
 const AXE: &str = "axe/axe_playwright_python/axe.min.js";

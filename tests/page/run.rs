@@ -6,7 +6,7 @@ use std::process::Stdio;
 use anyhow::{Result, ensure};
 
 use super::browser::Browser;
-use super::walk::{NEEDS, Running};
+use super::walk::Running;
 use test_support::process::farwire;
 
 /// A run is short, so that another has figures soon; all of them outlast the test.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::cluster::{Experiment, bounded, configuration, run, slurm};
-use test_support::process::{self, ended, farwire, has, stderr, stdout};
+use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
 
 #[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
 fn twelve_cases_on_three_nodes_one_at_a_time_every_run_once_in_the_joined_record() -> Result<()> {
@@ -55,7 +55,7 @@ fn twelve_cases_on_three_nodes_one_at_a_time_every_run_once_in_the_joined_record
     ensure!(stdout(&again) == stdout(&output), "{}", stdout(&again));
     // Another experiment does not go there.
     let other = run(experiment.submit()?.arg("--quick"))?;
-    ended(&other, 2, "not with --quick")?;
+    ends_with(&other, 2, "not with --quick")?;
     Ok(())
 }
 
@@ -152,7 +152,7 @@ fn cancelled_while_tasks_run_it_goes_on_at_once_when_started_again() -> Result<(
     // At once: its tasks are still completing, and shards were lost with them.
     let again = run(&mut experiment.submit()?)?;
     let first = first.wait_with_output()?;
-    ended(&first, 1, "it was cancelled; the same command goes on")?;
+    ends_with(&first, 1, "it was cancelled; the same command goes on")?;
     let ended = ended["ended"].as_u64().context("ended")?;
     ensure!((1..=4).contains(&ended), "{ended}");
     ensure!(again.status.success(), "{}", stderr(&again));

@@ -15,10 +15,6 @@ use tempfile::TempDir;
 
 use test_support::process::{self, farwire, stderr};
 use test_support::scenario::{HEAD, PING};
-use test_support::suite::Need;
-
-/// What a test with a cluster needs.
-pub(crate) const NEEDS: [Need; 3] = [Need::Root, Need::Tool("slurmctld"), Need::Tool("munged")];
 
 /// Started by the first test that needs it.
 static CLUSTER: Mutex<Option<TempDir>> = Mutex::new(None);

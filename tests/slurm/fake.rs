@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use anyhow::{Result, ensure};
 use tempfile::TempDir;
 
-use test_support::process::{self, ended, farwire, has, stderr, stdout};
+use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
 
 /// All of Slurm's commands. A line of `COMMAND.answers` is for one call: `cancel` puts down the mark of `--cancel` first, `fail WORDS` refuses with
 /// these, `lost WORDS` does what it is to and refuses nevertheless; anything else, or no line, does it. Tasks wait until they are cancelled.
@@ -194,7 +194,7 @@ fn what_slurm_refuses_is_bad_input_and_nothing_of_it_is_waited_for() -> Result<(
     fake.answers("sbatch", &refusal.repeat(2))?;
     for _ in 0..2 {
         let output = fake.submit(&[])?;
-        ended(&output, 2, "Invalid account")?;
+        ends_with(&output, 2, "Invalid account")?;
     }
     let output = fake.submit(&["--detach"])?;
     let said = stderr(&output);
@@ -260,7 +260,7 @@ fn without_a_partition_its_nodes_are_those_of_sbatch_s_the_environment_s_or_the_
     let fake = Fake::new()?;
     let gone = [("SBATCH_PARTITION", "gone")];
     let output = fake.submit_with(&gone, &[])?;
-    ended(
+    ends_with(
         &output,
         2,
         "SBATCH_PARTITION gone: Slurm has no such partition; there are: long, main",
@@ -306,7 +306,7 @@ fn where_all_nodes_are_down_or_drained_nothing_is_handed_in_and_busy_ones_are_wa
     ensure!(handed.status.success(), "{}", stderr(&handed));
     fs::write(fake.path("nodes"), [nodes, "node3|idle|none\n"].concat())?;
     let output = fake.submit(&[])?;
-    let said = ended(&output, 3, "no node can do it: node3: no farwire; ")?;
+    let said = ends_with(&output, 3, "no node can do it: node3: no farwire; ")?;
     ensure!(fake.path("ended.4").exists(), "the array lives on: {said}");
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output};
-use test_support::process::{ended, has, stderr, stdout};
+use test_support::process::{ends_with, has, stderr, stdout};
 
 use anyhow::{Context, Result, ensure};
 
@@ -52,7 +52,7 @@ fn a_node_that_cannot_is_left_out_with_its_cause_and_the_others_do_the_runs() ->
 fn where_no_node_can_the_causes_are_said_and_nothing_is_waited_for() -> Result<()> {
     let experiment = Experiment::of(4)?;
     let output = with_program(&experiment, "#!/bin/sh\necho farwire 99.0.0\n")?;
-    let said = ended(&output, 3, "no node can do it: node1: its ")?;
+    let said = ends_with(&output, 3, "no node can do it: node1: its ")?;
     has(&said, "is farwire 99.0.0, not farwire ")?;
     experiment.wait_for_queue()
 }

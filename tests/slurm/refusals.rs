@@ -6,7 +6,7 @@ use std::process::Output;
 use anyhow::{Result, ensure};
 
 use super::cluster::{Experiment, run, slurm};
-use test_support::process::{self, ended, farwire, has, stderr, stdout};
+use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
 
 #[test_support::test(serial)]
 fn without_slurm_it_says_what_is_missing() -> Result<()> {
@@ -25,7 +25,7 @@ fn without_slurm_it_says_what_is_missing() -> Result<()> {
         .args(["--slurm", "--out"])
         .arg(&out);
     let output = process::run(command.env("PATH", directory.path()))?;
-    ended(&output, 3, "no sbatch on PATH")?;
+    ends_with(&output, 3, "no sbatch on PATH")?;
     ensure!(!out.exists(), "something was written");
     let output = process::run(command.arg("--print"))?;
     ensure!(output.status.success(), "{}", stderr(&output));
@@ -39,7 +39,7 @@ fn a_directory_that_is_no_submits_is_refused() -> Result<()> {
     let directory = tempfile::tempdir()?;
     for option in ["--status", "--cancel"] {
         let output = process::run(farwire().args(["submit", option]).arg(directory.path()))?;
-        ended(&output, 2, "no submit's directory")?;
+        ends_with(&output, 2, "no submit's directory")?;
     }
     Ok(())
 }
@@ -50,7 +50,7 @@ fn a_record_of_something_else_is_left_alone() -> Result<()> {
     fs::create_dir(experiment.path("out"))?;
     fs::write(experiment.path("out/record.jsonl"), "mine\n")?;
     let output = run(&mut experiment.submit()?)?;
-    ended(&output, 2, "no submit's")?;
+    ends_with(&output, 2, "no submit's")?;
     ensure!(
         fs::read_dir(experiment.path("out"))?.count() == 1,
         "something was written"
@@ -62,7 +62,7 @@ fn a_record_of_something_else_is_left_alone() -> Result<()> {
 fn a_partition_that_there_is_not_is_refused() -> Result<()> {
     let experiment = Experiment::of(1)?;
     let output = run(experiment.submit()?.args(["--partition", "gone"]))?;
-    ended(&output, 2, "no such partition; there are: main")?;
+    ends_with(&output, 2, "no such partition; there are: main")?;
     ensure!(!experiment.path("out").exists(), "something was written");
     Ok(())
 }
@@ -87,7 +87,7 @@ fn where_all_nodes_are_drained_it_ends_and_says_so() -> Result<()> {
     let output = run(&mut experiment.submit()?);
     slurm(&format!("{all} State=RESUME"))?;
     let output = output?;
-    let said = ended(&output, 3, "no node can do it: node1")?;
+    let said = ends_with(&output, 3, "no node can do it: node1")?;
     has(&said, " (maintenance); the same command goes on")?;
     Ok(())
 }
@@ -112,13 +112,13 @@ fn what_was_refused_leaves_nothing_that_is_waited_for() -> Result<()> {
     let experiment = Experiment::of(2)?;
     let submit = |more: &[&str]| -> Result<Output> { run(experiment.submit()?.args(more)) };
     let short = submit(&["--time", "1ms"])?;
-    let said = ended(&short, 2, "a shard should take")?;
+    ends_with(&short, 2, "a shard should take")?;
     slurm("scontrol update PartitionName=main State=DRAIN")?;
     let refused = [submit(&[]), submit(&[])];
     slurm("scontrol update PartitionName=main State=UP")?;
     for output in refused {
         let output = output?;
-        let said = ended(&output, 2, "Required partition not available")?;
+        ends_with(&output, 2, "Required partition not available")?;
     }
     let taken = submit(&[])?;
     let said = stderr(&taken);

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use record::figure_name::FigureName;
 use record::{Record, Run};
 
-use super::cluster::{Experiment, NEEDS, configuration, slurm};
+use super::cluster::{Experiment, configuration, slurm};
 use test_support::process::farwire;
 
 const CASES: u32 = 20;

@@ -7,8 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::cluster::{NEEDS, configuration, run, stderr, stdout};
+use super::cluster::{configuration, run};
 use test_support::blocks;
+use test_support::process::{stderr, stdout};
 
 const PAGE: &str = "docs/cluster.md";
 /// What the page's commands have beside, here.

@@ -141,7 +141,7 @@ pub fn has(text: &str, words: impl AsRef<str>) -> Result<()> {
 }
 
 /// Fails unless a program ended with `code` and printed these words to standard error; all that it printed there.
-pub fn ended(output: &Output, code: i32, words: impl AsRef<str>) -> Result<String> {
+pub fn ends_with(output: &Output, code: i32, words: impl AsRef<str>) -> Result<String> {
     let said = stderr(output);
     ensure!(
         output.status.code() == Some(code),

@@ -122,8 +122,3 @@ impl Small {
         Ok(lines.iter().any(|line| line.get("finished_at").is_some()))
     }
 }
-
-/// What was printed to standard error.
-pub fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
