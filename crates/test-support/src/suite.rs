@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use libtest_mimic::{Arguments, Failed, Trial};
-use netio::bed::{Bed, BedConfig};
+use netio::bed::{Bed, BedConfig, CLIENT_PORT, WAN};
+use netio::ingress_drop::IngressDrop;
 use netio::netns::NetNs;
 use netio::userns::{self, Privilege};
+use netio::{AfPacket, RingSlots};
 
 use crate::{process, steering};
 
@@ -42,6 +44,10 @@ pub enum Need {
     Steering,
     /// A kind of interface, as ip(8) names it.
     Device(&'static str),
+    /// Keeping the host out of an interface (nftables' hook ingress).
+    Ingress,
+    /// Whole trains of a tunnel by a tap (Linux 6.17).
+    TunnelGso,
     /// `FARWIRE_SOAK=1`.
     Soak,
     /// `make test-all`.
@@ -108,6 +114,23 @@ pub struct Tests {
     pub add: fn(&mut Suite),
 }
 
+/// What a test returns: nothing where it fails by a panic, or a result.
+pub trait Ended {
+    fn ended(self) -> Result<()>;
+}
+
+impl Ended for () {
+    fn ended(self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Ended for Result<()> {
+    fn ended(self) -> Result<()> {
+        self
+    }
+}
+
 inventory::collect!(Test);
 inventory::collect!(Tests);
 
@@ -128,7 +151,7 @@ macro_rules! submit_test {
                     use $crate::suite::Need::*;
                     &[$($need),*]
                 },
-                run: $name,
+                run: || $crate::suite::Ended::ended($name()),
             }
         }
     };
@@ -334,10 +357,30 @@ impl Need {
             Self::Device(kind) => try_device(kind)
                 .err()
                 .map(|why| format!("no {kind} interfaces: {why:#}")),
+            Self::Ingress => try_ingress_drop().err().map(|why| format!("{why:#}")),
+            Self::TunnelGso => try_tunnels().err().map(|why| format!("{why:#}")),
             Self::All => (!crate::is_all()).then(|| "only with make test-all".to_owned()),
             Self::Soak => (!crate::is_soak()).then(|| "only with FARWIRE_SOAK=1".to_owned()),
         }
     }
+}
+
+fn try_ingress_drop() -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    bed.client().run(|| IngressDrop::new(&[WAN]))??;
+    Ok(())
+}
+
+fn try_tunnels() -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    let slots = RingSlots {
+        small: 512,
+        large: 60,
+    };
+    bed.emulator().run(|| -> Result<()> {
+        AfPacket::open(CLIENT_PORT, slots)?.take_tunnels(CLIENT_PORT)?;
+        Ok(())
+    })?
 }
 
 /// Tries to make an interface of this kind on a test bed.
