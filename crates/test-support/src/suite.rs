@@ -295,7 +295,7 @@ fn print_times(times: &[(String, Duration)]) {
         *tests += 1;
         *all += *took;
     }
-    println!("the tests of each suite, one after another");
+    println!("the tests of each suite, added up");
     for (suite, (tests, took)) in suites {
         println!("  {suite:<42} {tests:>5} {:>8.1}", took.as_secs_f64());
     }
