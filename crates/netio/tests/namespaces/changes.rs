@@ -13,58 +13,10 @@ use tempfile::TempDir;
 
 use crate::bed::plain;
 use crate::helper::{self, PATIENCE_MS};
-use crate::{Need, Test};
-
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "lease::a_feature_and_the_state_are_put_back",
-        &[],
-        a_feature_and_the_state_are_put_back,
-    ),
-    (
-        "lease::what_a_killed_process_left_is_put_back",
-        &[],
-        what_a_killed_process_left_is_put_back,
-    ),
-    (
-        "lease::what_a_killed_process_left_is_put_back_under_another_name",
-        &[Need::Ip],
-        what_a_killed_process_left_is_put_back_under_another_name,
-    ),
-    (
-        "lease::an_interface_of_another_address_is_left_alone",
-        &[Need::Ip],
-        an_interface_of_another_address_is_left_alone,
-    ),
-    (
-        "lease::a_renamed_interface_is_put_back",
-        &[Need::Ip],
-        a_renamed_interface_is_put_back,
-    ),
-    (
-        "lease::an_interface_is_leased_once",
-        &[],
-        an_interface_is_leased_once,
-    ),
-    (
-        "lease::a_feature_that_is_unknown_or_fixed_is_told",
-        &[],
-        a_feature_that_is_unknown_or_fixed_is_told,
-    ),
-    (
-        "iface::the_carrier_is_seen_to_go_and_come",
-        &[],
-        the_carrier_is_seen_to_go_and_come,
-    ),
-    (
-        "iface::the_last_state_is_told_though_changes_were_lost",
-        &[],
-        the_last_state_is_told_though_changes_were_lost,
-    ),
-];
 
 const TSO: &str = "tx-tcp-segmentation";
 
+#[test_support::test(serial, Namespaces)]
 fn a_feature_and_the_state_are_put_back() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
@@ -83,6 +35,7 @@ fn a_feature_and_the_state_are_put_back() {
     assert_eq!(files(&dir), 0);
 }
 
+#[test_support::test(serial, Namespaces)]
 fn what_a_killed_process_left_is_put_back() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
@@ -96,6 +49,7 @@ fn what_a_killed_process_left_is_put_back() {
     assert_eq!(files(&dir), 0);
 }
 
+#[test_support::test(serial, Namespaces, Tool("ip"))]
 fn what_a_killed_process_left_is_put_back_under_another_name() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
@@ -111,6 +65,7 @@ fn what_a_killed_process_left_is_put_back_under_another_name() {
 }
 
 /// It may be another one, which has got the number of the first.
+#[test_support::test(serial, Namespaces, Tool("ip"))]
 fn an_interface_of_another_address_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
@@ -125,6 +80,7 @@ fn an_interface_of_another_address_is_left_alone() {
     assert_eq!(files(&dir), 0);
 }
 
+#[test_support::test(serial, Namespaces, Tool("ip"))]
 fn a_renamed_interface_is_put_back() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
@@ -153,6 +109,7 @@ fn ip(arguments: &[&str]) {
     assert!(status.success(), "ip {arguments:?}");
 }
 
+#[test_support::test(serial, Namespaces)]
 fn an_interface_is_leased_once() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
@@ -170,6 +127,7 @@ fn an_interface_is_leased_once() {
     );
 }
 
+#[test_support::test(serial, Namespaces)]
 fn a_feature_that_is_unknown_or_fixed_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
@@ -185,6 +143,7 @@ fn a_feature_that_is_unknown_or_fixed_is_told() {
     bed.client().run(within).unwrap();
 }
 
+#[test_support::test(serial, Namespaces)]
 fn the_carrier_is_seen_to_go_and_come() {
     let bed = plain();
     let (mut watcher, index) = watch_wan(&bed);
@@ -200,6 +159,7 @@ fn the_carrier_is_seen_to_go_and_come() {
     }
 }
 
+#[test_support::test(serial, Namespaces)]
 fn the_last_state_is_told_though_changes_were_lost() {
     let bed = plain();
     let (mut watcher, index) = watch_wan(&bed);
