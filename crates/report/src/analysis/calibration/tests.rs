@@ -266,7 +266,7 @@ fn a_round_trip_has_a_truth_only_where_packets_of_one_length_take_the_same_time(
     }
     for link in [
         "delay = '10ms'\njitter = '1ms'",
-        "rate = '8mbit'\nfluctuation = '10%,hold=100ms'",
+        "rate = '8mbit'\nfluctuation = 'spread=10%,hold=100ms'",
         "netem = 'delay 10ms 1ms'",
         "netem = 'slot 1ms 4ms'",
         "toffee = 'delay=1ms'",
