@@ -2,7 +2,6 @@
 
 mod tried;
 
-use anyhow::Result;
 use model::{
     BitsPerSec, Bytes, Delay, Discipline, Effect, LinkConfig, Nanos, NetemLoss, NetemShare,
     Probability, QueueLimit, Rate,
@@ -12,8 +11,9 @@ use stats::theory::netem::{self, LongRunLoss};
 
 pub use self::tried::{Delays, Tried};
 use crate::Direction;
-use crate::link_spec::{LinkSpec, reach, warnings};
+use crate::error::Error;
 use crate::way::{Bottleneck, FULL_FRAME, Way};
+use crate::{LinkSpec, reach, warnings};
 
 /// What conditions mean, each way.
 #[derive(Clone, Debug, Serialize)]
@@ -70,7 +70,7 @@ impl InEffect {
     ///
     /// # Errors
     /// As [`LinkSpec::check`].
-    pub fn of(spec: &LinkSpec) -> Result<Self> {
+    pub fn of(spec: &LinkSpec) -> Result<Self, Error> {
         let hop = spec.hop("box")?;
         let config = spec.to_link("box")?.config;
         let mut notes = warnings::of_link(&config);
@@ -96,7 +96,12 @@ impl InEffect {
 }
 
 impl WayInEffect {
-    fn of(way: &Way, round_trip: Nanos, config: &LinkConfig, direction: Direction) -> Result<Self> {
+    fn of(
+        way: &Way,
+        round_trip: Nanos,
+        config: &LinkConfig,
+        direction: Direction,
+    ) -> Result<Self, Error> {
         let slowest = way.slowest(FULL_FRAME);
         let loss = known_loss(way);
         let served_in = |time: Nanos| slowest.map(|(rate, _)| bytes_in(rate, time));
@@ -147,7 +152,7 @@ impl MemoryNeed {
     ///
     /// # Errors
     /// As [`LinkSpec::check`].
-    pub fn of(spec: &LinkSpec) -> Result<Self> {
+    pub fn of(spec: &LinkSpec) -> Result<Self, Error> {
         let hop = spec.hop("box")?;
         Ok(Self::on(&Way(hop.rest.up), &Way(hop.rest.down)))
     }

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     fn up(text: &str) -> Way {
-        let link: crate::link_spec::LinkSpec = toml::from_str(text).unwrap();
+        let link: crate::LinkSpec = toml::from_str(text).unwrap();
         Way(link.hop("box").unwrap().rest.up)
     }
 

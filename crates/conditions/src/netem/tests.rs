@@ -6,7 +6,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
-use crate::link_spec::{DirectionSpec, LinkSpec, warnings};
+use crate::{ConditionSet, LinkSpec, NetemSpec, read as reader, warnings};
 
 fn read(text: &str) -> Netem {
     let spec: NetemSpec = text
@@ -203,7 +203,7 @@ fn what_is_refused_comes_with_what_would_be_right() {
         ("10ms", "`10ms`: netem has no such option"),
         ("seed -1", "not a whole number"),
     ] {
-        let error = text.parse::<NetemSpec>().unwrap_err();
+        let error = text.parse::<NetemSpec>().unwrap_err().to_string();
         assert!(error.contains(cause), "{text}: {error}");
     }
 }
@@ -224,7 +224,7 @@ fn it_is_written_as_tc_prints_it() {
 }
 
 fn link(text: &str) -> LinkSpec {
-    toml::from_str(text).unwrap_or_else(|cause| panic!("{text}: {cause}"))
+    reader::toml_text(text).unwrap_or_else(|cause| panic!("{text}: {cause}"))
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn it_is_a_stage_of_each_direction_between_rate_and_loss() {
     let own = |text: &str| Effect::Netem(Box::new(read(text)));
     assert_eq!(hop.rest.up[1].effect, own("delay 1ms"));
     assert_eq!(hop.rest.down[1].effect, own("loss 2%"));
-    let error = toml::from_str::<LinkSpec>("delay = '1ms'\nnetem = 'gap 5'").unwrap_err();
+    let error = reader::toml_text::<LinkSpec>("delay = '1ms'\nnetem = 'gap 5'").unwrap_err();
     let error = error.to_string();
     assert!(
         error.contains("line 2") && error.contains("write reorder 100% gap 5"),
@@ -424,7 +424,7 @@ proptest! {
     fn what_is_written_is_read_as_it_was(netem in any_netem()) {
         let text = NetemSpec(netem).to_string();
         prop_assert_eq!(text.parse::<NetemSpec>(), Ok(NetemSpec(netem)), "{}", text);
-        let both = DirectionSpec { netem: Some(NetemSpec(netem)), ..DirectionSpec::default() };
+        let both = ConditionSet::from(NetemSpec(netem)).into();
         let [up, down] = LinkSpec { both, ..LinkSpec::default() }.as_netem();
         prop_assert_eq!(up.netem.to_string().parse::<NetemSpec>(), Ok(NetemSpec(netem)));
         prop_assert_eq!((up.unsaid, down.unsaid), (vec![], vec![]));

@@ -93,7 +93,7 @@ fn rate(stage: &StageSpec) -> Option<(&str, BitsPerSec)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link_spec::LinkSpec;
+    use crate::LinkSpec;
 
     fn said(text: &str, wake_up_us: u64, wire: Option<&str>) -> Vec<String> {
         let spec: LinkSpec = toml::from_str(text).unwrap();

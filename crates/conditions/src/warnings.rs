@@ -2,7 +2,7 @@
 
 use model::{Delay, Effect, LinkConfig, Nanos, Ordering};
 
-use super::netem;
+use crate::netem;
 
 /// The packet rate for which an estimate is made: one a millisecond.
 const GAP: Nanos = Nanos::from_millis(1);
@@ -81,7 +81,7 @@ impl std::fmt::Display for Milliseconds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link_spec::LinkSpec;
+    use crate::LinkSpec;
 
     fn warnings(text: &str) -> Vec<String> {
         let spec: LinkSpec = toml::from_str(text).unwrap();

@@ -7,8 +7,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de;
 use serde::{Deserialize, Deserializer};
 
-use super::LinkSpec;
-use crate::nearest;
+use crate::error::Error;
+use crate::link::LinkSpec;
+use crate::read;
 
 /// Every profile is one line here, in the order of their names.
 macro_rules! profiles {
@@ -16,8 +17,10 @@ macro_rules! profiles {
         /// The links that ship, by name.
         pub const PROFILES: &[LinkProfile] = &[$(LinkProfile {
             name: $name,
-            text: include_str!(concat!("../../../../profiles/", $name, ".toml")),
+            text: include_str!(concat!("../../../profiles/", $name, ".toml")),
         },)+];
+
+        const NAMES: &[&str] = &[$($name),+];
     };
 }
 
@@ -45,33 +48,26 @@ impl LinkProfile {
 
     /// Its conditions.
     pub fn conditions(&self) -> LinkSpec {
-        toml::from_str(self.text).expect("every profile that ships is read by a test")
+        read::toml_text(self.text).expect("every profile that ships is read by a test")
     }
 }
 
 impl FromStr for LinkProfile {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(name: &str) -> Result<Self, String> {
-        let names = || PROFILES.iter().map(|profile| profile.name);
+    fn from_str(name: &str) -> Result<Self, Error> {
         let found = PROFILES.iter().find(|profile| profile.name == name);
-        found.copied().ok_or_else(|| {
-            let near = nearest::of(name, names());
-            let near = near.map(|near| format!("; did you mean `{near}`?"));
-            let all: Vec<&str> = names().collect();
-            format!(
-                "there is no profile `{name}`{} There are: {}",
-                near.unwrap_or_else(|| ".".to_owned()),
-                all.join(", ")
-            )
-        })
+        found
+            .copied()
+            .ok_or_else(|| Error::unknown_name(name, NAMES.iter().copied()))
     }
 }
 
 impl<'de> Deserialize<'de> for LinkProfile {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         let name = String::deserialize(source)?;
-        name.parse().map_err(de::Error::custom)
+        name.parse()
+            .map_err(|_| de::Error::unknown_variant(&name, NAMES))
     }
 }
 
@@ -82,8 +78,7 @@ impl JsonSchema for LinkProfile {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let names: Vec<&str> = PROFILES.iter().map(|profile| profile.name).collect();
-        json_schema!({ "type": "string", "enum": names })
+        json_schema!({ "type": "string", "enum": NAMES })
     }
 }
 
@@ -94,6 +89,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::{DelaySpec, JitterSpec, LossSpec, RateSpec};
 
     #[test]
     fn every_file_of_the_folder_ships_and_is_a_link_that_can_be() {
@@ -108,7 +104,7 @@ mod tests {
             shipped.into_iter().collect()
         );
         for profile in PROFILES {
-            let spec: LinkSpec = toml::from_str(profile.text).unwrap();
+            let spec: LinkSpec = read::toml_text(profile.text).unwrap();
             spec.check().unwrap();
             assert_ne!(spec, LinkSpec::default(), "{}", profile.name);
             assert!(profile.about().len() > 20, "{}", profile.name);
@@ -175,7 +171,7 @@ mod tests {
 
     #[test]
     fn what_stands_beside_a_profile_overrides_it() {
-        let read = |text: &str| toml::from_str::<LinkSpec>(text).unwrap();
+        let read = |text: &str| crate::read::toml_text::<LinkSpec>(text).unwrap();
         let plain = read("profile = 'geo-satellite'");
         assert_eq!(
             plain,
@@ -183,13 +179,22 @@ mod tests {
         );
         let text = "profile = 'geo-satellite'\ndelay = '5ms'\nrate = '1gbit'\n[up]\nloss = '2%'\n";
         let beside = read(text);
-        assert_eq!(beside.both.delay, "5ms".parse().ok());
+        assert_eq!(
+            beside.both.get(),
+            Some(&"5ms".parse::<DelaySpec>().unwrap())
+        );
         // What is said of both directions holds in each, also where the profile says something of one.
-        assert_eq!(beside.both.rate, "1gbit".parse().ok());
-        assert_eq!((beside.up.rate, beside.down.rate), (None, None));
-        assert_eq!(beside.up.loss, "2%".parse().ok());
-        assert_eq!(beside.both.loss, plain.both.loss);
-        assert_eq!(beside.up.jitter, plain.up.jitter);
+        assert_eq!(
+            beside.both.get(),
+            Some(&"1gbit".parse::<RateSpec>().unwrap())
+        );
+        assert_eq!(
+            (beside.up.get::<RateSpec>(), beside.down.get::<RateSpec>()),
+            (None, None)
+        );
+        assert_eq!(beside.up.get(), Some(&"2%".parse::<LossSpec>().unwrap()));
+        assert_eq!(beside.both.get::<LossSpec>(), plain.both.get::<LossSpec>());
+        assert_eq!(beside.up.get::<JitterSpec>(), plain.up.get::<JitterSpec>());
         // What is written again is the conditions, whatever a later profile of that name has.
         let written = toml::to_string(&beside).unwrap();
         assert!(!written.contains("profile"), "{written}");
@@ -198,17 +203,18 @@ mod tests {
 
     #[test]
     fn an_unknown_profile_is_refused_with_those_that_there_are() {
-        let refused = |name: &str| name.parse::<LinkProfile>().unwrap_err();
+        let refused = |name: &str| name.parse::<LinkProfile>().unwrap_err().to_string();
         assert_eq!(
             refused("mobil"),
-            "there is no profile `mobil`; did you mean `mobile`? There are: geo-satellite, in-flight, mobile"
+            "unknown name `mobil`; did you mean `mobile`?"
         );
         assert_eq!(
             refused("dialup-56k"),
-            "there is no profile `dialup-56k`. There are: geo-satellite, in-flight, mobile"
+            "unknown name `dialup-56k`; there are: geo-satellite, in-flight, mobile"
         );
-        let error = toml::from_str::<LinkSpec>("delay = '1ms'\nprofile = 'geo'\n").unwrap_err();
-        assert!(error.to_string().contains("line 2"), "{error}");
+        let text = "delay = '1ms'\nprofile = 'geo'\n";
+        let error = read::toml_text::<LinkSpec>(text).unwrap_err();
+        assert_eq!(error.span.clone().map(|span| &text[span]), Some("'geo'"));
         assert!(error.to_string().contains("`geo-satellite`?"), "{error}");
     }
 }

@@ -9,23 +9,17 @@ mod options;
 mod words;
 mod write;
 
-use std::str::FromStr;
-
 use model::Netem;
 
-pub(super) use self::notes::notes;
+pub(crate) use self::notes::notes;
 use self::words::Words;
 
-/// One netem, written as tc's options: `delay 100ms 10ms 25% loss gemodel 1% 10%`.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct NetemSpec(pub Netem);
-
-impl FromStr for NetemSpec {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        options::read(&mut Words::of(text)).map(Self)
-    }
+/// The netem that tc's options say: `delay 100ms 10ms 25% loss gemodel 1% 10%`.
+///
+/// # Errors
+/// What tc would refuse, and what the module refuses beside that, with the option.
+pub(crate) fn parse(text: &str) -> Result<Netem, String> {
+    options::read(&mut Words::of(text))
 }
 
 #[cfg(test)]

@@ -1,23 +1,25 @@
 //! The stages that conditions ask for, in the order in which packets meet them.
 
-use anyhow::{Context, Result};
 use model::{
-    BitErrorRate, BitsPerSec, Bytes, ConfigError, Delay, Effect, LinkConfig, Nanos, PathSpec,
-    Probability, Queue, QueueLimit, Rate, Side, StageSpec, Toffee,
+    BitErrorRate, BitsPerSec, Bytes, Delay, Effect, LinkConfig, Nanos, PathSpec, Probability,
+    Queue, QueueLimit, Rate, Side, StageSpec,
 };
 
-use super::classes;
-use super::rules::{EmulatedLink, Rule};
-use super::shares::ReorderSpec;
-use super::stages::Place;
-use super::values::{AqmSpec, LineRate};
-use super::{
-    DEFAULT_QUEUE, DEFAULT_TOFFEE_QUEUE, DirectionSpec, FluctuationSpec, LinkSpec, Moving,
-    NetemSpec, ToffeeSpec, loss_of,
-};
 use crate::Direction;
+use crate::class;
+use crate::condition::{
+    AqmSpec, BerSpec, CorruptSpec, DelaySpec, DuplicateSpec, FluctuationSpec, JitterSpec, LossSpec,
+    NetemSpec, PoliceSpec, QueueSpec, RateAtSpec, RateSpec, ReorderSpec, Shapes, SizeDelaySpec,
+};
+use crate::error::{At, Error};
+use crate::layer::{ConditionSet, Layer, Moving};
+use crate::link::LinkSpec;
+use crate::rules::{EmulatedLink, Rule};
+use crate::stage::Place;
 use crate::way::{Route, Way};
 
+/// The waiting room of a rate for which none was asked: 100 ms at that rate.
+pub(crate) const DEFAULT_QUEUE: QueueLimit = QueueLimit::Time(Nanos(100_000_000));
 /// The waiting room of a rate that is 0 all along, of which no time can be made one.
 const STALLED_QUEUE: QueueLimit = QueueLimit::Packets(1_000);
 
@@ -108,9 +110,9 @@ impl LinkSpec {
     ///
     /// # Errors
     /// What needs a rate or a delay where there is none; a drop factor below 1; a schedule out of order; a stage or class that is wrong.
-    pub fn hop(&self, name: &str) -> Result<Hop> {
+    pub fn hop(&self, name: &str) -> Result<Hop, Error> {
         self.check_layers()?;
-        classes::check(&self.classes)?;
+        class::check(&self.classes)?;
         let up = self.direction(name, Direction::Up)?;
         let down = self.direction(name, Direction::Down)?;
         let of_class = |number: usize| Stages {
@@ -129,53 +131,58 @@ impl LinkSpec {
     }
 
     /// Refuses schedules out of order, and what needs a rate or a delay where there never is one.
-    fn check_layers(&self) -> Result<()> {
-        let has_rate =
-            |layers: &[&DirectionSpec]| layers.iter().any(|one| one.ever().rate.is_some());
-        let has_delay = |layers: &[&DirectionSpec]| layers.iter().any(|one| one.ever().has_delay());
-        let has = |layers: &[&DirectionSpec]| [has_rate(layers), has_delay(layers)];
-        let check = |own: &DirectionSpec, [rates, delays]: [bool; 2]| -> Result<()> {
+    fn check_layers(&self) -> Result<(), Error> {
+        let has = |layers: [&Layer; 2]| {
+            let ever = layers.map(Layer::ever);
+            [
+                ever.iter().any(ConditionSet::has::<RateSpec>),
+                ever.iter().any(ConditionSet::delays),
+            ]
+        };
+        let check = |own: &Layer, [has_rate, has_delay]: [bool; 2]| {
             own.check_schedule()?;
-            if !rates {
-                own.ever().refuse_rateless()?;
+            own.at_first.check_needs(has_rate, has_delay)?;
+            for (number, step) in own.schedule.iter().enumerate() {
+                let checked = step.conditions.check_needs(has_rate, has_delay);
+                checked.at_item("schedule", number, None)?;
             }
-            if !delays {
-                own.ever().refuse_undelayed()?;
-            }
-            Ok(())
+            Ok::<_, Error>(())
         };
         let either = |one: [bool; 2], other: [bool; 2]| [one[0] || other[0], one[1] || other[1]];
-        let up = has(&[&self.up, &self.both]);
-        let down = has(&[&self.down, &self.both]);
-        check(&self.up, up).context("up")?;
-        check(&self.down, down).context("down")?;
+        let up = has([&self.up, &self.both]);
+        let down = has([&self.down, &self.both]);
+        check(&self.up, up).at("up")?;
+        check(&self.down, down).at("down")?;
         check(&self.both, either(up, down))?;
-        for class in &self.classes {
-            let up = either(up, has(&[&class.up, &class.both]));
-            let down = either(down, has(&[&class.down, &class.both]));
+        for (number, class) in self.classes.iter().enumerate() {
+            let up = either(up, has([&class.up, &class.both]));
+            let down = either(down, has([&class.down, &class.both]));
             let all = || {
-                check(&class.up, up).context("up")?;
-                check(&class.down, down).context("down")?;
+                check(&class.up, up).at("up")?;
+                check(&class.down, down).at("down")?;
                 check(&class.both, either(up, down))
             };
-            all().with_context(|| format!("classes: {}", class.rule.name))?;
+            all().at_item("classes", number, Some(&class.rule.name))?;
         }
         Ok(())
     }
 
     /// What packets that no rule takes meet in one direction of a hop.
-    fn direction(&self, hop: &str, direction: Direction) -> Result<OneWay> {
+    fn direction(&self, hop: &str, direction: Direction) -> Result<OneWay, Error> {
         let toffee = self.toffee.clone().unwrap_or_default();
         let prefix = format!("{hop}.{}", direction.name());
         let extra = |place| {
-            let all = self.stages.iter();
-            let here = all.filter(move |stage| stage.is_in(direction, place));
-            let here = here.map(|stage| stage.to_model(&prefix));
-            here.collect::<Result<Vec<_>>>()
+            let all = self.stages.iter().enumerate();
+            let here = all.filter(move |(_, stage)| stage.is_in(direction, place));
+            let here = here.map(|(number, stage)| {
+                let made = stage.to_model(&prefix);
+                made.at_item("stages", number, Some(stage.name()))
+            });
+            here.collect::<Result<Vec<_>, Error>>()
         };
         let mut first = extra(Place::First)?;
         first.push(StageSpec::new(format!("{hop}.toffee"), toffee.server()));
-        let drop = or_nothing(toffee.loss(hop)?, Probability::ZERO, |share| {
+        let drop = or_nothing(toffee.loss()?, Probability::ZERO, |share| {
             Effect::Loss(share.into())
         });
         first.push(StageSpec::new(format!("{prefix}.drop"), drop));
@@ -186,21 +193,14 @@ impl LinkSpec {
             last: extra(Place::Last)?,
         })
     }
-
-    fn layer(&self, direction: Direction) -> &DirectionSpec {
-        match direction {
-            Direction::Up => &self.up,
-            Direction::Down => &self.down,
-        }
-    }
 }
 
 /// One direction of a hop; stages that do nothing are among them.
 struct OneWay {
     direction: Direction,
     first: Vec<StageSpec>,
-    /// As [`DirectionSpec::effects`] has them.
-    own: [StageSpec; SLOTS],
+    /// As [`ConditionSet::effects`] has them.
+    own: [StageSpec; STAGES.len()],
     last: Vec<StageSpec>,
 }
 
@@ -219,9 +219,12 @@ impl OneWay {
         let layers = [own, &class.both, link.layer(self.direction), &link.both];
         let prefix = format!("{hop}.{}.{}", class.rule.name, self.direction.name());
         let differing = over_time(&layers, &prefix);
-        let said = own.ever().or(class.both.ever()).says();
-        let pairs = said.iter().zip(self.own.iter().zip(&differing));
-        let own = pairs.map(|(says, (shared, own))| if *says { own } else { shared });
+        let said = own.ever().or(class.both.ever());
+        let pairs = STAGES.iter().zip(self.own.iter().zip(&differing));
+        let own = pairs.map(|((stage, _), (shared, own))| match said.shapes(*stage) {
+            true => own,
+            false => shared,
+        });
         self.with(own)
     }
 
@@ -232,42 +235,47 @@ impl OneWay {
     }
 }
 
-/// The stages that conditions alone ask for.
-const SLOTS: usize = 9;
+/// The stages that conditions alone make, and what their names end in, in order.
+const STAGES: [(Shapes, &str); 9] = [
+    (Shapes::Police, "police"),
+    (Shapes::Rate, "rate"),
+    (Shapes::Netem, "netem"),
+    (Shapes::Loss, "loss"),
+    (Shapes::Loss, "burst-loss"),
+    (Shapes::Ber, "ber"),
+    (Shapes::Duplicate, "duplicate"),
+    (Shapes::Corrupt, "corrupt"),
+    (Shapes::Delay, "delay"),
+];
 
 /// The stages that layers of conditions ask for, of which the first that says something of a condition has it, with what
 /// their schedules change.
-fn over_time(layers: &[&DirectionSpec], prefix: &str) -> [StageSpec; SLOTS] {
+fn over_time(layers: &[&Layer], prefix: &str) -> [StageSpec; STAGES.len()] {
     let steps = layers.iter().flat_map(|layer| &layer.schedule);
     let mut times: Vec<Nanos> = steps.map(|step| step.at).collect();
     times.sort_unstable();
     times.dedup();
     let mut moving: Vec<Moving<'_>> = layers.iter().map(|layer| Moving::of(layer)).collect();
-    let all = |said: &mut dyn Iterator<Item = &DirectionSpec>| {
+    let all = |said: &mut dyn Iterator<Item = &ConditionSet>| {
         said.cloned()
-            .fold(DirectionSpec::default(), DirectionSpec::or)
+            .fold(ConditionSet::default(), ConditionSet::or)
     };
     let first = all(&mut moving.iter().map(|layer| &layer.now));
-    let moments: Vec<(Nanos, DirectionSpec)> = times
-        .into_iter()
-        .map(|time| {
-            (
-                time,
-                all(&mut moving.iter_mut().map(|layer| layer.go_to(time))),
-            )
-        })
-        .collect();
-    let rate_of = |all: &DirectionSpec| all.rate.and_then(|line| line.rate);
-    let all = [&first]
-        .into_iter()
-        .chain(moments.iter().map(|(_, all)| all));
-    let mut rate = all.clone().find_map(rate_of);
+    let mut moments = Vec::new();
+    for time in times {
+        let now = all(&mut moving.iter_mut().map(|layer| layer.go_to(time)));
+        moments.push((time, now));
+    }
+    let rate_of = |all: &ConditionSet| all.get::<RateSpec>().and_then(|line| line.rate);
+    let later = moments.iter().map(|(_, all)| all);
+    let mut rate = [&first].into_iter().chain(later).find_map(rate_of);
+    let mut names = STAGES.iter().map(|(_, name)| format!("{prefix}.{name}"));
     let mut stages = first
         .effects(rate)
-        .map(|(kind, effect)| StageSpec::new(format!("{prefix}.{kind}"), effect));
+        .map(|effect| StageSpec::new(names.next().unwrap_or_default(), effect));
     for (at, all) in &moments {
         rate = rate_of(all).or(rate);
-        for (stage, (_, effect)) in stages.iter_mut().zip(all.effects(rate)) {
+        for (stage, effect) in stages.iter_mut().zip(all.effects(rate)) {
             if stage.effects().last() != Some(&effect) {
                 stage.schedule.push((*at, effect));
             }
@@ -276,82 +284,44 @@ fn over_time(layers: &[&DirectionSpec], prefix: &str) -> [StageSpec; SLOTS] {
     stages
 }
 
-impl DirectionSpec {
-    /// What every stage does under these conditions, and what its name ends in, in order. `rate` is the last one that
-    /// served.
-    fn effects(&self, rate: Option<BitsPerSec>) -> [(&'static str, Effect); SLOTS] {
-        let nothing = Effect::Nothing;
-        let [loss, bursts] = self
-            .loss
-            .map_or([nothing.clone(), nothing], |loss| loss.effects());
+impl ConditionSet {
+    /// What each of [`STAGES`] does under these conditions. `rate` is the last one that served.
+    fn effects(&self, rate: Option<BitsPerSec>) -> [Effect; STAGES.len()] {
+        let or_none = |effect: Option<Effect>| effect.unwrap_or(Effect::Nothing);
+        let [loss, bursts] = match self.get::<LossSpec>() {
+            Some(loss) => loss.effects(),
+            None => [Effect::Nothing, Effect::Nothing],
+        };
+        let police = self.get::<PoliceSpec>();
+        let netem = self.get::<NetemSpec>();
+        let ber = self
+            .get::<BerSpec>()
+            .filter(|ber| ber.0 > BitErrorRate::ZERO);
+        let copies = self.get::<DuplicateSpec>();
+        let copies = copies.filter(|copies| copies.share > Probability::ZERO);
+        let flips = self.get::<CorruptSpec>();
+        let flips = flips.filter(|flips| flips.share > Probability::ZERO);
         [
-            (
-                "police",
-                self.police
-                    .map_or(Effect::Nothing, |police| Effect::Police(police.0)),
-            ),
-            ("rate", self.rate(rate)),
-            (
-                "netem",
-                self.netem.map_or(Effect::Nothing, |NetemSpec(netem)| {
-                    Effect::Netem(Box::new(netem))
-                }),
-            ),
-            ("loss", loss),
-            ("burst-loss", bursts),
-            (
-                "ber",
-                or_nothing(
-                    self.ber.unwrap_or_default(),
-                    BitErrorRate::ZERO,
-                    Effect::BitErrors,
-                ),
-            ),
-            (
-                "duplicate",
-                self.duplicate
-                    .filter(|copies| copies.0.share > Probability::ZERO)
-                    .map_or(Effect::Nothing, |copies| Effect::Duplicate(copies.0)),
-            ),
-            (
-                "corrupt",
-                self.corrupt
-                    .filter(|flips| flips.0.share > Probability::ZERO)
-                    .map_or(Effect::Nothing, |flips| Effect::Corrupt(flips.0)),
-            ),
-            (
-                "delay",
-                or_nothing(self.delay(), Delay::default(), Effect::Delay),
-            ),
-        ]
-    }
-
-    /// Of which of these stages it says something.
-    fn says(&self) -> [bool; SLOTS] {
-        let queue = self.queue.is_some() || self.aqm.is_some();
-        let varies = self.fluctuation.is_some() || self.rate_at.is_some();
-        let rate = self.rate.is_some() || varies || queue;
-        let delay = self.has_delay() || self.reorder.is_some();
-        [
-            self.police.is_some(),
-            rate,
-            self.netem.is_some(),
-            self.loss.is_some(),
-            self.loss.is_some(),
-            self.ber.is_some(),
-            self.duplicate.is_some(),
-            self.corrupt.is_some(),
-            delay,
+            or_none(police.map(|police| Effect::Police(police.to_model()))),
+            self.rate(rate),
+            or_none(netem.map(|netem| Effect::Netem(Box::new(netem.0)))),
+            loss,
+            bursts,
+            or_none(ber.map(|ber| Effect::BitErrors(ber.0))),
+            or_none(copies.map(|copies| copies.effect())),
+            or_none(flips.map(|flips| flips.effect())),
+            or_nothing(self.delay(), Delay::default(), Effect::Delay),
         ]
     }
 
     fn rate(&self, known: Option<BitsPerSec>) -> Effect {
-        let Some(LineRate { rate, burst }) = self.rate else {
+        let Some(&RateSpec { rate, burst }) = self.get() else {
             return Effect::Nothing;
         };
-        let usual = self.aqm.and_then(AqmSpec::usual_limit);
-        let usual = usual.unwrap_or(DEFAULT_QUEUE);
-        let limit = match (rate, self.queue.unwrap_or(usual)) {
+        let aqm = self.get::<AqmSpec>().copied();
+        let usual = aqm.and_then(AqmSpec::usual_limit).unwrap_or(DEFAULT_QUEUE);
+        let asked = self.get().map_or(usual, |QueueSpec(queue)| *queue);
+        let limit = match (rate, asked) {
             // A time needs a rate: that which served before, or will serve.
             (None, QueueLimit::Time(time)) => known.map_or(STALLED_QUEUE, |rate| {
                 QueueLimit::Bytes(bytes_in(rate, time))
@@ -360,26 +330,29 @@ impl DirectionSpec {
         };
         Effect::Rate(Rate {
             rate,
-            fluctuation: self.fluctuation.map(FluctuationSpec::to_model),
+            fluctuation: self.get().map(|own: &FluctuationSpec| own.to_model()),
             burst,
-            framing: self.rate_at.unwrap_or_default(),
+            framing: self.get().map(|RateAtSpec(at)| *at).unwrap_or_default(),
             queue: Queue {
                 limit,
-                discipline: self.aqm.map(|aqm| aqm.0).unwrap_or_default(),
+                discipline: aqm.map(|aqm| aqm.0).unwrap_or_default(),
             },
         })
     }
 
     /// Propagation with all that belongs to it.
-    pub(super) fn delay(&self) -> Delay {
-        let jitter = self.jitter.as_ref();
-        let jitter = jitter.filter(|spec| spec.jitter.spread > Nanos::ZERO);
+    pub(crate) fn delay(&self) -> Delay {
+        let spec = self.get::<JitterSpec>();
+        let jitter = spec.and_then(JitterSpec::to_model);
+        let ordering = spec.filter(|_| jitter.is_some()).map(|spec| spec.ordering);
         Delay {
-            time: self.delay.unwrap_or_default(),
-            by_size: self.size_delay,
-            jitter: jitter.map(|spec| spec.jitter.clone()),
-            ordering: jitter.map(|spec| spec.ordering).unwrap_or_default(),
-            reorder: self.reorder.and_then(ReorderSpec::to_model),
+            time: self.get().map(|DelaySpec(time)| *time).unwrap_or_default(),
+            by_size: self.get().map(|SizeDelaySpec(factor)| *factor),
+            jitter,
+            ordering: ordering.unwrap_or_default(),
+            reorder: self
+                .get()
+                .and_then(|reorder: &ReorderSpec| reorder.to_model()),
         }
     }
 }
@@ -396,31 +369,5 @@ fn or_nothing<T: PartialEq>(value: T, nothing: T, effect: impl Fn(T) -> Effect) 
         Effect::Nothing
     } else {
         effect(value)
-    }
-}
-
-impl ToffeeSpec {
-    fn server(&self) -> Effect {
-        if self.delay.unwrap_or_default().0 == 0 && self.dynamic.is_none() {
-            return Effect::Nothing;
-        }
-        let queue: QueueLimit = self.queue.unwrap_or(DEFAULT_TOFFEE_QUEUE);
-        Effect::Toffee(Toffee {
-            delay: self.delay.unwrap_or_default(),
-            dynamic: self.dynamic,
-            queue: queue.into(),
-        })
-    }
-
-    fn loss(&self, hop: &str) -> Result<Probability, ConfigError> {
-        let Some(k) = self.drop else {
-            return Ok(Probability::ZERO);
-        };
-        loss_of(k).ok_or_else(|| ConfigError::OutOfRange {
-            stage: format!("{hop}.toffee"),
-            field: "drop",
-            value: k.to_string(),
-            right: "a drop factor is at least 1",
-        })
     }
 }

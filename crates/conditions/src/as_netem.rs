@@ -3,15 +3,15 @@
 use std::num::NonZeroU8;
 
 use model::{
-    Effect, GilbertElliott, Law, Nanos, Netem, NetemDistribution, NetemLoss, NetemRate, NetemShare,
-    Ordering, Probability, RandomLoss, Reorder,
+    Effect, GilbertElliott, Nanos, Netem, NetemDistribution, NetemLoss, NetemRate, NetemShare,
+    Ordering, Probability, RandomLoss,
 };
-use serde_json::Value;
 
-use super::{
-    CorruptSpec, DirectionSpec, DuplicateSpec, JitterSpec, LineRate, LossSpec, NetemSpec,
-    ReorderSpec,
+use crate::condition::{
+    Condition, CorruptSpec, DelaySpec, DuplicateSpec, JitterSpec, LawName, LossSpec, NetemSpec,
+    QueueSpec, RateSpec, ReorderSpec,
 };
+use crate::layer::{ConditionSet, Layer};
 
 /// One direction in netem's options.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,78 +24,81 @@ pub struct AsNetem {
 
 impl AsNetem {
     /// What `direction` asks for.
-    pub(super) fn of(direction: &DirectionSpec) -> Self {
-        let mut said = Said {
-            netem: direction.netem.unwrap_or_default().0,
+    pub(crate) fn of(direction: &Layer) -> Self {
+        let said = &direction.at_first;
+        let mut options = Options {
+            netem: said.get::<NetemSpec>().copied().unwrap_or_default().0,
             keys: vec!["netem"],
         };
         // Beside a netem everything else would be a second one.
-        if direction.netem.is_none() {
-            said.say(direction);
+        if !said.has::<NetemSpec>() {
+            options.say(said);
         }
-        let rest = serde_json::to_value(direction).unwrap_or_default();
-        let rest = rest.as_object().into_iter().flatten();
-        let unsaid = rest.filter(|(key, _)| !said.keys.contains(&key.as_str()));
-        let mut unsaid: Vec<String> = unsaid.map(|(key, value)| words(key, value)).collect();
+        let is_said = |one: &&Condition| options.keys.contains(&one.kind().key);
+        let rest = said.iter().filter(|one| !is_said(one));
+        let mut unsaid: Vec<String> = rest
+            .map(|one| format!("{} {one}", one.kind().key.replace('_', "-")))
+            .collect();
+        if !direction.schedule.is_empty() {
+            unsaid.push("schedule".to_owned());
+        }
         unsaid.sort();
-        if said.keys.contains(&"rate") && direction.queue.is_none() {
+        if options.keys.contains(&"rate") && !said.has::<QueueSpec>() {
             unsaid.push(
                 "the rate's usual queue: netem's limit counts what is in flight too".to_owned(),
             );
         }
         Self {
-            netem: NetemSpec(said.netem),
+            netem: NetemSpec(options.netem),
             unsaid,
         }
     }
 }
 
 /// The options so far, and the conditions that they say.
-struct Said {
+struct Options {
     netem: Netem,
     keys: Vec<&'static str>,
 }
 
-impl Said {
-    fn say(&mut self, direction: &DirectionSpec) {
+impl Options {
+    fn say(&mut self, said: &ConditionSet) {
         let share = |share: Probability| NetemShare {
             share,
             correlation: None,
         };
-        if let Some(delay) = direction.delay {
-            self.netem.delay = delay;
+        if let Some(DelaySpec(delay)) = said.get() {
+            self.netem.delay = *delay;
             self.keys.push("delay");
         }
         // netem flips one bit, and mends nothing.
-        let flips = direction.corrupt.map(|CorruptSpec(flips)| flips);
+        let flips = said.get::<CorruptSpec>();
         if let Some(flips) = flips.filter(|of| of.bits == NonZeroU8::MIN && !of.repair) {
             self.netem.corrupt = Some(share(flips.share));
             self.keys.push("corrupt");
         }
-        let copies = direction.duplicate.map(|DuplicateSpec(copies)| copies);
+        let copies = said.get::<DuplicateSpec>();
         if let Some(copies) = copies.filter(|of| of.delay == Nanos::ZERO) {
             self.netem.duplicate = Some(share(copies.share));
             self.keys.push("duplicate");
         }
-        if let Some((loss, ecn)) = direction.loss.and_then(loss) {
+        if let Some((loss, ecn)) = said.get().and_then(loss) {
             self.netem.loss = loss;
             self.netem.ecn = ecn;
             self.keys.push("loss");
         }
-        let reorder = direction.reorder.map(|ReorderSpec(reorder)| reorder);
         // tc wants a delay beside it.
-        if let Some(Reorder { share: hits, gap }) =
-            reorder.filter(|_| self.netem.delay > Nanos::ZERO)
-        {
-            self.netem.reorder = Some(share(hits));
-            self.netem.gap = if gap.get() > 1 && hits > Probability::ZERO {
-                gap.get()
-            } else {
-                0
+        let reorder = said.get().filter(|_| self.netem.delay > Nanos::ZERO);
+        if let Some(ReorderSpec { share: hits, gap }) = reorder {
+            self.netem.reorder = Some(share(*hits));
+            self.netem.gap = match gap.get() {
+                1 => 0,
+                _ if *hits == Probability::ZERO => 0,
+                gap => gap,
             };
             self.keys.push("reorder");
         }
-        if let Some((jitter, law)) = direction.jitter.as_ref().and_then(jitter) {
+        if let Some((jitter, law)) = said.get().and_then(jitter) {
             // tc wants both times beside a distribution.
             let has_both = self.netem.delay > Nanos::ZERO && jitter > Nanos::ZERO;
             if law.is_none() || has_both {
@@ -104,7 +107,7 @@ impl Said {
                 self.keys.push("jitter");
             }
         }
-        if let Some(rate) = direction.rate.and_then(rate) {
+        if let Some(rate) = said.get().and_then(rate) {
             self.netem.rate = Some(rate);
             self.keys.push("rate");
         }
@@ -112,7 +115,7 @@ impl Said {
 }
 
 /// Single losses, or bursts, which are netem's gemodel; and whether packets are marked in their place.
-fn loss(spec: LossSpec) -> Option<(NetemLoss, bool)> {
+fn loss(spec: &LossSpec) -> Option<(NetemLoss, bool)> {
     match spec.effects() {
         [Effect::Nothing, Effect::Nothing] => Some((NetemLoss::Nothing, false)),
         [Effect::Loss(RandomLoss { share, ecn }), Effect::Nothing] => {
@@ -129,20 +132,20 @@ fn loss(spec: LossSpec) -> Option<(NetemLoss, bool)> {
 
 /// A jitter that lets packets overtake each other, as netem's does, drawn for each by itself from a law that tc has.
 fn jitter(spec: &JitterSpec) -> Option<(Nanos, Option<NetemDistribution>)> {
-    let law = match spec.jitter.law {
-        Law::Uniform => None,
-        Law::Normal => Some(NetemDistribution::Normal),
-        Law::Pareto => Some(NetemDistribution::Pareto),
-        Law::ParetoNormal => Some(NetemDistribution::ParetoNormal),
-        Law::LogNormal | Law::Table(_) => return None,
+    let law = match spec.law {
+        LawName::Uniform => None,
+        LawName::Normal => Some(NetemDistribution::Normal),
+        LawName::Pareto => Some(NetemDistribution::Pareto),
+        LawName::ParetoNormal => Some(NetemDistribution::ParetoNormal),
+        LawName::LogNormal | LawName::Table => return None,
     };
-    let is_alike = spec.ordering == Ordering::Free && spec.jitter.half_life.is_none();
-    is_alike.then_some((spec.jitter.spread, law))
+    let is_alike = spec.ordering == Ordering::Free && spec.half_life.is_none();
+    is_alike.then_some((spec.spread, law))
 }
 
 /// A rate of whole bytes a second, without a bucket.
-fn rate(LineRate { rate, burst }: LineRate) -> Option<NetemRate> {
-    let bits = rate?.get();
+fn rate(RateSpec { rate, burst }: &RateSpec) -> Option<NetemRate> {
+    let bits = (*rate)?.get();
     (burst.is_none() && bits.is_multiple_of(8)).then_some(NetemRate {
         bytes_per_s: bits / 8,
         packet_overhead: 0,
@@ -151,26 +154,17 @@ fn rate(LineRate { rate, burst }: LineRate) -> Option<NetemRate> {
     })
 }
 
-/// A condition as it would be written.
-fn words(key: &str, value: &Value) -> String {
-    let key = key.replace('_', "-");
-    match value {
-        Value::String(text) => format!("{key} {text}"),
-        Value::Array(_) | Value::Object(_) => key,
-        other => format!("{key} {other}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::LinkSpec;
     use super::*;
+    use crate::LinkSpec;
+    use crate::read;
 
     /// What the way up is in netem's options, and what these cannot say.
     fn as_netem(text: &str) -> (String, Vec<String>) {
-        let link: LinkSpec = toml::from_str(text).unwrap();
+        let link: LinkSpec = read::toml_text(text).unwrap();
         let [up, _] = link.as_netem();
         (up.netem.to_string(), up.unsaid)
     }
@@ -326,7 +320,7 @@ mod tests {
             let text = format!(
                 "delay = '{delay}ns'\njitter = '{spread}ns{law},free'\nloss = '{loss}%{burst}'\nrate = '{rate}bit'"
             );
-            let link: LinkSpec = toml::from_str(&text).unwrap();
+            let link: LinkSpec = read::toml_text(&text).unwrap();
             let [AsNetem { netem, .. }, _] = link.as_netem();
             prop_assert_eq!(netem.to_string().parse(), Ok(netem), "{}", netem);
         }

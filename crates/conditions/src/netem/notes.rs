@@ -10,7 +10,7 @@ const LARGEST_JITTER: Nanos = Nanos((1 << 31) - 1);
 const FRAME_BITS: u64 = 1_514 * 8;
 
 /// What whoever wrote these options should know, a sentence each.
-pub(in crate::link_spec) fn notes(netem: &Netem) -> Vec<String> {
+pub(crate) fn notes(netem: &Netem) -> Vec<String> {
     let all = [
         limit(netem),
         delay_correlation(netem),

@@ -1,23 +1,28 @@
 //! Conditions that took each other's place while a link ran, as those of one link with a schedule.
 
-use anyhow::{Result, anyhow, ensure};
 use model::Nanos;
 
-use super::{ClassSpec, DirectionSpec, LinkSpec, Moving, StageParameters, StageTable, Step};
+use crate::class::ClassSpec;
+use crate::condition::Shapes;
+use crate::error::{At, Error};
+use crate::layer::{ConditionSet, Layer, Moving, ScheduleStep};
+use crate::link::LinkSpec;
+use crate::require;
+use crate::stage::{ExtraStage, StageKind};
 
 /// Conditions with a schedule that do what `revisions` did: what stood from each of their times on, in order of time. Those times,
 /// as those of the revisions' own schedules, count from the link's start; the ones of the answer from the first revision.
 ///
 /// # Errors
 /// A change that no schedule says, with its key.
-pub fn over_time(revisions: &[(Nanos, LinkSpec)]) -> Result<LinkSpec> {
+pub fn over_time(revisions: &[(Nanos, LinkSpec)]) -> Result<LinkSpec, Error> {
     let Some((start, first)) = revisions.first() else {
         return Ok(LinkSpec::default());
     };
     for (_, spec) in revisions {
-        ensure!(
+        require!(
             spec.toffee == first.toffee,
-            "toffee: it was changed while the link ran, and has no schedule"
+            "toffee": "it was changed while the link ran, and has no schedule"
         );
     }
     let line = Timeline {
@@ -58,10 +63,10 @@ impl<'r> Timeline<'r> {
     }
 
     /// One layer of conditions over time; a revision that has none says nothing of it.
-    fn of(self, layer: impl Fn(&LinkSpec) -> Option<&DirectionSpec>) -> DirectionSpec {
-        let mut all: Option<DirectionSpec> = None;
-        let mut now = DirectionSpec::default();
-        let nothing = DirectionSpec::default();
+    fn of(self, layer: impl Fn(&LinkSpec) -> Option<&Layer>) -> Layer {
+        let mut all: Option<Layer> = None;
+        let mut now = ConditionSet::default();
+        let nothing = Layer::default();
         for (begin, end, spec) in self.spans() {
             let layer = layer(spec).unwrap_or(&nothing);
             let mut moving = Moving::of(layer);
@@ -70,10 +75,11 @@ impl<'r> Timeline<'r> {
             for at in [begin].into_iter().chain(later) {
                 let then = moving.go_to(at).clone();
                 match &mut all {
-                    None => all = Some(then.clone()),
-                    Some(all) => all
-                        .schedule
-                        .extend(Step::between(self.since(at), &now, &then)),
+                    None => all = Some(then.clone().into()),
+                    Some(all) => {
+                        all.schedule
+                            .extend(ScheduleStep::between(self.since(at), &now, &then))
+                    }
                 }
                 now = then;
             }
@@ -81,13 +87,13 @@ impl<'r> Timeline<'r> {
         all.unwrap_or_default()
     }
 
-    fn stages(self) -> Result<Vec<StageTable>> {
+    fn stages(self) -> Result<Vec<ExtraStage>, Error> {
         let first = self
             .revisions
             .first()
             .map_or(&[][..], |(_, spec)| &spec.stages);
-        let same = |one: &StageTable, other: &StageTable| {
-            one.kind == other.kind
+        let same = |one: &ExtraStage, other: &ExtraStage| {
+            one.does.kind() == other.does.kind()
                 && one.name() == other.name()
                 && one.direction == other.direction
                 && one.place == other.place
@@ -99,20 +105,23 @@ impl<'r> Timeline<'r> {
                     .iter()
                     .zip(first)
                     .all(|(one, other)| same(one, other));
-            ensure!(
+            require!(
                 is_same,
-                "stages: some came, went or changed their places while the link ran, which no schedule says: what they do can change"
+                "stages": "some came, went or changed their places while the link ran, which no schedule says: what they do can change"
             );
         }
         let all = first.iter().enumerate();
-        all.map(|(number, stage)| self.stage(number, stage))
-            .collect()
+        let over_time = all.map(|(number, stage)| {
+            let stage_over_time = self.stage(number, stage);
+            stage_over_time.at_item("stages", number, Some(stage.name()))
+        });
+        over_time.collect()
     }
 
     /// The stage of this number over time.
-    fn stage(self, number: usize, first: &StageTable) -> Result<StageTable> {
-        let mut at_first: Option<StageParameters> = None;
-        let mut now = StageParameters::default();
+    fn stage(self, number: usize, first: &ExtraStage) -> Result<ExtraStage, Error> {
+        let mut now: Option<StageKind> = None;
+        let mut at_first = first.does.clone();
         let mut schedule = Vec::new();
         for (begin, end, spec) in self.spans() {
             let stage = &spec.stages[number];
@@ -120,40 +129,39 @@ impl<'r> Timeline<'r> {
             let later = steps.filter(|at| *at > begin && *at < end);
             for at in [begin].into_iter().chain(later) {
                 let then = stage.then(at);
-                if at_first.is_some() {
-                    let step = then.step_from(&now, self.since(at));
-                    let step = step.map_err(|key| {
-                        anyhow!(
-                            "stages: {}: {key} was left out later, which no schedule says: say its value",
-                            first.name()
-                        )
-                    })?;
-                    schedule.extend(step);
-                } else {
-                    at_first = Some(then.clone());
+                match &now {
+                    None => at_first = then.clone(),
+                    Some(now) => {
+                        let step = then.step_from(now, self.since(at));
+                        let left_out =
+                            "it was left out later, which no schedule says: say its value";
+                        schedule.extend(step.map_err(|key| Error::other(left_out).at(key))?);
+                    }
                 }
-                now = then;
+                now = Some(then);
             }
         }
-        Ok(first.with(at_first.unwrap_or_default(), schedule))
+        Ok(first.with(at_first, schedule))
     }
 
     /// Classes keep their order while a link runs, and new ones come behind them: the longest list has all.
-    fn classes(self) -> Result<Vec<ClassSpec>> {
+    fn classes(self) -> Result<Vec<ClassSpec>, Error> {
         let lists = self.revisions.iter().map(|(_, spec)| &spec.classes);
         let all = lists.clone().max_by_key(|list| list.len());
         let all = all.map_or(&[][..], Vec::as_slice);
         let mut classes = Vec::new();
         for (number, ClassSpec { rule, .. }) in all.iter().enumerate() {
-            let name = &rule.name;
-            ensure!(
-                lists
-                    .clone()
-                    .filter_map(|list| list.get(number))
-                    .all(|class| class.rule == *rule),
-                "classes: {name}: whose packets it takes was changed while the link ran, which no schedule says"
-            );
-            let layer = |layer: fn(&ClassSpec) -> &DirectionSpec| {
+            let refused = |why: &str| {
+                let error = Error::other(why);
+                error.at_item(number, Some(&rule.name)).at("classes")
+            };
+            let mut others = lists.clone().filter_map(|list| list.get(number));
+            if others.any(|class| class.rule != *rule) {
+                return Err(refused(
+                    "which packets it takes was changed while the link ran, which no schedule says",
+                ));
+            }
+            let layer = |layer: fn(&ClassSpec) -> &Layer| {
                 self.of(move |spec| spec.classes.get(number).map(layer))
             };
             let class = ClassSpec {
@@ -163,31 +171,26 @@ impl<'r> Timeline<'r> {
                 down: layer(|class| &class.down),
             };
             let layers = [&class.both, &class.up, &class.down];
-            ensure!(
-                layers.into_iter().all(DirectionSpec::keeps_its_servers),
-                "classes: {name}: it had a bottleneck of its own for a part of the time, which no schedule says"
-            );
+            if !layers.into_iter().all(Layer::keeps_its_servers) {
+                return Err(refused(
+                    "it had a bottleneck of its own for a part of the time, which no schedule says",
+                ));
+            }
             classes.push(class);
         }
         Ok(classes)
     }
 }
 
-impl DirectionSpec {
+impl Layer {
     /// Whether it says at all times something of each of those stages that packets share a queue in, or at none.
     fn keeps_its_servers(&self) -> bool {
-        let servers = |spec: &Self| {
-            let is_limited = spec.rate.is_some() || spec.queue.is_some() || spec.aqm.is_some();
-            let varies = spec.rate_at.is_some() || spec.fluctuation.is_some();
-            [
-                spec.police.is_some(),
-                is_limited || varies,
-                spec.netem.is_some(),
-            ]
+        let servers = |said: &ConditionSet| {
+            [Shapes::Police, Shapes::Rate, Shapes::Netem].map(|stage| said.shapes(stage))
         };
         let ever = servers(&self.ever());
         let mut moving = Moving::of(self);
-        let is_as_ever = |spec: &Self| servers(spec) == ever;
+        let is_as_ever = |said: &ConditionSet| servers(said) == ever;
         is_as_ever(&moving.now)
             && self
                 .schedule
@@ -203,10 +206,10 @@ mod tests {
     use super::*;
 
     fn spec(text: &str) -> LinkSpec {
-        toml::from_str(text).unwrap()
+        crate::read::toml_text(text).unwrap()
     }
 
-    fn ran(revisions: &[(u64, &str)]) -> Result<LinkSpec> {
+    fn ran(revisions: &[(u64, &str)]) -> Result<LinkSpec, Error> {
         let all = revisions
             .iter()
             .map(|(ms, text)| (Nanos::from_millis(*ms), spec(text)));

@@ -1,0 +1,65 @@
+//! Flipped bits.
+
+use std::fmt;
+use std::num::NonZeroU8;
+
+use model::{Corruption, Effect, Probability};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{ConditionType, Shapes, text_form};
+use crate::read::OrText;
+
+/// Flipped bits, written `0.1%`, `0.1%,bits=2` or `0.1%,repair`, or as a table.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(transform = OrText("share"))]
+pub struct CorruptSpec {
+    /// How many packets have bits flipped.
+    pub share: Probability,
+    /// How many bits of each; 1 when absent.
+    #[serde(default = "one")]
+    pub bits: NonZeroU8,
+    /// Whether they are bits of the payload, and the checksum is mended.
+    #[serde(default)]
+    pub repair: bool,
+}
+
+fn one() -> NonZeroU8 {
+    NonZeroU8::MIN
+}
+
+impl ConditionType for CorruptSpec {
+    const KEY: &'static str = "corrupt";
+    const VALUE_NAME: &'static str = "PERCENT[,bits=N][,repair]";
+    const HELP: &'static str = "How many packets have bits flipped: 0.1%, two of them: 0.1%,bits=2; with 0.1%,repair in what they carry, and no checksum tells";
+    const EXAMPLE: &'static str = "0.1%,bits=2,repair";
+    const STAGE: Shapes = Shapes::Corrupt;
+}
+
+impl CorruptSpec {
+    pub(crate) fn effect(self) -> Effect {
+        let Self {
+            share,
+            bits,
+            repair,
+        } = self;
+        Effect::Corrupt(Corruption {
+            share,
+            bits,
+            repair,
+        })
+    }
+}
+
+impl fmt::Display for CorruptSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.share.fmt(f)?;
+        if self.bits > NonZeroU8::MIN {
+            write!(f, ",bits={}", self.bits)?;
+        }
+        f.write_str(if self.repair { ",repair" } else { "" })
+    }
+}
+
+text_form!(CorruptSpec);

@@ -1,0 +1,48 @@
+//! A policer.
+
+use std::fmt;
+
+use model::{BitsPerSec, Bytes, Effect, Police};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{ConditionType, Shapes, refuse_out_of_range, text_form};
+use crate::read::OrText;
+
+/// A policer, written `10mbit,burst=64KiB` or as a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(remote = "Self", deny_unknown_fields)]
+#[schemars(transform = OrText("rate"))]
+pub struct PoliceSpec {
+    /// The rate that may pass, of L2 bytes without FCS.
+    pub rate: BitsPerSec,
+    /// How much may exceed the rate after a time without packets.
+    pub burst: Bytes,
+}
+
+impl ConditionType for PoliceSpec {
+    const KEY: &'static str = "police";
+    const VALUE_NAME: &'static str = "RATE,burst=SIZE";
+    const HELP: &'static str = "What comes faster is dropped, but for bursts: 10mbit,burst=64KiB";
+    const EXAMPLE: &'static str = "10mbit,burst=64KiB";
+    const STAGE: Shapes = Shapes::Police;
+}
+
+impl PoliceSpec {
+    pub(crate) fn to_model(self) -> Police {
+        let Self { rate, burst } = self;
+        Police { rate, burst }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        refuse_out_of_range(Effect::Police(self.to_model()))
+    }
+}
+
+impl fmt::Display for PoliceSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},burst={}", self.rate, self.burst)
+    }
+}
+
+text_form!(PoliceSpec, checked);
