@@ -17,7 +17,7 @@ use super::round_trips::{Gone, RoundTripTimes, RoundTrips};
 use super::run::Run;
 use super::stats::{Loss, Stats};
 use super::{BATCH, NewConditions, PortId, QUANTUM};
-use conditions::link_spec::Rules;
+use conditions::Rules;
 use record::lateness::FlowDepartures;
 use record::summary::{DelaySummary, PacketLogSummary, ShareSummary};
 

@@ -25,7 +25,7 @@ use netio::{MemoryPort, Ports, Received, Spare, Stall};
 
 use agenda::Agenda;
 use capture::Tap;
-use conditions::link_spec::Rules;
+use conditions::Rules;
 use held::HeldFrames;
 use lane::{Common, Lane};
 use load::Load;

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
-use conditions::link_spec::LinkSpec;
+use conditions::LinkSpec;
 use serde_json::{Map, Value, json};
 use utoipa::openapi::OpenApi;
 use utoipa::openapi::info::{InfoBuilder, LicenseBuilder};

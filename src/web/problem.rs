@@ -121,7 +121,7 @@ impl From<QueryRejection> for Problem {
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let status = match &refusal {
-            Refusal::Conditions { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            Refusal::Conditions(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Refusal::Revision { .. } => StatusCode::PRECONDITION_FAILED,
             Refusal::Leased { .. } | Refusal::Fixed { .. } | Refusal::NoSchedule => {
                 StatusCode::CONFLICT
@@ -130,7 +130,10 @@ impl From<Refusal> for Problem {
         };
         let problem = Self::new(status, &refusal);
         match refusal {
-            Refusal::Conditions { field, .. } => Self { field, ..problem },
+            Refusal::Conditions(error) => Self {
+                field: error.field(),
+                ..problem
+            },
             _ => problem,
         }
     }

@@ -16,7 +16,7 @@ pub(crate) fn add(suite: &mut Suite) {
         &[],
         || {
             let case = PLAIN.to_owned() + "link = { dealy = '30ms' }\n";
-            let cause = "small.toml:14: link: unknown field `dealy`";
+            let cause = "small.toml:14: link: unknown key `dealy`";
             check(&Small::of(&[PING, &case])?.run()?, cause)
         },
     );

@@ -334,6 +334,11 @@ macro_rules! require {
             return Err($crate::Error::other(format_args!($($sentence)+)).at($key).into());
         }
     };
+    ($holds:expr, $key:expr => $($sentence:tt)+) => {
+        if !$holds {
+            return Err($crate::Error::other(format_args!($($sentence)+)).at($key).into());
+        }
+    };
     ($holds:expr, $($sentence:tt)+) => {
         if !$holds {
             return Err($crate::Error::other(format_args!($($sentence)+)).into());

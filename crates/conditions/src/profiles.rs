@@ -171,14 +171,14 @@ mod tests {
 
     #[test]
     fn what_stands_beside_a_profile_overrides_it() {
-        let read = |text: &str| crate::read::toml_text::<LinkSpec>(text).unwrap();
-        let plain = read("profile = 'geo-satellite'");
+        let link = |text: &str| read::toml_text::<LinkSpec>(text).unwrap();
+        let plain = link("profile = 'geo-satellite'");
         assert_eq!(
             plain,
             "geo-satellite".parse::<LinkProfile>().unwrap().conditions()
         );
         let text = "profile = 'geo-satellite'\ndelay = '5ms'\nrate = '1gbit'\n[up]\nloss = '2%'\n";
-        let beside = read(text);
+        let beside = link(text);
         assert_eq!(
             beside.both.get(),
             Some(&"5ms".parse::<DelaySpec>().unwrap())
@@ -198,7 +198,7 @@ mod tests {
         // What is written again is the conditions, whatever a later profile of that name has.
         let written = toml::to_string(&beside).unwrap();
         assert!(!written.contains("profile"), "{written}");
-        assert_eq!(read(&written), beside);
+        assert_eq!(link(&written), beside);
     }
 
     #[test]

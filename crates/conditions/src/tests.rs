@@ -735,7 +735,7 @@ fn classes_that_could_not_be_told_apart_are_refused() {
         ("{ name = 'a', port = 65536 }", "65536"),
         (
             "{ name = 'a', protocol = 'sctp' }",
-            "classes 1: protocol: unknown name `sctp`; there are: udp, tcp, icmp",
+            "classes 1: protocol: unknown name `sctp`; did you mean",
         ),
         (
             "{ name = 'a', port = 1, queue = '5pkt' }",

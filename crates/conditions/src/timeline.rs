@@ -292,12 +292,12 @@ mod tests {
             (
                 "stages = [{ kind = 'gate', open = false }]",
                 "stages = [{ kind = 'gate' }]",
-                "stages: gate: open was left out",
+                "stages: gate: open: it was left out later",
             ),
             (
                 "classes = [{ name = 'web', port = 80 }]",
                 "classes = [{ name = 'web', port = 81 }]",
-                "classes: web: whose",
+                "classes: web: which packets",
             ),
             (
                 "rate = '1mbit'",

@@ -145,9 +145,14 @@ impl<'de> Deserializer<'de> for Node {
     ) -> Result<V::Value, Error> {
         match self.value {
             Value::Text(text) | Value::Word(text) => {
+                let is_named = text
+                    .split(',')
+                    .next()
+                    .is_some_and(|part| part.contains('='));
+                let unnamed = if is_named { &[] } else { fields };
                 let parts = parts(&text, fields);
                 let read = parts.and_then(|parts| visit_table(parts, visitor));
-                read.map_err(|error| error.in_text(fields).with_span(self.span.as_ref()))
+                read.map_err(|error| error.in_text(unnamed).with_span(self.span.as_ref()))
             }
             _ => self.deserialize_map(visitor),
         }
@@ -219,10 +224,11 @@ impl Node {
 }
 
 impl Error {
-    /// The same where the keys are parts of a text, whose first one is named by what it is: the path ends with the text's key.
-    fn in_text(mut self, fields: &[&str]) -> Self {
+    /// The same where the keys are parts of a text, in which the first of `unnamed` is not written: the path ends with the
+    /// text's own key.
+    fn in_text(mut self, unnamed: &[&str]) -> Self {
         let is_first = |step: &PathStep| match step {
-            PathStep::Key(key) => fields.first() == Some(&key.as_str()),
+            PathStep::Key(key) => unnamed.first() == Some(&key.as_str()),
             PathStep::Item { .. } => false,
         };
         if self.path.first().is_some_and(is_first) {
@@ -324,11 +330,9 @@ impl<'de> MapAccess<'de> for &mut Table {
         };
         self.key_span = key_span;
         self.value = Some((key.clone(), value));
-        seed.deserialize(Node {
-            value: Value::Text(key),
-            span: self.key_span.clone(),
-        })
-        .map(Some)
+        let key = Node::from(Value::Text(key));
+        let read = seed.deserialize(key).map(Some);
+        read.map_err(|error| error.with_span(self.key_span.as_ref()))
     }
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Error> {
