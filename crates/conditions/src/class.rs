@@ -1,30 +1,34 @@
 //! Packets that meet something else than the rest.
 
-use std::borrow::Cow;
 use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::de::{MapAccess, Visitor};
-use serde::ser::SerializeMap;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::condition::CLASS_KEYS;
 use crate::error::{At, Error};
-use crate::layer::{Layer, ScheduleStep, condition_schemas, write_list};
-use crate::read::table_schema;
+use crate::layer::Layer;
 use crate::require;
 use crate::rules::{Protocol, Rule};
 
 /// Packets that a rule takes, and what is different for them: all else they share with those that no rule takes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct ClassSpec {
     /// Its name, and which packets it takes.
+    #[serde(flatten)]
     pub rule: Rule,
     /// What differs in each direction.
+    #[serde(flatten)]
     pub both: Layer,
     /// What differs from client to server.
+    #[serde(skip_serializing_if = "Layer::is_empty")]
+    #[schemars(default)]
     pub up: Layer,
     /// What differs from server to client.
+    #[serde(skip_serializing_if = "Layer::is_empty")]
+    #[schemars(default)]
     pub down: Layer,
 }
 
@@ -105,70 +109,5 @@ impl<'de> Visitor<'de> for ClassVisitor {
 impl<'de> Deserialize<'de> for ClassSpec {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         source.deserialize_map(ClassVisitor)
-    }
-}
-
-impl Serialize for ClassSpec {
-    fn serialize<S: Serializer>(&self, target: S) -> Result<S::Ok, S::Error> {
-        let mut map = target.serialize_map(None)?;
-        map.serialize_entry("name", &self.rule.name)?;
-        if let Some(protocol) = self.rule.protocol {
-            map.serialize_entry("protocol", &protocol)?;
-        }
-        if let Some(port) = self.rule.port {
-            map.serialize_entry("port", &port)?;
-        }
-        self.both.at_first.write(&mut map)?;
-        for (key, layer) in [("up", &self.up), ("down", &self.down)] {
-            if !layer.is_empty() {
-                map.serialize_entry(key, layer)?;
-            }
-        }
-        write_list(&mut map, "schedule", &self.both.schedule)?;
-        map.end()
-    }
-}
-
-impl JsonSchema for ClassSpec {
-    fn schema_name() -> Cow<'static, str> {
-        "ClassSpec".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut keys = condition_schemas(generator);
-        keys.extend([
-            (
-                "name",
-                generator.subschema_for::<String>(),
-                "Its name in summaries.",
-            ),
-            (
-                "protocol",
-                generator.subschema_for::<Protocol>(),
-                "The protocol that IP carries; any when absent.",
-            ),
-            (
-                "port",
-                generator.subschema_for::<u16>(),
-                "The port of UDP or TCP at either end; any when absent.",
-            ),
-            (
-                "up",
-                generator.subschema_for::<Layer>(),
-                "Overrides from client to server.",
-            ),
-            (
-                "down",
-                generator.subschema_for::<Layer>(),
-                "Overrides from server to client.",
-            ),
-            (
-                "schedule",
-                generator.subschema_for::<Vec<ScheduleStep>>(),
-                "What changes later, in order of time.",
-            ),
-        ]);
-        let about = "Packets that a rule takes, and what is different for them.";
-        table_schema(about, keys, &["name"])
     }
 }

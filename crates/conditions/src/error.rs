@@ -46,8 +46,6 @@ pub enum Problem {
         key: String,
         /// Those that are known.
         known: Vec<String>,
-        /// The kind of the table, where its keys depend on that.
-        kind: Option<String>,
     },
     /// A name that stands for nothing here.
     UnknownName {
@@ -221,15 +219,8 @@ impl fmt::Display for Problem {
             nearest::or_all(name, known.iter().map(String::as_str))
         }
         match self {
-            Self::UnknownKey { key, known, kind } => {
-                write!(f, "unknown key `{key}`")?;
-                match kind {
-                    Some(kind) if known.is_empty() => {
-                        write!(f, "; kind = \"{kind}\" has no keys")
-                    }
-                    Some(kind) => write!(f, "; kind = \"{kind}\" has {}", known.join(", ")),
-                    None => f.write_str(&or_all(key, known)),
-                }
+            Self::UnknownKey { key, known } => {
+                write!(f, "unknown key `{key}`{}", or_all(key, known))
             }
             Self::UnknownName { name, known } => {
                 write!(f, "unknown name `{name}`{}", or_all(name, known))
@@ -286,7 +277,6 @@ impl de::Error for Error {
         Self::new(Problem::UnknownKey {
             key: key.to_owned(),
             known: known.iter().copied().map(str::to_owned).collect(),
-            kind: None,
         })
     }
 
@@ -326,22 +316,22 @@ impl<T, E: Into<Error>> At<T> for Result<T, E> {
     }
 }
 
-/// Refuses with an [`Error`] of a sentence unless something holds; the first argument may be the key that is at fault.
+/// Refuses with an [`Error`] of a sentence unless something holds; before the sentence may be the key that is at fault.
 #[macro_export]
 macro_rules! require {
     ($holds:expr, $key:literal: $($sentence:tt)+) => {
-        if !$holds {
+        $crate::require!($holds, $key => $($sentence)+)
+    };
+    ($holds:expr, $key:expr => $($sentence:tt)+) => {{
+        let holds: bool = $holds;
+        if !holds {
             return Err($crate::Error::other(format_args!($($sentence)+)).at($key).into());
         }
-    };
-    ($holds:expr, $key:expr => $($sentence:tt)+) => {
-        if !$holds {
-            return Err($crate::Error::other(format_args!($($sentence)+)).at($key).into());
-        }
-    };
-    ($holds:expr, $($sentence:tt)+) => {
-        if !$holds {
+    }};
+    ($holds:expr, $($sentence:tt)+) => {{
+        let holds: bool = $holds;
+        if !holds {
             return Err($crate::Error::other(format_args!($($sentence)+)).into());
         }
-    };
+    }};
 }

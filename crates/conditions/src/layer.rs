@@ -6,14 +6,12 @@ use std::mem;
 use model::Nanos;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{MapAccess, Visitor};
-use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::condition::{
     CONDITIONS, Condition, ConditionKind, InCondition, LAYER_KEYS, Needs, STEP_KEYS, Shapes,
 };
 use crate::error::{At, Error};
-use crate::read::table_schema;
 use crate::require;
 
 /// Conditions, at most one of each kind, in the order of [`CONDITIONS`].
@@ -21,22 +19,30 @@ use crate::require;
 pub struct ConditionSet(Vec<Condition>);
 
 /// Conditions and their schedule.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Layer {
     /// What holds at first.
+    #[serde(flatten)]
     pub at_first: ConditionSet,
     /// What changes later, in order of time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
     pub schedule: Vec<ScheduleStep>,
 }
 
 /// Conditions from a time on; what it does not name stays as it was.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct ScheduleStep {
     /// From when on, counted from the link's start.
     pub at: Nanos,
     /// Conditions that hold no longer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
     pub without: Vec<ConditionName>,
     /// Conditions that hold from then on.
+    #[serde(flatten)]
     pub conditions: ConditionSet,
 }
 
@@ -135,12 +141,6 @@ impl ConditionSet {
         let condition = Condition::read(key, map)?;
         self.set(condition.ok_or_else(|| de::Error::unknown_field(key, known))?);
         Ok(())
-    }
-
-    pub(crate) fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
-        self.0
-            .iter()
-            .try_for_each(|one| map.serialize_entry(one.kind().key, one))
     }
 }
 
@@ -326,27 +326,6 @@ impl<'de> Deserialize<'de> for Layer {
     }
 }
 
-impl Serialize for Layer {
-    fn serialize<S: Serializer>(&self, target: S) -> Result<S::Ok, S::Error> {
-        let mut map = target.serialize_map(None)?;
-        self.at_first.write(&mut map)?;
-        write_list(&mut map, "schedule", &self.schedule)?;
-        map.end()
-    }
-}
-
-/// Writes a list that has items.
-pub(crate) fn write_list<M: SerializeMap>(
-    map: &mut M,
-    key: &'static str,
-    list: &[impl Serialize],
-) -> Result<(), M::Error> {
-    match list {
-        [] => Ok(()),
-        _ => map.serialize_entry(key, list),
-    }
-}
-
 struct StepVisitor;
 
 impl<'de> Visitor<'de> for StepVisitor {
@@ -376,16 +355,6 @@ impl<'de> Deserialize<'de> for ScheduleStep {
     }
 }
 
-impl Serialize for ScheduleStep {
-    fn serialize<S: Serializer>(&self, target: S) -> Result<S::Ok, S::Error> {
-        let mut map = target.serialize_map(None)?;
-        map.serialize_entry("at", &self.at)?;
-        write_list(&mut map, "without", &self.without)?;
-        self.conditions.write(&mut map)?;
-        map.end()
-    }
-}
-
 /// By hand, because serde's derive would borrow the name from the input.
 impl<'de> Deserialize<'de> for ConditionName {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
@@ -410,45 +379,24 @@ impl JsonSchema for ConditionName {
     }
 }
 
-/// The keys of all conditions with their schemas.
-pub(crate) fn condition_schemas(
-    generator: &mut SchemaGenerator,
-) -> Vec<(&'static str, Schema, &'static str)> {
-    let kinds = CONDITIONS.iter();
-    kinds
-        .map(|kind| (kind.key, (kind.schema)(generator), kind.help))
-        .collect()
-}
-
-impl JsonSchema for Layer {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Layer".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut keys = condition_schemas(generator);
-        let schedule = generator.subschema_for::<Vec<ScheduleStep>>();
-        keys.push((
-            "schedule",
-            schedule,
-            "What changes later, in order of time.",
-        ));
-        table_schema("The conditions of one direction.", keys, &[])
+impl Serialize for ConditionSet {
+    fn serialize<S: Serializer>(&self, target: S) -> Result<S::Ok, S::Error> {
+        target.collect_map(self.0.iter().map(|one| (one.kind().key, one)))
     }
 }
 
-impl JsonSchema for ScheduleStep {
+impl JsonSchema for ConditionSet {
     fn schema_name() -> std::borrow::Cow<'static, str> {
-        "ScheduleStep".into()
+        "Conditions".into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut keys = condition_schemas(generator);
-        let at = generator.subschema_for::<Nanos>();
-        keys.push(("at", at, "From when on, counted from the link's start."));
-        let without = generator.subschema_for::<Vec<ConditionName>>();
-        keys.push(("without", without, "Conditions that hold no longer."));
-        let about = "Conditions from a time on; what it does not name stays as it was.";
-        table_schema(about, keys, &["at"])
+        let mut keys = serde_json::Map::new();
+        for kind in CONDITIONS {
+            let mut schema = (kind.schema)(generator);
+            schema.insert("description".to_owned(), kind.help.into());
+            keys.insert(kind.key.to_owned(), schema.into());
+        }
+        json_schema!({ "type": "object", "properties": keys })
     }
 }

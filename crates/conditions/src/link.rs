@@ -1,13 +1,12 @@
 //! The conditions of a link as users write them, in a file or on the command line.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use model::{ConfigError, Effect, Link, Nanos, ScheduleClock};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema};
 use serde::de::{MapAccess, Visitor};
-use serde::ser::SerializeMap;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
 
 use crate::Direction;
 use crate::as_netem::AsNetem;
@@ -15,9 +14,9 @@ use crate::class::ClassSpec;
 use crate::condition::{CONDITIONS, LINK_KEYS};
 use crate::error::{Error, Problem};
 use crate::hop::emulated_link;
-use crate::layer::{Layer, ScheduleStep, condition_schemas, either, write_list};
-use crate::profiles::LinkProfile;
-use crate::read::{FromNode, table_schema, through_node};
+use crate::layer::{Layer, ScheduleStep, either};
+use crate::profiles::{self, LinkProfile};
+use crate::read::{FromNode, through_node};
 use crate::require;
 use crate::rules::EmulatedLink;
 use crate::stage::{ExtraStage, StageStep};
@@ -27,21 +26,33 @@ use crate::toffee::ToffeeSpec;
 const DEFAULT_SEED: u64 = 1;
 
 /// Conditions of one link; what `up` or `down` names overrides the common value in that direction.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields, transform = with_profile)]
 pub struct LinkSpec {
     /// In each direction.
+    #[serde(flatten)]
     pub both: Layer,
     /// TOFFEE-Mocha's box: one server that both directions share.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub toffee: Option<ToffeeSpec>,
     /// Every random draw follows from it; 1 when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// Overrides from client to server.
+    #[serde(skip_serializing_if = "Layer::is_empty")]
+    #[schemars(default)]
     pub up: Layer,
     /// Overrides from server to client.
+    #[serde(skip_serializing_if = "Layer::is_empty")]
+    #[schemars(default)]
     pub down: Layer,
     /// Stages that no condition makes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
     pub stages: Vec<ExtraStage>,
     /// Packets that meet something else; the first class that takes a packet has it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
     pub classes: Vec<ClassSpec>,
 }
 
@@ -283,6 +294,19 @@ fn at_key(mut problem: Problem, key: &str, parameter: Option<&'static str>) -> E
     Error::new(problem).at(key)
 }
 
+/// A link in a file may begin with a profile.
+fn with_profile(schema: &mut Schema) {
+    let keys = schema.get_mut("properties").and_then(Value::as_object_mut);
+    keys.into_iter().for_each(|keys| {
+        let profile = json!({
+            "description": "A link that ships, as `farwire profiles` lists them; what is written beside overrides it.",
+            "type": "string",
+            "enum": profiles::NAMES
+        });
+        keys.insert("profile".to_owned(), profile);
+    });
+}
+
 /// Whether it may be part of the names of stages.
 pub(crate) fn is_name(text: &str) -> bool {
     let is_right = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -329,81 +353,5 @@ impl FromNode for LinkSpec {
 impl<'de> Deserialize<'de> for LinkSpec {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         through_node(source)
-    }
-}
-
-impl Serialize for LinkSpec {
-    fn serialize<S: Serializer>(&self, target: S) -> Result<S::Ok, S::Error> {
-        let mut map = target.serialize_map(None)?;
-        self.both.at_first.write(&mut map)?;
-        if let Some(toffee) = &self.toffee {
-            map.serialize_entry("toffee", toffee)?;
-        }
-        if let Some(seed) = self.seed {
-            map.serialize_entry("seed", &seed)?;
-        }
-        for (key, layer) in [("up", &self.up), ("down", &self.down)] {
-            if !layer.is_empty() {
-                map.serialize_entry(key, layer)?;
-            }
-        }
-        write_list(&mut map, "schedule", &self.both.schedule)?;
-        write_list(&mut map, "stages", &self.stages)?;
-        write_list(&mut map, "classes", &self.classes)?;
-        map.end()
-    }
-}
-
-impl JsonSchema for LinkSpec {
-    fn schema_name() -> Cow<'static, str> {
-        "LinkSpec".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut keys = condition_schemas(generator);
-        keys.extend([
-            (
-                "profile",
-                generator.subschema_for::<LinkProfile>(),
-                "A link that ships, as `farwire profiles` lists them; what is written beside overrides it.",
-            ),
-            (
-                "toffee",
-                generator.subschema_for::<ToffeeSpec>(),
-                "TOFFEE-Mocha's box: one server that both directions share.",
-            ),
-            (
-                "seed",
-                generator.subschema_for::<u64>(),
-                "Every random draw follows from it.",
-            ),
-            (
-                "up",
-                generator.subschema_for::<Layer>(),
-                "Overrides from client to server.",
-            ),
-            (
-                "down",
-                generator.subschema_for::<Layer>(),
-                "Overrides from server to client.",
-            ),
-            (
-                "schedule",
-                generator.subschema_for::<Vec<ScheduleStep>>(),
-                "What changes later, in order of time.",
-            ),
-            (
-                "stages",
-                generator.subschema_for::<Vec<ExtraStage>>(),
-                "Stages that no condition makes.",
-            ),
-            (
-                "classes",
-                generator.subschema_for::<Vec<ClassSpec>>(),
-                "Packets that meet something else; the first class that takes a packet has it.",
-            ),
-        ]);
-        let about = "Conditions of one link; what `up` or `down` names overrides the common value in that direction.";
-        table_schema(about, keys, &[])
     }
 }

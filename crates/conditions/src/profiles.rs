@@ -1,9 +1,7 @@
 //! Links that ship, by name: the files of the folder `profiles`, which say where each of their numbers comes from.
 
-use std::borrow::Cow;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de;
 use serde::{Deserialize, Deserializer};
 
@@ -20,7 +18,8 @@ macro_rules! profiles {
             text: include_str!(concat!("../../../profiles/", $name, ".toml")),
         },)+];
 
-        const NAMES: &[&str] = &[$($name),+];
+        /// Their names.
+        pub(crate) const NAMES: &[&str] = &[$($name),+];
     };
 }
 
@@ -68,17 +67,6 @@ impl<'de> Deserialize<'de> for LinkProfile {
         let name = String::deserialize(source)?;
         name.parse()
             .map_err(|_| de::Error::unknown_variant(&name, NAMES))
-    }
-}
-
-/// By hand: in a file it is one of the names.
-impl JsonSchema for LinkProfile {
-    fn schema_name() -> Cow<'static, str> {
-        "LinkProfile".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "enum": NAMES })
     }
 }
 

@@ -18,13 +18,15 @@ pub struct EmulatedLink {
 pub struct Rules(Vec<Rule>);
 
 /// Whose packets a class takes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Rule {
-    /// The class's name.
+    /// The class's name in summaries.
     pub name: String,
     /// The protocol that IP carries; any when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
-    /// The port at either end; any when absent.
+    /// The port of UDP or TCP at either end; any when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
 }
 

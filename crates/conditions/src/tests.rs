@@ -566,7 +566,7 @@ fn what_no_stage_can_be_is_refused_by_its_name() {
     for (stage, cause) in [
         (
             "kind = 'gate', times = [1]",
-            "stages 1: unknown key `times`; kind = \"gate\" has open, queue",
+            "stages 1: unknown key `times`; there are: open, queue",
         ),
         (
             "kind = 'gate', queue = '1s'",

@@ -10,20 +10,16 @@ use model::{
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 
-use super::{ConditionType, Needs, Shapes, refuse_out_of_range, text_form};
+use super::{Needs, describe, refuse_out_of_range, text_form};
 use crate::read::{KIND, Tagged, kind_schema, read_tagged};
 
 /// Active queue management, written `fq_codel` or `codel,ecn,target=5ms`, or as a table with the name as `kind`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AqmSpec(pub Discipline);
 
-impl ConditionType for AqmSpec {
-    const KEY: &'static str = "aqm";
-    const VALUE_NAME: &'static str = "NAME[,OPTION...]";
-    const HELP: &'static str = "Management of the queue: drop-head, red, codel, fq_codel, pie, dualpi2, with options: fq_codel,target=5ms,noecn";
-    const EXAMPLE: &'static str = "fq_codel,noecn,target=10ms,flows=16";
-    const STAGE: Shapes = Shapes::Rate;
-    const NEEDS: Option<Needs> = Some(Needs::Rate("it manages the queue of a rate"));
+describe! {
+    AqmSpec: "aqm" = "NAME[,OPTION...]", as in "fq_codel,noecn,target=10ms,flows=16", shapes Rate needs Needs::Rate("it manages the queue of a rate");
+    "Management of the queue: drop-head, red, codel, fq_codel, pie, dualpi2, with options: fq_codel,target=5ms,noecn"
 }
 
 /// The options of `drop-head`, which has none.

@@ -2,18 +2,14 @@
 
 use model::BitErrorRate;
 
-use super::{ConditionType, Shapes, quantity};
+use super::{describe, quantity};
 
 quantity! {
     /// The share of bits that are wrong.
     BerSpec(BitErrorRate)
 }
 
-impl ConditionType for BerSpec {
-    const KEY: &'static str = "ber";
-    const VALUE_NAME: &'static str = "RATE";
-    const HELP: &'static str =
-        "The share of bits that are wrong, with which longer packets are lost more often: 1e-6";
-    const EXAMPLE: &'static str = "1e-6";
-    const STAGE: Shapes = Shapes::Ber;
+describe! {
+    BerSpec: "ber" = "RATE", as in "1e-6", shapes Ber;
+    "The share of bits that are wrong, with which longer packets are lost more often: 1e-6"
 }

@@ -7,7 +7,7 @@ use model::{Corruption, Effect, Probability};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{ConditionType, Shapes, text_form};
+use super::{describe, text_form};
 use crate::read::OrText;
 
 /// Flipped bits, written `0.1%`, `0.1%,bits=2` or `0.1%,repair`, or as a table.
@@ -29,12 +29,9 @@ fn one() -> NonZeroU8 {
     NonZeroU8::MIN
 }
 
-impl ConditionType for CorruptSpec {
-    const KEY: &'static str = "corrupt";
-    const VALUE_NAME: &'static str = "PERCENT[,bits=N][,repair]";
-    const HELP: &'static str = "How many packets have bits flipped: 0.1%, two of them: 0.1%,bits=2; with 0.1%,repair in what they carry, and no checksum tells";
-    const EXAMPLE: &'static str = "0.1%,bits=2,repair";
-    const STAGE: Shapes = Shapes::Corrupt;
+describe! {
+    CorruptSpec: "corrupt" = "PERCENT[,bits=N][,repair]", as in "0.1%,bits=2,repair", shapes Corrupt;
+    "How many packets have bits flipped: 0.1%, two of them: 0.1%,bits=2; with 0.1%,repair in what they carry, and no checksum tells"
 }
 
 impl CorruptSpec {

@@ -6,7 +6,7 @@ use model::{Duplication, Effect, Nanos, Probability};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{ConditionType, Shapes, text_form};
+use super::{describe, text_form};
 use crate::read::OrText;
 
 /// Copies, written `1%` or `1%,delay=5ms`, or as a table.
@@ -21,12 +21,9 @@ pub struct DuplicateSpec {
     pub delay: Nanos,
 }
 
-impl ConditionType for DuplicateSpec {
-    const KEY: &'static str = "duplicate";
-    const VALUE_NAME: &'static str = "PERCENT[,delay=TIME]";
-    const HELP: &'static str = "How many packets are followed by a copy: 1%, or by one that comes 5 ms later: 1%,delay=5ms";
-    const EXAMPLE: &'static str = "1%,delay=5ms";
-    const STAGE: Shapes = Shapes::Duplicate;
+describe! {
+    DuplicateSpec: "duplicate" = "PERCENT[,delay=TIME]", as in "1%,delay=5ms", shapes Duplicate;
+    "How many packets are followed by a copy: 1%, or by one that comes 5 ms later: 1%,delay=5ms"
 }
 
 impl DuplicateSpec {

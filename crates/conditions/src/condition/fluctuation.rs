@@ -6,7 +6,7 @@ use model::{Fluctuation, Nanos, Probability};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ConditionType, Needs, Shapes};
+use super::{Needs, describe};
 use crate::read::OrText;
 
 /// A rate that is drawn anew again and again, each direction's by itself; every value within the spread is equally likely.
@@ -21,14 +21,9 @@ pub struct FluctuationSpec {
     pub hold: Nanos,
 }
 
-impl ConditionType for FluctuationSpec {
-    const KEY: &'static str = "fluctuation";
-    const VALUE_NAME: &'static str = "KEY=VALUE,...";
-    const HELP: &'static str =
-        "How far the rate varies and how long each value holds: spread=20%,hold=5s";
-    const EXAMPLE: &'static str = "spread=20%,hold=5s";
-    const STAGE: Shapes = Shapes::Rate;
-    const NEEDS: Option<Needs> = Some(Needs::Rate("it is of a rate"));
+describe! {
+    FluctuationSpec: "fluctuation" = "KEY=VALUE,...", as in "spread=20%,hold=5s", shapes Rate needs Needs::Rate("it is of a rate");
+    "How far the rate varies and how long each value holds: spread=20%,hold=5s"
 }
 
 impl FluctuationSpec {

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use strum::IntoStaticStr;
 
-use super::{ConditionType, Shapes, text_form};
+use super::{describe, text_form};
 use crate::dist;
 use crate::read::OrText;
 
@@ -85,12 +85,9 @@ enum OrderingName {
     PerFlow,
 }
 
-impl ConditionType for JitterSpec {
-    const KEY: &'static str = "jitter";
-    const VALUE_NAME: &'static str = "TIME[,OPTION...]";
-    const HELP: &'static str = "How far each packet's delay varies, and how: 2ms, 2ms,normal, 2ms,normal,half-life=50ms, 2ms,free (packets may overtake each other)";
-    const EXAMPLE: &'static str = "2ms,pareto,half-life=50ms,per-flow";
-    const STAGE: Shapes = Shapes::Delay;
+describe! {
+    JitterSpec: "jitter" = "TIME[,OPTION...]", as in "2ms,pareto,half-life=50ms,per-flow", shapes Delay;
+    "How far each packet's delay varies, and how: 2ms, 2ms,normal, 2ms,normal,half-life=50ms, 2ms,free (packets may overtake each other)"
 }
 
 impl JitterSpec {

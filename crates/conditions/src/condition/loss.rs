@@ -6,7 +6,7 @@ use model::{Effect, GilbertElliott, Probability, RandomLoss};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{ConditionType, Shapes, text_form};
+use super::{describe, text_form};
 use crate::read::OrText;
 
 /// Random loss, written `1%`, `1%,burst=8` or `1%,ecn`, or as a table.
@@ -24,12 +24,9 @@ pub struct LossSpec {
     pub ecn: bool,
 }
 
-impl ConditionType for LossSpec {
-    const KEY: &'static str = "loss";
-    const VALUE_NAME: &'static str = "PERCENT[,burst=N][,ecn]";
-    const HELP: &'static str = "Random loss, one way: 1%, or in bursts of 8 in the mean: 1%,burst=8; with 1%,ecn packets that allow it are marked instead";
-    const EXAMPLE: &'static str = "1%,burst=8";
-    const STAGE: Shapes = Shapes::Loss;
+describe! {
+    LossSpec: "loss" = "PERCENT[,burst=N][,ecn]", as in "1%,burst=8", shapes Loss;
+    "Random loss, one way: 1%, or in bursts of 8 in the mean: 1%,burst=8; with 1%,ecn packets that allow it are marked instead"
 }
 
 impl LossSpec {

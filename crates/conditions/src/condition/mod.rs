@@ -118,6 +118,23 @@ pub struct ConditionKind {
     pub(crate) schema: fn(&mut SchemaGenerator) -> Schema,
 }
 
+/// Says what is said of a kind of condition, beside the type of its value.
+macro_rules! describe {
+    (
+        $type:ty: $key:literal = $value_name:literal, as in $example:literal, shapes $stage:ident $(needs $needs:expr)?;
+        $help:literal
+    ) => {
+        impl crate::condition::ConditionType for $type {
+            const KEY: &'static str = $key;
+            const VALUE_NAME: &'static str = $value_name;
+            const HELP: &'static str = $help;
+            const EXAMPLE: &'static str = $example;
+            const STAGE: crate::condition::Shapes = crate::condition::Shapes::$stage;
+            $(const NEEDS: Option<crate::condition::Needs> = Some($needs);)?
+        }
+    };
+}
+
 /// Writes the text form of [`fmt::Display`] in records and files; of one that is `checked`, `check` refuses what its derived
 /// reader, which knows only its own fields, takes.
 macro_rules! text_form {
@@ -159,7 +176,7 @@ macro_rules! quantity {
     };
 }
 
-use {quantity, text_form};
+use {describe, quantity, text_form};
 
 macro_rules! conditions {
     ($($name:ident($type:ty),)+) => {

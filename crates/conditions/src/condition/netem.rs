@@ -4,7 +4,7 @@ use model::Netem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{ConditionType, Shapes};
+use super::describe;
 use crate::netem;
 
 /// One netem, written as tc's options: `delay 100ms 10ms 25% loss gemodel 1% 10%`.
@@ -12,13 +12,9 @@ use crate::netem;
 #[schemars(extend("pattern" = ".+"))]
 pub struct NetemSpec(#[schemars(with = "String")] pub Netem);
 
-impl ConditionType for NetemSpec {
-    const KEY: &'static str = "netem";
-    const VALUE_NAME: &'static str = "OPTIONS";
-    const HELP: &'static str =
-        "What Linux's netem does, in tc's words: \"delay 100ms 10ms loss 1% 25%\"";
-    const EXAMPLE: &'static str = "delay 100ms 10ms loss 1%";
-    const STAGE: Shapes = Shapes::Netem;
+describe! {
+    NetemSpec: "netem" = "OPTIONS", as in "delay 100ms 10ms loss 1%", shapes Netem;
+    "What Linux's netem does, in tc's words: \"delay 100ms 10ms loss 1% 25%\""
 }
 
 impl Serialize for NetemSpec {

@@ -6,7 +6,7 @@ use model::{BitsPerSec, Bytes, Effect, Police};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{ConditionType, Shapes, refuse_out_of_range, text_form};
+use super::{describe, refuse_out_of_range, text_form};
 use crate::read::OrText;
 
 /// A policer, written `10mbit,burst=64KiB` or as a table.
@@ -20,12 +20,9 @@ pub struct PoliceSpec {
     pub burst: Bytes,
 }
 
-impl ConditionType for PoliceSpec {
-    const KEY: &'static str = "police";
-    const VALUE_NAME: &'static str = "RATE,burst=SIZE";
-    const HELP: &'static str = "What comes faster is dropped, but for bursts: 10mbit,burst=64KiB";
-    const EXAMPLE: &'static str = "10mbit,burst=64KiB";
-    const STAGE: Shapes = Shapes::Police;
+describe! {
+    PoliceSpec: "police" = "RATE,burst=SIZE", as in "10mbit,burst=64KiB", shapes Police;
+    "What comes faster is dropped, but for bursts: 10mbit,burst=64KiB"
 }
 
 impl PoliceSpec {

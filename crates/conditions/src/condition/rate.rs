@@ -6,7 +6,7 @@ use model::{BitsPerSec, Bytes, Effect, Police};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
 
-use super::{ConditionType, Shapes, refuse_out_of_range, text_form};
+use super::{describe, refuse_out_of_range, text_form};
 use crate::read::OrText;
 
 /// The rate of a bottleneck, written `10mbit`, `0bit` or `10mbit,burst=32KiB`, or as a table.
@@ -23,12 +23,9 @@ pub struct RateSpec {
     pub burst: Option<Bytes>,
 }
 
-impl ConditionType for RateSpec {
-    const KEY: &'static str = "rate";
-    const VALUE_NAME: &'static str = "RATE[,burst=SIZE]";
-    const HELP: &'static str = "Bottleneck of one direction: 10mbit, 1gbit; 0bit serves nothing; of 10mbit,burst=32KiB what a token bucket holds passes at once";
-    const EXAMPLE: &'static str = "10mbit";
-    const STAGE: Shapes = Shapes::Rate;
+describe! {
+    RateSpec: "rate" = "RATE[,burst=SIZE]", as in "10mbit", shapes Rate;
+    "Bottleneck of one direction: 10mbit, 1gbit; 0bit serves nothing; of 10mbit,burst=32KiB what a token bucket holds passes at once"
 }
 
 impl RateSpec {

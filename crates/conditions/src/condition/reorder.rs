@@ -7,7 +7,7 @@ use model::{Probability, Reorder};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{ConditionType, Needs, Shapes, text_form};
+use super::{Needs, describe, text_form};
 use crate::read::OrText;
 
 /// Packets that pass the delay immediately, written `5%` or `5%,gap=3`, or as a table.
@@ -26,15 +26,9 @@ fn one() -> NonZeroU32 {
     NonZeroU32::MIN
 }
 
-impl ConditionType for ReorderSpec {
-    const KEY: &'static str = "reorder";
-    const VALUE_NAME: &'static str = "PERCENT[,gap=N]";
-    const HELP: &'static str = "How many packets pass the delay at once, and so overtake others: 5%; of every third one and those behind it: 5%,gap=3";
-    const EXAMPLE: &'static str = "5%,gap=3";
-    const STAGE: Shapes = Shapes::Delay;
-    const NEEDS: Option<Needs> = Some(Needs::Delay(
-        "it has packets pass others that a delay holds",
-    ));
+describe! {
+    ReorderSpec: "reorder" = "PERCENT[,gap=N]", as in "5%,gap=3", shapes Delay needs Needs::Delay("it has packets pass others that a delay holds");
+    "How many packets pass the delay at once, and so overtake others: 5%; of every third one and those behind it: 5%,gap=3"
 }
 
 impl ReorderSpec {

@@ -4,7 +4,8 @@
 //! A [`Node`] is a value with its place, and a serde deserializer. Beside what every deserializer does:
 //! - A struct may be written as a text: the first part is its first field, `key=value` and words name the others; `noecn` is
 //!   `ecn=false`.
-//! - An enum of structs ([`Tagged`]) is a table whose key `kind` says which; in a text its first part does.
+//! - An enum of structs ([`Tagged`]) is a table whose key `kind` says which; in a text its first part does. A node hands over
+//!   the first field of a struct first.
 //!
 //! Types that other deserializers read too, such as those of records, begin with [`through_node`].
 
@@ -13,15 +14,14 @@ mod schema;
 mod tagged;
 
 use std::borrow::Cow;
-use std::fmt;
 use std::ops::Range;
 
-use serde::de::{self, DeserializeOwned, MapAccess, SeqAccess, Visitor};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-pub(crate) use self::schema::{OrText, table_schema};
+pub(crate) use self::schema::OrText;
 pub(crate) use self::tagged::{Apart, FromNode, serialize_keys, through_node};
 pub use self::tagged::{KIND, Tagged, kind_schema, read_tagged, serialize_tagged};
 use crate::error::Error;
@@ -188,64 +188,10 @@ impl From<serde_json::Value> for Node {
     }
 }
 
-struct NodeVisitor;
-
-impl<'de> Visitor<'de> for NodeVisitor {
-    type Value = Node;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value")
-    }
-
-    fn visit_bool<E: de::Error>(self, yes: bool) -> Result<Node, E> {
-        Ok(Value::Bool(yes).into())
-    }
-
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Node, E> {
-        Ok(Value::Whole(number.into()).into())
-    }
-
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Node, E> {
-        Ok(Value::Whole(number.into()).into())
-    }
-
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Node, E> {
-        Ok(Value::Number(number).into())
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Node, E> {
-        Ok(Value::Text(text.to_owned()).into())
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<Node, E> {
-        Ok(Value::Null.into())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Node, A::Error> {
-        let mut all = Vec::new();
-        while let Some(item) = list.next_element()? {
-            all.push(item);
-        }
-        Ok(Value::List(all).into())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
-        let mut entries = Vec::new();
-        while let Some((key, value)) = map.next_entry()? {
-            entries.push(Entry {
-                key,
-                key_span: None,
-                value,
-            });
-        }
-        Ok(Value::Table(entries).into())
-    }
-}
-
 impl<'de> Deserialize<'de> for Node {
     /// From another format, which keeps no places.
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        source.deserialize_any(NodeVisitor)
+        serde_json::Value::deserialize(source).map(Self::from)
     }
 }
 

@@ -3,12 +3,10 @@
 use std::ops::Range;
 use std::vec;
 
-use serde::de::{
-    DeserializeSeed, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, VariantAccess, Visitor,
-};
+use serde::de::{DeserializeSeed, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserializer, forward_to_deserialize_any};
 
-use super::tagged::{KIND, TAGGED, THROUGH_NODE};
+use super::tagged::{KIND, THROUGH_NODE};
 use super::{Entry, Node, Value};
 use crate::error::{Error, PathStep, Problem};
 
@@ -63,9 +61,6 @@ impl<'de> Deserializer<'de> for Node {
     }
 
     whole_numbers! {
-        deserialize_i8: i8 => visit_i8,
-        deserialize_i16: i16 => visit_i16,
-        deserialize_i32: i32 => visit_i32,
         deserialize_i64: i64 => visit_i64,
         deserialize_u8: u8 => visit_u8,
         deserialize_u16: u16 => visit_u16,
@@ -85,39 +80,6 @@ impl<'de> Deserializer<'de> for Node {
         self.visit(|_| visitor.visit_f64(number))
     }
 
-    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_f64(visitor)
-    }
-
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.value {
-            Value::Text(_) | Value::Word(_) | Value::Flag(_) => self.deserialize_any(visitor),
-            _ => Err(self.is_no("a text in quotes")),
-        }
-    }
-
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_str(visitor)
-    }
-
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.value {
-            Value::List(_) => self.deserialize_any(visitor),
-            _ => Err(self.is_no("a list in brackets")),
-        }
-    }
-
-    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Error> {
-        self.deserialize_seq(visitor)
-    }
-
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        match self.value {
-            Value::Table(_) => self.deserialize_any(visitor),
-            _ => Err(self.is_no("a table")),
-        }
-    }
-
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.value {
             Value::Null => visitor.visit_none(),
@@ -132,7 +94,6 @@ impl<'de> Deserializer<'de> for Node {
     ) -> Result<V::Value, Error> {
         match name {
             THROUGH_NODE => visitor.visit_some(self),
-            TAGGED => self.deserialize_tagged(visitor),
             _ => visitor.visit_newtype_struct(self),
         }
     }
@@ -154,7 +115,13 @@ impl<'de> Deserializer<'de> for Node {
                 let read = parts.and_then(|parts| visit_table(parts, visitor));
                 read.map_err(|error| error.in_text(unnamed).with_span(self.span.as_ref()))
             }
-            _ => self.deserialize_map(visitor),
+            Value::Table(mut entries) => {
+                // What a table's kind says must be known before the rest.
+                entries.sort_by_key(|entry| Some(&entry.key.as_str()) != fields.first());
+                let read = visit_table(entries, visitor);
+                read.map_err(|error| error.with_span(self.span.as_ref()))
+            }
+            _ => self.deserialize_any(visitor),
         }
     }
 
@@ -175,7 +142,8 @@ impl<'de> Deserializer<'de> for Node {
     }
 
     forward_to_deserialize_any! {
-        i128 u128 char bytes byte_buf unit unit_struct tuple_struct identifier ignored_any
+        i8 i16 i32 i128 u128 f32 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map identifier
+        ignored_any
     }
 }
 
@@ -191,35 +159,6 @@ impl Node {
             right: right.to_owned(),
         })
         .with_span(self.span.as_ref())
-    }
-
-    /// As an enum whose variant the key `kind` names, or the first part of a text.
-    fn deserialize_tagged<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let span = self.span.clone();
-        let read = match self.value {
-            Value::Table(mut entries) => {
-                let at = entries.iter().position(|entry| entry.key == KIND);
-                let kind = at.map(|at| entries.remove(at).value);
-                let rest = Self {
-                    value: Value::Table(entries),
-                    span: self.span,
-                };
-                visitor.visit_enum(Kinds { kind, rest })
-            }
-            Value::Text(text) | Value::Word(text) => {
-                let (kind, rest) = text.split_once(',').unwrap_or((&text, ""));
-                let parts = parts(rest, &[]);
-                let read = parts.and_then(|parts| {
-                    visitor.visit_enum(Kinds {
-                        kind: Some(Value::Word(kind.trim().to_owned()).into()),
-                        rest: Value::Table(parts).into(),
-                    })
-                });
-                read.map_err(|error| error.in_text(&[KIND]))
-            }
-            _ => return Err(self.is_no("a table, or a text that begins with a name")),
-        };
-        read.map_err(|error| error.with_span(span.as_ref()))
     }
 }
 
@@ -239,10 +178,10 @@ impl Error {
     }
 }
 
-/// The parts of a text between commas, as the table of a struct of these fields; none where they are not known. The first
-/// part is the first field. A word by itself says that it is so, and `no` before it that it is not.
+/// The parts of a text between commas, as the table of a struct of these fields. The first part is the first field. A word by itself says that it is so, and `no` before it that it is not.
 fn parts(text: &str, fields: &[&str]) -> Result<Vec<Entry>, Error> {
-    let is_field = |key: &str| fields.is_empty() || fields.contains(&key);
+    // Of a kind the fields are not known yet.
+    let is_field = |key: &str| fields == [KIND] || fields.contains(&key);
     let mut all: Vec<Entry> = Vec::new();
     for (number, part) in text.split(',').map(str::trim).enumerate() {
         let opposite = part.strip_prefix("no").filter(|key| is_field(key));
@@ -342,72 +281,5 @@ impl<'de> MapAccess<'de> for &mut Table {
         let span = value.span.clone();
         let read = seed.deserialize(value);
         read.map_err(|error| error.with_span(span.as_ref()).within(PathStep::Key(key)))
-    }
-}
-
-/// The kind of a table, and its other keys.
-struct Kinds {
-    kind: Option<Node>,
-    rest: Node,
-}
-
-/// The other keys of a table whose kind is known.
-struct Content {
-    kind: Option<String>,
-    rest: Node,
-}
-
-impl<'de> EnumAccess<'de> for Kinds {
-    type Error = Error;
-    type Variant = Content;
-
-    fn variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<(T::Value, Content), Error> {
-        let kind = self.kind.unwrap_or_else(|| Value::Null.into());
-        let name = match &kind.value {
-            Value::Text(name) | Value::Word(name) => Some(name.clone()),
-            _ => None,
-        };
-        let span = kind.span.clone();
-        let variant = seed
-            .deserialize(kind)
-            .map_err(|error| match *error.problem {
-                // It names the key itself, and has the place of the table.
-                Problem::Missing { .. } => error,
-                _ => error.with_span(span.as_ref()).at(KIND),
-            })?;
-        let rest = self.rest;
-        Ok((variant, Content { kind: name, rest }))
-    }
-}
-
-impl<'de> VariantAccess<'de> for Content {
-    type Error = Error;
-
-    fn unit_variant(self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Error> {
-        let Self { kind: name, rest } = self;
-        seed.deserialize(rest).map_err(|mut error| {
-            if let (Problem::UnknownKey { kind, .. }, true) =
-                (&mut *error.problem, error.path.is_empty())
-            {
-                *kind = name;
-            }
-            error
-        })
-    }
-
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Error> {
-        self.rest.deserialize_any(visitor)
-    }
-
-    fn struct_variant<V: Visitor<'de>>(
-        self,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        self.rest.deserialize_any(visitor)
     }
 }

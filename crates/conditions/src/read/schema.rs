@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use model::{BitErrorRate, BitsPerSec, Bytes, Factor, Framing, Nanos, Probability, QueueLimit};
 use schemars::transform::Transform;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 /// Has a table be a text as well, whose first part is the value of this key, as [`super::Node`] reads it.
 #[derive(Clone, Copy)]
@@ -97,23 +97,3 @@ static UNITS: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
         unit::<QueueLimit>(),
     ]
 });
-
-/// The schema of a table with these keys: each with its schema and what it is.
-pub(crate) fn table_schema(
-    about: &str,
-    keys: impl IntoIterator<Item = (&'static str, Schema, &'static str)>,
-    required: &[&str],
-) -> Schema {
-    let mut properties = Map::new();
-    for (key, mut schema, help) in keys {
-        schema.insert("description".to_owned(), help.into());
-        properties.insert(key.to_owned(), schema.into());
-    }
-    json_schema!({
-        "type": "object",
-        "description": about,
-        "properties": properties,
-        "required": json!(required),
-        "additionalProperties": false
-    })
-}

@@ -5,9 +5,7 @@ use std::marker::PhantomData;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{
-    self, DeserializeSeed, EnumAccess, IntoDeserializer, MapAccess, VariantAccess, Visitor,
-};
+use serde::de::{self, DeserializeSeed, IntoDeserializer, MapAccess, Visitor};
 use serde::ser::{Error as _, SerializeMap};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
@@ -17,9 +15,8 @@ use super::Node;
 /// The key that says which keys a table has.
 pub const KIND: &str = "kind";
 
-/// By these names a [`Node`] knows how it is to be read; other formats pass over the names of newtypes.
+/// By this name a [`Node`] knows that it is asked for; other formats pass over the names of newtypes.
 pub(super) const THROUGH_NODE: &str = "farwire: through a node";
-pub(super) const TAGGED: &str = "farwire: tagged";
 
 /// A type that only a [`Node`] can be read into.
 pub(crate) trait FromNode: Sized {
@@ -80,8 +77,9 @@ pub fn read_tagged<'de, T: Tagged, D: Deserializer<'de>>(source: D) -> Result<T,
 struct AsTagged<T>(T);
 
 impl<T: Tagged> FromNode for AsTagged<T> {
+    /// A node hands over the first field of a struct first.
     fn from_node<'de, D: Deserializer<'de>>(node: D) -> Result<Self, D::Error> {
-        let read = node.deserialize_newtype_struct(TAGGED, TaggedVisitor(PhantomData));
+        let read = node.deserialize_struct("", &[KIND], TaggedVisitor(PhantomData));
         read.map(Self)
     }
 }
@@ -92,53 +90,32 @@ impl<'de, T: Tagged> Visitor<'de> for TaggedVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a table")
+        write!(f, "one of {}", T::KINDS.join(", "))
     }
 
-    fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<T, A::Error> {
-        let (kind, rest) = data.variant_seed(KindOf::<T>(PhantomData))?;
-        rest.newtype_variant_seed(Rest(kind, PhantomData))
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
+        let first = map.next_key::<String>()?;
+        let (kind, first) = match first {
+            Some(key) if key == KIND => (map.next_value_seed(self)?, None),
+            first => (
+                T::DEFAULT.ok_or_else(|| de::Error::missing_field(KIND))?,
+                first,
+            ),
+        };
+        T::read(kind, Apart::behind(first, map))
     }
 }
 
 /// Reads the kind.
-struct KindOf<T>(PhantomData<T>);
-
-impl<'de, T: Tagged> DeserializeSeed<'de> for KindOf<T> {
+impl<'de, T: Tagged> DeserializeSeed<'de> for TaggedVisitor<T> {
     type Value = &'static str;
 
     fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<&'static str, D::Error> {
-        source.deserialize_any(self)
-    }
-}
-
-impl<T: Tagged> Visitor<'_> for KindOf<T> {
-    type Value = &'static str;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "one of {}", T::KINDS.join(", "))
-    }
-
-    fn visit_str<E: de::Error>(self, name: &str) -> Result<&'static str, E> {
+        let name = String::deserialize(source)?;
         let found = T::KINDS.iter().find(|kind| **kind == name);
         found
             .copied()
-            .ok_or_else(|| E::unknown_variant(name, T::KINDS))
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<&'static str, E> {
-        T::DEFAULT.ok_or_else(|| E::missing_field(KIND))
-    }
-}
-
-/// Reads the other keys.
-struct Rest<T>(&'static str, PhantomData<T>);
-
-impl<'de, T: Tagged> DeserializeSeed<'de> for Rest<T> {
-    type Value = T;
-
-    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<T, D::Error> {
-        T::read(self.0, source)
+            .ok_or_else(|| de::Error::unknown_variant(&name, T::KINDS))
     }
 }
 
@@ -254,15 +231,26 @@ macro_rules! tagged {
     };
 }
 
-/// A table of which some keys are read by `take`, which says whether it has taken one, and the rest by somebody else.
+/// A table of which a key was read before, or of which some keys are read by `take`, which says whether it has taken one.
 pub(crate) struct Apart<A, F> {
+    first: Option<String>,
     map: A,
     take: F,
 }
 
+type TakeNone<A, E> = fn(&str, &mut A) -> Result<bool, E>;
+
+impl<'de, A: MapAccess<'de>> Apart<A, TakeNone<A, A::Error>> {
+    fn behind(first: Option<String>, map: A) -> MapAccessDeserializer<Self> {
+        let take: TakeNone<A, A::Error> = |_, _| Ok(false);
+        MapAccessDeserializer::new(Self { first, map, take })
+    }
+}
+
 impl<'de, A: MapAccess<'de>, F: FnMut(&str, &mut A) -> Result<bool, A::Error>> Apart<A, F> {
     pub(crate) fn of(map: A, take: F) -> MapAccessDeserializer<Self> {
-        MapAccessDeserializer::new(Self { map, take })
+        let first = None;
+        MapAccessDeserializer::new(Self { first, map, take })
     }
 }
 
@@ -275,10 +263,15 @@ impl<'de, A: MapAccess<'de>, F: FnMut(&str, &mut A) -> Result<bool, A::Error>> M
         &mut self,
         seed: K,
     ) -> Result<Option<K::Value>, A::Error> {
-        while let Some(key) = self.map.next_key::<String>()? {
+        let mut next = self.first.take();
+        if next.is_none() {
+            next = self.map.next_key()?;
+        }
+        while let Some(key) = next {
             if !(self.take)(&key, &mut self.map)? {
                 return seed.deserialize(key.into_deserializer()).map(Some);
             }
+            next = self.map.next_key()?;
         }
         Ok(None)
     }

@@ -2,92 +2,74 @@
 
 use std::num::NonZeroU32;
 
-use model::{BitErrorRate, Effect, FourState, GilbertElliott, Probability};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::condition::LossSpec;
 use crate::error::Error;
+use model::{BitErrorRate, Effect, FourState, GilbertElliott, Probability};
 
-/// Loss in bursts by its transitions, as tc's gemodel.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct GemodelStage {
-    /// The probability that a bad state follows a good one, a packet; it is needed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub p: Option<Probability>,
-    /// The probability that a good state follows a bad one, a packet; it is needed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub r: Option<Probability>,
-    /// Loss in the bad state (1-h); 100 % when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bad_loss: Option<Probability>,
-    /// Loss in the good state (1-k); none when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub good_loss: Option<Probability>,
-    /// Whether packets are marked instead of lost, where their senders understand marks; false when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ecn: Option<bool>,
+parameters! {
+    /// Loss in bursts by its transitions, as tc's gemodel.
+    GemodelStage {
+        /// The probability that a bad state follows a good one, a packet; it is needed.
+        p: Probability,
+        /// The probability that a good state follows a bad one, a packet; it is needed.
+        r: Probability,
+        /// Loss in the bad state (1-h); 100 % when absent.
+        bad_loss: Probability,
+        /// Loss in the good state (1-k); none when absent.
+        good_loss: Probability,
+        /// Whether packets are marked instead of lost, where their senders understand marks; false when absent.
+        ecn: bool,
+    }
 }
 
-/// Loss in bursts within which packets are received, as tc's `loss state`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FourStateStage {
-    /// The probability that a burst begins, with a loss; it is needed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub p13: Option<Probability>,
-    /// The probability that a burst ends behind a loss; 100 % less p13 when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub p31: Option<Probability>,
-    /// The probability that packets are received within a burst, behind a loss; none when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub p32: Option<Probability>,
-    /// The probability that losses go on; 100 % when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub p23: Option<Probability>,
-    /// The probability that one packet alone is lost; none when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub p14: Option<Probability>,
-    /// Whether packets are marked instead of lost, where their senders understand marks; false when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ecn: Option<bool>,
+parameters! {
+    /// Loss in bursts within which packets are received, as tc's `loss state`.
+    FourStateStage {
+        /// The probability that a burst begins, with a loss; it is needed.
+        p13: Probability,
+        /// The probability that a burst ends behind a loss; 100 % less p13 when absent.
+        p31: Probability,
+        /// The probability that packets are received within a burst, behind a loss; none when absent.
+        p32: Probability,
+        /// The probability that losses go on; 100 % when absent.
+        p23: Probability,
+        /// The probability that one packet alone is lost; none when absent.
+        p14: Probability,
+        /// Whether packets are marked instead of lost, where their senders understand marks; false when absent.
+        ecn: bool,
+    }
 }
 
-/// The packets of these numbers are lost.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct IndexesStage {
-    /// The numbers in ascending order; the first packet that comes has 0. They are needed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub indexes: Option<Vec<u64>>,
+parameters! {
+    /// The packets of these numbers are lost.
+    IndexesStage {
+        /// The numbers in ascending order; the first packet that comes has 0. They are needed.
+        indexes: Vec<u64>,
+    }
 }
 
-/// Every n-th packet is lost.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct EveryNthStage {
-    /// 3 loses every third one; it is needed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub n: Option<NonZeroU32>,
+parameters! {
+    /// Every n-th packet is lost.
+    EveryNthStage {
+        /// 3 loses every third one; it is needed.
+        n: NonZeroU32,
+    }
 }
 
-/// Random loss.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LossStage {
-    /// How much; it is needed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub loss: Option<LossSpec>,
+parameters! {
+    /// Random loss.
+    LossStage {
+        /// How much; it is needed.
+        loss: LossSpec,
+    }
 }
 
-/// Bit errors.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct BerStage {
-    /// The share of bits that are wrong; it is needed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ber: Option<BitErrorRate>,
+parameters! {
+    /// Bit errors.
+    BerStage {
+        /// The share of bits that are wrong; it is needed.
+        ber: BitErrorRate,
+    }
 }
 
 impl GemodelStage {

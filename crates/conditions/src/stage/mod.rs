@@ -1,5 +1,21 @@
 //! Stages that no condition makes, and second ones of those that conditions make.
 
+/// Declares the parameters of a kind of stage. Each may be left out, because a step of a schedule says only what changes.
+macro_rules! parameters {
+    ($(#[$about:meta])* $name:ident { $($(#[$help:meta])+ $key:ident: $kind:ty,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            $(
+                $(#[$help])+
+                #[serde(skip_serializing_if = "Option::is_none")]
+                pub $key: Option<$kind>,
+            )+
+        }
+    };
+}
+
 mod losses;
 mod packets;
 mod queues;
@@ -23,7 +39,6 @@ pub use self::queues::{GateStage, TraceStage};
 pub use self::times::{DelayStage, HoldBackStage, SlotsStage};
 use crate::Direction;
 use crate::error::{At, Error};
-use crate::layer::write_list;
 use crate::link::is_name;
 use crate::read::{self, Apart, KIND, Tagged, read_tagged, serialize_keys};
 use crate::{require, tagged};
@@ -325,7 +340,9 @@ impl Serialize for ExtraStage {
         }
         map.serialize_entry("place", &self.place)?;
         serialize_keys(&mut map, &self.does)?;
-        write_list(&mut map, "schedule", &self.schedule)?;
+        if !self.schedule.is_empty() {
+            map.serialize_entry("schedule", &self.schedule)?;
+        }
         map.end()
     }
 }

@@ -1,37 +1,31 @@
 //! Stages that copy, corrupt or refuse packets.
 
-use model::Effect;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::condition::{CorruptSpec, DuplicateSpec};
 use crate::error::Error;
+use model::Effect;
 
-/// What is longer than an MTU is dropped, and its sender told by ICMP.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct MtuStage {
-    /// The longest packet that passes, in L3 bytes; it is needed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mtu: Option<u16>,
+parameters! {
+    /// What is longer than an MTU is dropped, and its sender told by ICMP.
+    MtuStage {
+        /// The longest packet that passes, in L3 bytes; it is needed.
+        mtu: u16,
+    }
 }
 
-/// Copies.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct DuplicateStage {
-    /// How many packets are followed by a copy; it is needed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub duplicate: Option<DuplicateSpec>,
+parameters! {
+    /// Copies.
+    DuplicateStage {
+        /// How many packets are followed by a copy; it is needed.
+        duplicate: DuplicateSpec,
+    }
 }
 
-/// Flipped bits.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CorruptStage {
-    /// How many packets have bits flipped; it is needed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub corrupt: Option<CorruptSpec>,
+parameters! {
+    /// Flipped bits.
+    CorruptStage {
+        /// How many packets have bits flipped; it is needed.
+        corrupt: CorruptSpec,
+    }
 }
 
 impl MtuStage {

@@ -2,41 +2,33 @@
 
 use std::sync::Arc;
 
-use model::{Effect, Gate, Nanos, Queue, QueueLimit, Repeating, Trace};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::condition::AqmSpec;
 use crate::error::{At, Error};
+use model::{Effect, Gate, Nanos, Queue, QueueLimit, Repeating, Trace};
 
 /// What may wait before a closed gate or a trace, where nothing else is said.
 const DEFAULT_QUEUE: QueueLimit = QueueLimit::Packets(1_000);
 
-/// What comes while it is not open waits until it opens.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct GateStage {
-    /// Whether packets pass; true when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub open: Option<bool>,
-    /// The waiting room, in packets or bytes; 1000 packets when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub queue: Option<QueueLimit>,
+parameters! {
+    /// What comes while it is not open waits until it opens.
+    GateStage {
+        /// Whether packets pass; true when absent.
+        open: bool,
+        /// The waiting room, in packets or bytes; 1000 packets when absent.
+        queue: QueueLimit,
+    }
 }
 
-/// A bottleneck that serves 1504 bytes at given times.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TraceStage {
-    /// When it serves, in milliseconds from the link's start; the last one is how long it lasts until it repeats.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub times: Option<Vec<u64>>,
-    /// The waiting room, in packets or bytes; 1000 packets when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub queue: Option<QueueLimit>,
-    /// Active management of the queue.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub aqm: Option<AqmSpec>,
+parameters! {
+    /// A bottleneck that serves 1504 bytes at given times.
+    TraceStage {
+        /// When it serves, in milliseconds from the link's start; the last one is how long it lasts until it repeats.
+        times: Vec<u64>,
+        /// The waiting room, in packets or bytes; 1000 packets when absent.
+        queue: QueueLimit,
+        /// Active management of the queue.
+        aqm: AqmSpec,
+    }
 }
 
 impl GateStage {

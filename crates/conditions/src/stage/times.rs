@@ -2,73 +2,57 @@
 
 use std::num::NonZeroU32;
 
-use model::{Bytes, Delay, Effect, HoldBack, Jitter, Law, Nanos, Ordering, Probability, Slots};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::condition::{Condition, DelaySpec, JitterSpec, ReorderSpec, SizeDelaySpec};
 use crate::error::Error;
 use crate::layer::ConditionSet;
 use crate::require;
+use model::{Bytes, Delay, Effect, HoldBack, Jitter, Law, Nanos, Ordering, Probability, Slots};
 
 /// For how long a packet is held back at most, where nothing else is said: shorter than most senders wait before they send again.
 const DEFAULT_TIMEOUT: Nanos = Nanos::from_millis(100);
 
-/// Propagation; one of its keys is needed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct DelayStage {
-    /// Propagation delay.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delay: Option<DelaySpec>,
-    /// How far each packet's delay varies.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub jitter: Option<JitterSpec>,
-    /// Delay that grows with the packet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub size_delay: Option<SizeDelaySpec>,
-    /// How many packets pass the delay immediately.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reorder: Option<ReorderSpec>,
+parameters! {
+    /// Propagation; one of its keys is needed.
+    DelayStage {
+        /// Propagation delay.
+        delay: DelaySpec,
+        /// How far each packet's delay varies.
+        jitter: JitterSpec,
+        /// Delay that grows with the packet.
+        size_delay: SizeDelaySpec,
+        /// How many packets pass the delay immediately.
+        reorder: ReorderSpec,
+    }
 }
 
-/// Packets leave in bursts: `delay` after the first of each, with `jitter`, or between `min` and `max`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SlotsStage {
-    /// The least that a packet waits for a slot; 0 when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub min: Option<Nanos>,
-    /// The most that a packet waits for a slot; `min` when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max: Option<Nanos>,
-    /// How long a packet waits for a slot on average.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delay: Option<Nanos>,
-    /// How far that varies.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub jitter: Option<JitterSpec>,
-    /// The packets that leave in one slot; any number when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub packets: Option<NonZeroU32>,
-    /// The L2 bytes after which a slot is over; any number when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<Bytes>,
+parameters! {
+    /// Packets leave in bursts: `delay` after the first of each, with `jitter`, or between `min` and `max`.
+    SlotsStage {
+        /// The least that a packet waits for a slot; 0 when absent.
+        min: Nanos,
+        /// The most that a packet waits for a slot; `min` when absent.
+        max: Nanos,
+        /// How long a packet waits for a slot on average.
+        delay: Nanos,
+        /// How far that varies.
+        jitter: JitterSpec,
+        /// The packets that leave in one slot; any number when absent.
+        packets: NonZeroU32,
+        /// The L2 bytes after which a slot is over; any number when absent.
+        bytes: Bytes,
+    }
 }
 
-/// Packets are held back until others have overtaken them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct HoldBackStage {
-    /// How many packets are held back; it is needed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub share: Option<Probability>,
-    /// How many later packets overtake one that is held back; it is needed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub extent: Option<NonZeroU32>,
-    /// How long a packet is held back at most; 100 ms when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<Nanos>,
+parameters! {
+    /// Packets are held back until others have overtaken them.
+    HoldBackStage {
+        /// How many packets are held back; it is needed.
+        share: Probability,
+        /// How many later packets overtake one that is held back; it is needed.
+        extent: NonZeroU32,
+        /// How long a packet is held back at most; 100 ms when absent.
+        timeout: Nanos,
+    }
 }
 
 impl DelayStage {

@@ -329,7 +329,7 @@ const MISTAKES: &[Mistake] = &[
         r#"kind = "netns""#,
         "kind = \"netns\"\nnodes = [\"a\", \"b\"] # here",
         "bed: unknown key `nodes`",
-        "has mtu, offloads, tbf, wire",
+        "there are: mtu, offloads, tbf, wire",
     ),
     mistake(
         r#"link.delay = "10ms""#,
