@@ -286,6 +286,24 @@ mod tests {
     }
 
     #[test]
+    fn every_condition_with_a_wrong_value_is_refused_with_its_flag_and_the_correct_form() {
+        for ConditionKind { key, .. } in CONDITIONS {
+            for prefix in ["", UP, DOWN] {
+                let flag = format!("--{prefix}{}", key.replace('_', "-"));
+                let line = ["x", flag.as_str(), "%"];
+                let error = Program::try_parse_from(line).map(drop).unwrap_err();
+                let error = error.to_string();
+                let is_right = ["write ", "as in ", "there are: "];
+                assert!(error.contains(&flag), "{error}");
+                assert!(
+                    is_right.iter().any(|right| error.contains(right)),
+                    "{error}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn contradictions_and_bad_units_are_refused() {
         assert!(format!("{:#}", parse("x --queue 10pkt").unwrap_err()).contains("needs a rate"));
         assert!(parse("x --delay 20").is_err());

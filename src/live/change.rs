@@ -241,6 +241,7 @@ impl From<Ended> for Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use conditions::{CONDITIONS, ConditionKind};
     use serde_json::json;
 
     /// The examples of RFC 7396, appendix A.
@@ -359,6 +360,38 @@ mod tests {
             let (found, why) = over("", Conditions::All(asked.clone())).unwrap_err();
             assert_eq!(found.as_deref(), Some(field), "{asked}: {why}");
             assert!(why.contains(words), "{asked}: {why}");
+        }
+    }
+
+    #[test]
+    fn every_condition_with_a_wrong_value_is_refused_with_its_field_and_the_correct_form() {
+        for ConditionKind { key, .. } in CONDITIONS {
+            for (wrong, right) in [
+                (json!([[1]]), &["expected "][..]),
+                (json!("%"), &["write ", "as in ", "there are: "]),
+            ] {
+                for (field, asked) in [
+                    ((*key).to_owned(), json!({ *key: wrong })),
+                    (format!("down.{key}"), json!({ "down": { *key: wrong } })),
+                    (
+                        format!("classes[0].up.{key}"),
+                        json!({ "classes": [{ "name": "a", "port": 1, "up": { *key: wrong } }] }),
+                    ),
+                    (
+                        format!("schedule[0].{key}"),
+                        json!({ "schedule": [{ "at": "1s", *key: wrong }] }),
+                    ),
+                ] {
+                    for order in [Conditions::All(asked.clone()), Conditions::Patch(asked)] {
+                        let (found, why) = over("", order).unwrap_err();
+                        assert_eq!(found, Some(field.clone()), "{why}");
+                        assert!(
+                            right.iter().any(|right| why.contains(right)),
+                            "{field}: {why}"
+                        );
+                    }
+                }
+            }
         }
     }
 

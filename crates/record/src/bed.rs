@@ -27,7 +27,6 @@ pub const THE_LINK: &str = "link";
 tagged! {
     /// Where a case runs.
     #[derive(Clone, Debug, PartialEq)]
-    #[expect(clippy::large_enum_variant, reason = "a plan has few of them")]
     pub enum Bed, default Some("netns");
 
     /// Client, emulator and server in namespaces of this machine.

@@ -1,4 +1,5 @@
 mod mistakes;
+mod wrong_values;
 
 use std::fs;
 use std::path::PathBuf;

@@ -11,7 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 
 use super::{Needs, describe, refuse_out_of_range, text_form};
-use crate::read::{KIND, Tagged, kind_schema, read_tagged};
+use crate::read::{Tagged, kind_schema, read_tagged};
 
 /// Active queue management, written `fq_codel` or `codel,ecn,target=5ms`, or as a table with the name as `kind`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,149 +22,131 @@ describe! {
     "Management of the queue: drop-head, red, codel, fq_codel, pie, dualpi2, with options: fq_codel,target=5ms,noecn"
 }
 
+/// Declares the options of a discipline: each with its place among the model's parameters.
+macro_rules! options {
+    ($(#[$about:meta])* $name:ident of $of:ty { $($key:ident: $type:ty = $($place:ident).+,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        struct $name {
+            $($key: Option<$type>,)*
+        }
+
+        impl $name {
+            /// The usual parameters with these options.
+            fn over(self, mut usual: $of) -> $of {
+                $(if let Some(value) = self.$key {
+                    usual.$($place).+ = value.into();
+                })*
+                usual
+            }
+
+            /// Writes what differs from the usual.
+            fn write(f: &mut fmt::Formatter<'_>, own: &$of, usual: &$of) -> fmt::Result {
+                $(if own.$($place).+ != usual.$($place).+ {
+                    own.$($place).+.write(f, stringify!($key))?;
+                })*
+                Ok(())
+            }
+        }
+    };
+}
+
+options! {
+    /// The options of `red`.
+    RedOptions of Red {
+        ecn: bool = ecn,
+        min: Bytes = min,
+        max: Bytes = max,
+        probability: Probability = probability,
+        avpkt: Bytes = avpkt,
+        burst: u32 = burst,
+        gentle: bool = gentle,
+    }
+}
+
+options! {
+    /// The options of `codel`.
+    CodelOptions of Codel {
+        ecn: bool = ecn,
+        target: Nanos = target,
+        interval: Nanos = interval,
+    }
+}
+
+options! {
+    /// The options of `fq_codel`.
+    FqCodelOptions of FqCodel {
+        ecn: bool = codel.ecn,
+        target: Nanos = codel.target,
+        interval: Nanos = codel.interval,
+        flows: u16 = flows,
+        quantum: u32 = quantum,
+    }
+}
+
+options! {
+    /// The options of `pie`.
+    PieOptions of Pie {
+        ecn: bool = ecn,
+        target: Nanos = target,
+        tupdate: Nanos = tupdate,
+        max_burst: Nanos = max_burst,
+    }
+}
+
+options! {
+    /// The options of `dualpi2`.
+    DualPi2Options of DualPi2 {
+        target: Nanos = target,
+        t_update: Nanos = t_update,
+        l_threshold: Nanos = l_threshold,
+    }
+}
+
 /// The options of `drop-head`, which has none.
-#[derive(Default, Deserialize, JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NoOptions {}
 
-/// The options of `red`.
-#[derive(Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-struct RedOptions {
-    ecn: bool,
-    /// A third of `max` when absent.
-    min: Option<Bytes>,
-    /// Three times `min` when absent.
-    max: Option<Bytes>,
-    probability: Probability,
-    avpkt: Bytes,
-    burst: Option<u32>,
-    gentle: bool,
+/// A value as an option of a text.
+trait WriteOption {
+    fn write(&self, f: &mut fmt::Formatter<'_>, key: &str) -> fmt::Result;
 }
 
-/// The options of `codel` and `fq_codel`.
-#[derive(Deserialize, JsonSchema)]
-#[serde(
-    remote = "Codel",
-    default,
-    deny_unknown_fields,
-    bound(deserialize = "")
-)]
-#[schemars(!default)]
-struct CodelOptions {
-    ecn: bool,
-    target: Nanos,
-    interval: Nanos,
-}
-
-/// The options of `fq_codel`.
-#[derive(Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-struct FqCodelOptions {
-    ecn: bool,
-    target: Nanos,
-    interval: Nanos,
-    flows: u16,
-    quantum: u32,
-}
-
-/// The options of `pie`.
-#[derive(Deserialize, JsonSchema)]
-#[serde(remote = "Pie", default, deny_unknown_fields, bound(deserialize = ""))]
-#[schemars(!default)]
-struct PieOptions {
-    ecn: bool,
-    target: Nanos,
-    tupdate: Nanos,
-    max_burst: Nanos,
-}
-
-/// The options of `dualpi2`.
-#[derive(Deserialize, JsonSchema)]
-#[serde(
-    remote = "DualPi2",
-    default,
-    deny_unknown_fields,
-    bound(deserialize = "")
-)]
-#[schemars(!default)]
-struct DualPi2Options {
-    target: Nanos,
-    t_update: Nanos,
-    l_threshold: Nanos,
-}
-
-impl Default for RedOptions {
-    fn default() -> Self {
-        let Red {
-            probability,
-            avpkt,
-            burst,
-            gentle,
-            ecn,
-            ..
-        } = Red::default();
-        Self {
-            ecn,
-            min: None,
-            max: None,
-            probability,
-            avpkt,
-            burst,
-            gentle,
-        }
+impl WriteOption for bool {
+    fn write(&self, f: &mut fmt::Formatter<'_>, key: &str) -> fmt::Result {
+        write!(f, ",{}{key}", if *self { "" } else { "no" })
     }
 }
 
-impl Default for FqCodelOptions {
-    fn default() -> Self {
-        let FqCodel {
-            codel,
-            flows,
-            quantum,
-        } = FqCodel::default();
-        Self {
-            ecn: codel.ecn,
-            target: codel.target,
-            interval: codel.interval,
-            flows,
-            quantum,
-        }
+impl WriteOption for Option<u32> {
+    fn write(&self, f: &mut fmt::Formatter<'_>, key: &str) -> fmt::Result {
+        self.map_or(Ok(()), |value| value.write(f, key))
     }
 }
 
-impl From<RedOptions> for Red {
-    /// As tc has it, `min` or `max` gives the other one.
-    fn from(options: RedOptions) -> Self {
-        let usual = Self::default();
-        let (min, max) = match (options.min, options.max) {
-            (Some(min), None) => (min, Bytes(min.0.saturating_mul(3))),
-            (None, Some(max)) => (Bytes(max.0 / 3), max),
-            (min, max) => (min.unwrap_or(usual.min), max.unwrap_or(usual.max)),
-        };
-        Self {
-            min,
-            max,
-            probability: options.probability,
-            avpkt: options.avpkt,
-            burst: options.burst,
-            gentle: options.gentle,
-            ecn: options.ecn,
+macro_rules! write_option {
+    ($($type:ty),+) => {$(
+        impl WriteOption for $type {
+            fn write(&self, f: &mut fmt::Formatter<'_>, key: &str) -> fmt::Result {
+                write!(f, ",{key}={self}")
+            }
         }
-    }
+    )+};
 }
 
-impl From<FqCodelOptions> for FqCodel {
-    fn from(options: FqCodelOptions) -> Self {
-        Self {
-            codel: Codel {
-                target: options.target,
-                interval: options.interval,
-                ecn: options.ecn,
-            },
-            flows: options.flows,
-            quantum: options.quantum,
+write_option!(Bytes, Nanos, Probability, u16, u32);
+
+impl RedOptions {
+    /// As tc has it, `min` or `max` alone gives the other one.
+    fn to_model(mut self) -> Red {
+        match (self.min, self.max) {
+            (Some(min), None) => self.max = Some(Bytes(min.0.saturating_mul(3))),
+            (None, Some(max)) => self.min = Some(Bytes(max.0 / 3)),
+            _ => {}
         }
+        self.over(Red::default())
     }
 }
 
@@ -174,11 +156,15 @@ impl Tagged for AqmSpec {
 
     fn read<'de, D: Deserializer<'de>>(kind: &'static str, rest: D) -> Result<Self, D::Error> {
         let discipline = match kind {
-            "red" => Discipline::Red(RedOptions::deserialize(rest)?.into()),
-            "codel" => Discipline::Codel(CodelOptions::deserialize(rest)?),
-            "fq_codel" => Discipline::FqCodel(FqCodelOptions::deserialize(rest)?.into()),
-            "pie" => Discipline::Pie(PieOptions::deserialize(rest)?),
-            "dualpi2" => Discipline::DualPi2(DualPi2Options::deserialize(rest)?),
+            "red" => Discipline::Red(RedOptions::deserialize(rest)?.to_model()),
+            "codel" => Discipline::Codel(CodelOptions::deserialize(rest)?.over(Codel::default())),
+            "fq_codel" => {
+                Discipline::FqCodel(FqCodelOptions::deserialize(rest)?.over(FqCodel::default()))
+            }
+            "pie" => Discipline::Pie(PieOptions::deserialize(rest)?.over(Pie::default())),
+            "dualpi2" => {
+                Discipline::DualPi2(DualPi2Options::deserialize(rest)?.over(DualPi2::default()))
+            }
             _ => {
                 let NoOptions {} = NoOptions::deserialize(rest)?;
                 Discipline::DropHead
@@ -212,20 +198,16 @@ impl JsonSchema for AqmSpec {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let text = format!("^ *({})( *,.*)?$", Self::KINDS.join("|"));
-        let mut tables = [
-            kind_schema::<NoOptions>(generator, "drop-head", false),
-            kind_schema::<RedOptions>(generator, "red", false),
-            kind_schema::<CodelOptions>(generator, "codel", false),
-            kind_schema::<FqCodelOptions>(generator, "fq_codel", false),
-            kind_schema::<PieOptions>(generator, "pie", false),
-            kind_schema::<DualPi2Options>(generator, "dualpi2", false),
-        ];
-        for table in &mut tables {
-            table.insert("required".to_owned(), [KIND].as_slice().into());
-        }
         json_schema!({ "anyOf": [
             { "type": "string", "pattern": text, "description": "A name, perhaps with options: \"fq_codel,target=5ms\"." },
-            { "oneOf": tables }
+            { "oneOf": [
+                kind_schema::<NoOptions>(generator, "drop-head", false),
+                kind_schema::<RedOptions>(generator, "red", false),
+                kind_schema::<CodelOptions>(generator, "codel", false),
+                kind_schema::<FqCodelOptions>(generator, "fq_codel", false),
+                kind_schema::<PieOptions>(generator, "pie", false),
+                kind_schema::<DualPi2Options>(generator, "dualpi2", false),
+            ] }
         ] })
     }
 }
@@ -247,72 +229,38 @@ impl AqmSpec {
 }
 
 impl fmt::Display for AqmSpec {
-    /// What differs from its usual parameters.
+    /// Its name, and what differs from its usual parameters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of_codel = |f: &mut fmt::Formatter<'_>, codel: Codel, usual: Codel| {
-            if codel.ecn != usual.ecn {
-                f.write_str(if codel.ecn { ",ecn" } else { ",noecn" })?;
-            }
-            option(f, "target", codel.target, usual.target)?;
-            option(f, "interval", codel.interval, usual.interval)
-        };
-        match self.0 {
+        match &self.0 {
             Discipline::DropTail => Ok(()),
             Discipline::DropHead => f.write_str("drop-head"),
             Discipline::Red(red) => {
-                let usual = Red::default();
-                f.write_str("red")?;
-                f.write_str(if red.ecn { ",ecn" } else { "" })?;
+                let mut usual = Red::default();
+                // One of the two alone would give the other one.
                 if (red.min, red.max) != (usual.min, usual.max) {
-                    write!(f, ",min={},max={}", red.min, red.max)?;
+                    (usual.min, usual.max) = (Bytes(u64::MAX), Bytes(u64::MAX));
                 }
-                option(f, "probability", red.probability, usual.probability)?;
-                option(f, "avpkt", red.avpkt, usual.avpkt)?;
-                if let Some(burst) = red.burst {
-                    write!(f, ",burst={burst}")?;
-                }
-                f.write_str(if red.gentle { "" } else { ",nogentle" })
+                f.write_str("red")?;
+                RedOptions::write(f, red, &usual)
             }
             Discipline::Pie(pie) => {
-                let usual = Pie::default();
                 f.write_str("pie")?;
-                f.write_str(if pie.ecn { ",ecn" } else { "" })?;
-                option(f, "target", pie.target, usual.target)?;
-                option(f, "tupdate", pie.tupdate, usual.tupdate)?;
-                option(f, "max_burst", pie.max_burst, usual.max_burst)
+                PieOptions::write(f, pie, &Pie::default())
             }
             Discipline::Codel(codel) => {
                 f.write_str("codel")?;
-                of_codel(f, codel, Codel::default())
+                CodelOptions::write(f, codel, &Codel::default())
             }
             Discipline::FqCodel(fq) => {
-                let usual = FqCodel::default();
                 f.write_str("fq_codel")?;
-                of_codel(f, fq.codel, usual.codel)?;
-                option(f, "flows", fq.flows, usual.flows)?;
-                option(f, "quantum", fq.quantum, usual.quantum)
+                FqCodelOptions::write(f, fq, &FqCodel::default())
             }
             Discipline::DualPi2(dual) => {
-                let usual = DualPi2::default();
                 f.write_str("dualpi2")?;
-                option(f, "target", dual.target, usual.target)?;
-                option(f, "t_update", dual.t_update, usual.t_update)?;
-                option(f, "l_threshold", dual.l_threshold, usual.l_threshold)
+                DualPi2Options::write(f, dual, &DualPi2::default())
             }
         }
     }
-}
-
-fn option<T: PartialEq + fmt::Display>(
-    f: &mut fmt::Formatter<'_>,
-    key: &str,
-    value: T,
-    usual: T,
-) -> fmt::Result {
-    if value == usual {
-        return Ok(());
-    }
-    write!(f, ",{key}={value}")
 }
 
 text_form!(AqmSpec);

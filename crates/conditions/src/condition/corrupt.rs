@@ -31,7 +31,7 @@ fn one() -> NonZeroU8 {
 
 describe! {
     CorruptSpec: "corrupt" = "PERCENT[,bits=N][,repair]", as in "0.1%,bits=2,repair", shapes Corrupt;
-    "How many packets have bits flipped: 0.1%, two of them: 0.1%,bits=2; with 0.1%,repair in what they carry, and no checksum tells"
+    "Share of packets with flipped bits: 0.1%, or two bits each: 0.1%,bits=2; `repair` flips payload bits and fixes the checksum, so the application sees the damage: 0.1%,repair"
 }
 
 impl CorruptSpec {

@@ -23,7 +23,7 @@ pub struct DuplicateSpec {
 
 describe! {
     DuplicateSpec: "duplicate" = "PERCENT[,delay=TIME]", as in "1%,delay=5ms", shapes Duplicate;
-    "How many packets are followed by a copy: 1%, or by one that comes 5 ms later: 1%,delay=5ms"
+    "Share of packets that are followed by a copy: 1%, or by one that comes 5 ms later: 1%,delay=5ms"
 }
 
 impl DuplicateSpec {

@@ -26,7 +26,7 @@ pub struct LossSpec {
 
 describe! {
     LossSpec: "loss" = "PERCENT[,burst=N][,ecn]", as in "1%,burst=8", shapes Loss;
-    "Random loss, one way: 1%, or in bursts of 8 in the mean: 1%,burst=8; with 1%,ecn packets that allow it are marked instead"
+    "Random loss, one way: 1%, or in bursts of 8 on average: 1%,burst=8; with 1%,ecn packets that allow it are marked instead"
 }
 
 impl LossSpec {

@@ -22,7 +22,7 @@ pub struct PoliceSpec {
 
 describe! {
     PoliceSpec: "police" = "RATE,burst=SIZE", as in "10mbit,burst=64KiB", shapes Police;
-    "What comes faster is dropped, but for bursts: 10mbit,burst=64KiB"
+    "Drop traffic above this rate, allowing bursts: 10mbit,burst=64KiB"
 }
 
 impl PoliceSpec {

@@ -25,7 +25,7 @@ pub struct RateSpec {
 
 describe! {
     RateSpec: "rate" = "RATE[,burst=SIZE]", as in "10mbit", shapes Rate;
-    "Bottleneck of one direction: 10mbit, 1gbit; 0bit serves nothing; of 10mbit,burst=32KiB what a token bucket holds passes at once"
+    "Bottleneck of one direction: 10mbit, 1gbit; 0bit serves nothing; with burst=32KiB, a token bucket lets bursts through: 10mbit,burst=32KiB"
 }
 
 impl RateSpec {

@@ -28,7 +28,7 @@ fn one() -> NonZeroU32 {
 
 describe! {
     ReorderSpec: "reorder" = "PERCENT[,gap=N]", as in "5%,gap=3", shapes Delay needs Needs::Delay("it has packets pass others that a delay holds");
-    "How many packets pass the delay at once, and so overtake others: 5%; of every third one and those behind it: 5%,gap=3"
+    "Share of packets that skip the delay: 5%; gap=3: only after at least two delayed packets: 5%,gap=3"
 }
 
 impl ReorderSpec {
