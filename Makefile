@@ -9,13 +9,16 @@ FUZZ_TARGETS = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 # An interpreter is a thousand times as slow: so few cases of each property.
 MIRI = PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked
 
-.PHONY: demo test check bench scenarios truth peers soak fuzz miri sbom pictures build base toolchain test-tools soak-tools scenario-tools bench-tools deny
+.PHONY: demo test test-all check bench scenarios truth peers soak fuzz miri sbom pictures build base toolchain test-tools soak-tools scenario-tools bench-tools deny
 
 demo: build ## the seven WAN cases on an embedded test bed, without root; prints the table, writes the report
 	$(FARWIRE) run scenarios/toffee-mocha.toml --quick --overwrite --out $(OUT)/toffee-mocha
 
-test: toolchain test-tools ## every test that this machine allows; what is skipped is named with its cause
-	$(CARGO) test --workspace --locked
+test: toolchain test-tools ## every test that this machine allows, but for the longest; what is skipped is named with its cause, and at the end what each suite took
+	CARGO='$(CARGO)' scripts/test
+
+test-all: toolchain test-tools ## the same with the longest
+	CARGO='$(CARGO)' FARWIRE_TEST_ALL=1 scripts/test
 
 check: toolchain deny ## format, circles of imports, lints, documentation, licences, advisories where RustSec's database can be fetched
 	$(CARGO) fmt --all --check
@@ -44,9 +47,11 @@ peers: build ## netem and queues beside the kernel's, in a user-mode Linux: the 
 soak: soak-tools ## the full volumes: the laws of all effects and the same ten per cent off, 10 GB of TCP and 1 GB of UDP through cut trains, rates for 10 s, 1,000 kills, 30 minutes of 50 clients, 30 minutes of a link changed every second, the API against its document, the page for everybody, 200 runs by Slurm
 	scripts/shard_examples
 	FARWIRE_SOAK=1 $(CARGO) test --locked -p farwire-model --test laws
-	FARWIRE_SOAK=1 $(CARGO) test --release --locked --test traffic --test hostile --test live --test page --test slurm
+	for suite in traffic hostile live page slurm; do \
+		FARWIRE_SOAK=1 $(CARGO) test --release --locked --test system -- --test-threads=1 $$suite:: || exit 1; \
+	done
 	@if scripts/nightly rustc; then \
-	ASAN_OPTIONS=detect_leaks=0 RUSTFLAGS=-Zsanitizer=address $(CARGO) +nightly test --locked --target $(HOST) --target-dir target/sanitized --test traffic; fi
+	ASAN_OPTIONS=detect_leaks=0 RUSTFLAGS=-Zsanitizer=address $(CARGO) +nightly test --locked --target $(HOST) --target-dir target/sanitized --test system -- traffic::; fi
 
 fuzz: toolchain ## every parser, and the far end's conversations, for 20 s each from a small corpus; FUZZ_TIME=600 for longer
 	@scripts/nightly rustc
@@ -88,7 +93,7 @@ toolchain:
 
 test-tools: toolchain
 	@scripts/need ping iputils-ping wget wget iperf3 iperf3 iperf iperf nuttcp nuttcp ip iproute2 mandoc mandoc chromium chromium chromedriver chromium-driver parallel parallel curl curl tshark tshark promtool prometheus slurmctld slurm-wlm munged munge
-	@test -x target/peers/bin/stamp-suite || $(CARGO) install stamp-suite --version 1.0.0 --locked --root target/peers
+	@test -x target/peers/bin/stamp-suite || $(CARGO) install --debug stamp-suite --version 1.0.0 --locked --root target/peers
 
 soak-tools: test-tools
 	@test -f target/soak-tools/bin/schemathesis || { scripts/need python3 python3 && { python3 -c "import ensurepip" 2>/dev/null || scripts/need ensurepip python3-venv; } && rm -rf target/soak-tools && python3 -m venv target/soak-tools && \
@@ -103,4 +108,4 @@ bench-tools: test-tools
 	@test -x target/peers/bin/rattan || $(CARGO) install rattan --version 0.1.1 --locked --root target/peers
 
 deny:
-	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install cargo-deny --version 0.20.2 --locked
+	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install --debug cargo-deny --version 0.20.2 --locked

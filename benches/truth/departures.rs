@@ -13,11 +13,8 @@ use std::process::Stdio;
 use anyhow::{Context, Result, ensure};
 use netio::netns::NetNs;
 
-use self::common::capture::{Passed, Tap, Way};
-use self::common::process::{farwire, run, wait_for};
-
-#[path = "../../tests/common/mod.rs"]
-mod common;
+use test_support::capture::{Passed, Tap, Way};
+use test_support::process::{farwire, run, wait_for};
 
 /// As an argument of this program: what comes at the receiving end is captured into the file named next, at the rate after it.
 const CAPTURE: &str = "--capture";

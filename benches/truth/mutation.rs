@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use conditions::way::Route;
+use conditions::route::Route;
 use model::Nanos;
 use record::plan::Case;
 use record::{Direction, Figure, Measurement, Metric, Record, Statistic};

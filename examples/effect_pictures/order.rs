@@ -14,7 +14,13 @@ use crate::drawing::{
 const MILLISECOND: Nanos = Nanos::from_millis(1);
 
 pub(crate) fn pictures() -> Result<Vec<Picture>> {
-    Ok(vec![slots()?, slot_delays()?, gaps()?, extents()?])
+    Ok(vec![
+        slots()?,
+        slot_delays()?,
+        stalls()?,
+        gaps()?,
+        extents()?,
+    ])
 }
 
 const SLOTS: &str = "[[stages]]\nkind = 'slots'\nmin = '5ms'\nmax = '15ms'";
@@ -75,6 +81,36 @@ fn slot_delays() -> Result<Picture> {
     Ok(picture(
         "slots-delay",
         "How long packets wait for slots that come one a millisecond",
+        axes,
+        curves,
+    ))
+}
+
+/// When packets leave that come one a millisecond.
+fn stalls() -> Result<Picture> {
+    let link = "[[stages]]\nkind = 'stall'\nevery = '100ms'\nlasts = '20ms'";
+    let crossing = Crossing::of(link, steady(301, MILLISECOND, 1_000))?;
+    let both = crossing.came.iter().zip(crossing.left());
+    let points = both.filter_map(|(came, left)| {
+        left.map(|left| Point::at(milliseconds(*came), milliseconds(left - *came)))
+    });
+    let points: Vec<Point> = points.collect();
+    let wait = |came: u32| match came % 100 {
+        phase @ 80.. => f64::from(100 - phase),
+        _ => 0.0,
+    };
+    let waits = by_number(0..=300, wait);
+    let curves = vec![
+        found("every = 100ms, lasts = 20ms", 0, Shape::Line, points),
+        formula("by the formula", Shape::Line, waits),
+    ];
+    let axes = [
+        between("a packet comes, ms", 0.0, 300.0),
+        between("delay, ms", 0.0, 25.0),
+    ];
+    Ok(picture(
+        "stall",
+        "How long packets wait that come one a millisecond to a link that stalls",
         axes,
         curves,
     ))

@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use model::BitsPerSec;
 use netio::iface::Interface;
-use netio::lease::{self, Outcome, PutBack};
+use netio::lease::{self, PutBack, PutBackOutcome};
 
 use super::ForwarderArgs;
 use super::link::LinkArgs;
@@ -219,21 +219,21 @@ fn restore() -> Result<ExitCode, Failure> {
     let mut first_failure = Ok(ExitCode::SUCCESS);
     for PutBack { interface, outcome } in all {
         match outcome {
-            Outcome::Done(replaced) if replaced.is_empty() => {
+            PutBackOutcome::Done(replaced) if replaced.is_empty() => {
                 note(format_args!("farwire: {interface} is as it was"));
             }
-            Outcome::Done(replaced) => {
+            PutBackOutcome::Done(replaced) => {
                 let said: Vec<String> = replaced.iter().rev().map(ToString::to_string).collect();
                 note(format_args!(
                     "farwire: {interface} is put back: {}",
                     said.join(", ")
                 ));
             }
-            Outcome::Gone => note(format_args!(
+            PutBackOutcome::Gone => note(format_args!(
                 "farwire: interface {interface} is gone: nothing is left to put back"
             )),
-            Outcome::InUse(why) => note(format_args!("farwire: {why}: left alone")),
-            Outcome::Failed(error) => {
+            PutBackOutcome::InUse(why) => note(format_args!("farwire: {why}: left alone")),
+            PutBackOutcome::Failed(error) => {
                 first_failure = first_failure.and(Err(blame(error)));
             }
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use conditions::in_effect::{InEffect, Tried, WayInEffect};
+use conditions::in_effect::{DirectionInEffect, InEffect, Tried};
 use conditions::{AsNetem, ConditionSet, LinkSpec};
 use instruments::failure::{Blame, Failure};
 use instruments::output;
@@ -112,8 +112,8 @@ fn row<T>(name: &str, ways: [&T; 2], says: impl Fn(&T) -> Option<String>) -> Opt
     is_said.then(|| [name.to_owned(), or_none(up), or_none(down)])
 }
 
-fn known(up: &WayInEffect, down: &WayInEffect) -> Vec<[String; 3]> {
-    let row = |name, says: fn(&WayInEffect) -> Option<String>| row(name, [up, down], says);
+fn known(up: &DirectionInEffect, down: &DirectionInEffect) -> Vec<[String; 3]> {
+    let row = |name, says: fn(&DirectionInEffect) -> Option<String>| row(name, [up, down], says);
     let rows = [
         row("lost at random", |way| {
             Some(

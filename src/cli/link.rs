@@ -175,7 +175,7 @@ fn name(prefix: &str, condition: &ConditionKind) -> String {
 mod tests {
     use super::*;
     use clap::Parser;
-    use conditions::way::{FULL_FRAME, Way};
+    use conditions::route::{FULL_FRAME, PathStages};
     use conditions::{DelaySpec, LossSpec};
     use model::StageSpec;
 
@@ -211,7 +211,8 @@ mod tests {
         let spec =
             parse("x --delay 20ms --loss 1% --rate 10mbit --down-rate 2mbit --seed 7").unwrap();
         let hop = spec.hop("box").unwrap();
-        let slowest = |stages: &[StageSpec]| Way(stages.to_vec()).slowest(FULL_FRAME).unwrap().0;
+        let slowest =
+            |stages: &[StageSpec]| PathStages(stages.to_vec()).slowest(FULL_FRAME).unwrap().0;
         assert_eq!(slowest(&hop.rest.up), "10mbit".parse().unwrap());
         assert_eq!(slowest(&hop.rest.down), "2mbit".parse().unwrap());
         assert_eq!(spec.seed(), 7);
@@ -236,8 +237,12 @@ mod tests {
         );
         let spec = parse("x --rate 1mbit --profile in-flight --seed 7").unwrap();
         let hop = spec.hop("box").unwrap();
-        let slowest =
-            |stages: &[StageSpec]| Way(stages.to_vec()).slowest(model::Bytes(1514)).unwrap().0;
+        let slowest = |stages: &[StageSpec]| {
+            PathStages(stages.to_vec())
+                .slowest(model::Bytes(1514))
+                .unwrap()
+                .0
+        };
         assert_eq!(slowest(&hop.rest.up), "1mbit".parse().unwrap());
         assert_eq!(slowest(&hop.rest.down), "1mbit".parse().unwrap());
         assert_eq!(

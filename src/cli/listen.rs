@@ -9,7 +9,7 @@ use super::tui::{self, LiveScreen};
 use crate::experiment::captures::RunCaptures;
 use crate::live::{Keeper, Links, NewLink};
 use crate::notes::note;
-use crate::web::{Access, CertificateFiles, Listen, Listening, Server};
+use crate::web::{Access, CertificateFiles, Listen, Listening, WebServer};
 use instruments::failure::{Blame, Failure};
 use record::plan::Plan;
 
@@ -69,7 +69,7 @@ pub(super) struct WatchedRuns<'a> {
 /// Serves links until it is dropped; what serves them first, then they are gone.
 pub(crate) struct LiveServer {
     links: Links,
-    _server: Server,
+    _server: WebServer,
 }
 
 impl ListenArg {
@@ -178,7 +178,7 @@ impl LiveServer {
 
     fn of(listening: Listening, links: Links, said: &str) -> Result<Self> {
         let pin = listening.pin();
-        let server = Server::start(listening, links.clone())?;
+        let server = WebServer::start(listening, links.clone())?;
         if let Some(pin) = pin {
             note(format_args!(
                 "farwire: clients know its certificate by --pin {pin}"

@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::experiment::directory;
 use crate::notes::note;
-use crate::web::{Listen, Records, Server};
+use crate::web::{Listen, Records, WebServer};
 use instruments::failure::{Blame, Failure};
 use netio::stop::Stop;
 
@@ -45,7 +45,7 @@ impl ViewArgs {
         let stop = Stop::on_signals()?;
         let listening = self.listen.open_local().or_bad_input()?;
         let said = format!("farwire: the reports of {folder} are at {listening}");
-        let server = Server::of_records(listening, records)?;
+        let server = WebServer::of_records(listening, records)?;
         note(said);
         while stop.cause().is_none() {
             thread::sleep(STOP_INTERVAL);

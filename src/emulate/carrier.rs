@@ -1,4 +1,4 @@
-//! A cable that is pulled on one side is felt on the other.
+//! Passes the loss of a carrier on one side to the other side.
 
 use model::Side;
 
@@ -15,7 +15,7 @@ pub(super) struct Carriers {
 
 /// An interface to be raised or lowered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Action {
+pub(super) struct CarrierChange {
     pub(super) side: Side,
     pub(super) up: bool,
 }
@@ -32,7 +32,7 @@ impl Carriers {
 
     /// Takes note of the carrier of `side`; what is to be done to the other side. The carrier of a side
     /// that was lowered says nothing, for it has none.
-    pub(super) fn change(&mut self, side: Side, carrier: bool) -> Option<Action> {
+    pub(super) fn change(&mut self, side: Side, carrier: bool) -> Option<CarrierChange> {
         if self.lost == Some(side.other()) {
             return None;
         }
@@ -45,7 +45,7 @@ impl Carriers {
             }
             _ => return None,
         }
-        Some(Action {
+        Some(CarrierChange {
             side: side.other(),
             up: carrier,
         })
@@ -66,15 +66,15 @@ impl Carriers {
 mod tests {
     use super::*;
 
-    const LOWER_A: Option<Action> = Some(Action {
+    const LOWER_A: Option<CarrierChange> = Some(CarrierChange {
         side: Side::A,
         up: false,
     });
-    const LOWER_B: Option<Action> = Some(Action {
+    const LOWER_B: Option<CarrierChange> = Some(CarrierChange {
         side: Side::B,
         up: false,
     });
-    const RAISE_B: Option<Action> = Some(Action {
+    const RAISE_B: Option<CarrierChange> = Some(CarrierChange {
         side: Side::B,
         up: true,
     });

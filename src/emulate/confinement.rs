@@ -1,4 +1,4 @@
-//! What a box keeps of its privileges while it forwards.
+//! The privileges that an emulator keeps while it forwards.
 
 use netio::lease;
 use netio::sandbox::{self, Capability, Reach};

@@ -1,8 +1,8 @@
-//! What becomes of the interfaces when the box ends, however it ends: a process of its own sees to that.
+//! The box holder: a separate process that takes care of the interfaces when the emulator ends, however it ends.
 //!
-//! The box holder is this program again, started with the hidden command `box-holder`. It waits for the end of its
-//! standard input, which comes with the box's end, by SIGKILL too; what the box had changed and not put back it puts back
-//! first, by the box's journals.
+//! It is this program again, started with the hidden command `box-holder`. It waits for the end of its standard input, which
+//! comes when the emulator ends, even by SIGKILL. First it restores from the journals whatever the emulator has changed and not
+//! restored itself.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use netio::iface::Interface;
-use netio::lease::{Lease, LeaseError};
+use netio::lease::{InterfaceLease, LeaseError};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
@@ -236,18 +236,18 @@ fn join([a, b]: [u32; 2]) -> Result<Option<[String; 2]>> {
     let (Some((first, mut a)), Some((second, mut b))) = (take(a)?, take(b)?) else {
         return Ok(None);
     };
-    Lease::join([&mut a, &mut b])?;
+    InterfaceLease::join([&mut a, &mut b])?;
     a.leave();
     b.leave();
     Ok(Some([first.name, second.name]))
 }
 
 /// Takes the interface with this number over, as it was before the box; none if it is gone or another box has it already.
-fn take(index: u32) -> Result<Option<(Interface, Lease)>> {
+fn take(index: u32) -> Result<Option<(Interface, InterfaceLease)>> {
     let Ok(found) = Interface::by_index(index) else {
         return Ok(None);
     };
-    match Lease::take(&found.name) {
+    match InterfaceLease::take(&found.name) {
         Ok(lease) => Ok(Some((found, lease))),
         Err(LeaseError::InUse { .. }) => Ok(None),
         Err(error) => Err(error.into()),

@@ -1,8 +1,8 @@
-//! A transparent WAN box between interfaces that exist: one link between two of them, or many.
+//! A transparent emulator between existing interfaces: one link between two of them, or many links.
 //!
-//! Everything it changes on them is leased: put back at the end, or by the next start if it was killed. The
-//! host's own stack is kept out by a drop at ingress, behind the packet taps; addresses stay as they are. What becomes of the
-//! interfaces at the box's end is seen to by a process that outlives it ([`holder`]).
+//! All changes to the interfaces are leased: they are undone at the end, or by the next start if the emulator was killed. A drop
+//! rule at ingress, behind the packet taps, keeps the host's own stack out; addresses stay as they are. A process that outlives
+//! the emulator takes care of the interfaces at its end ([`holder`]).
 
 mod carrier;
 mod confinement;
@@ -24,7 +24,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::forward::PortId;
 use crate::forward::thread::{
-    EMULATOR_DIED, ForwarderHandle, ForwarderOptions, ForwarderThread, Joined, RING_SLOTS,
+    EMULATOR_DIED, ForwarderHandle, ForwarderOptions, ForwarderThread, PlacedLink, RING_SLOTS,
 };
 use crate::notes::{note, warn};
 use crate::service_manager::{self, Watchdog};
@@ -35,7 +35,7 @@ pub(crate) use holder::{OnExit, hold};
 use instruments::failure::{Blame, Failure};
 use instruments::serve::raise_descriptor_limit;
 use netio::stop::Stop;
-use pair::{Pair, mtus};
+use pair::{InterfacePair, mtus};
 use port::acceptable;
 pub(crate) use port::blame;
 use record::summary::Summary;
@@ -49,7 +49,7 @@ const MANY_CHANGES: usize = 16;
 /// Interfaces under lease, and the emulator between them.
 pub(crate) struct WanBox {
     /// In the order of the links.
-    pairs: Vec<Pair>,
+    pairs: Vec<InterfacePair>,
     /// Keeps the host out of all of them.
     guard: IngressDrop,
     /// Takes also an interface that the default route leads out of.
@@ -93,10 +93,10 @@ impl WanBox {
         let holder = BoxHolder::start(on_exit, indices.collect())?;
         let started = || -> Result<_, Failure> {
             let names: Vec<String> = found.iter().flatten().map(|of| of.name.clone()).collect();
-            let pairs = side_by_side::each(found, Pair::take)?;
+            let pairs = side_by_side::each(found, InterfacePair::take)?;
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let guard = IngressDrop::new(&names).or_machine()?;
-            let pairs = side_by_side::each(pairs, Pair::raise)?;
+            let pairs = side_by_side::each(pairs, InterfacePair::raise)?;
             if let [_, _] = names[..] {
                 for (socket, name) in sockets.iter_mut().zip(&names) {
                     // Without, tunnels' trains leave in another form; `doctor` says why.
@@ -105,7 +105,7 @@ impl WanBox {
             }
             let confinement = Confinement::begin()?;
             let joined = ports.into_iter().zip(links);
-            let joined = joined.map(|(ports, link)| Joined { ports, link });
+            let joined = joined.map(|(ports, link)| PlacedLink { ports, link });
             let running = ForwarderThread::start_all(sockets, joined.collect(), options)?;
             let beside = beside(running.handle())?;
             confinement.complete()?;
@@ -142,7 +142,7 @@ impl WanBox {
         let ended = self.watch();
         service_manager::stopping();
         let summaries = self.running.stop();
-        let happened: Vec<_> = self.pairs.iter().map(Pair::happened).collect();
+        let happened: Vec<_> = self.pairs.iter().map(InterfacePair::happened).collect();
         // The leases and the drop end here, after the last packet.
         side_by_side::for_each(self.pairs, drop);
         drop(self.guard);

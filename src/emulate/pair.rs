@@ -1,22 +1,22 @@
-//! The two interfaces that a link stands between.
+//! The two interfaces that a link connects.
 
 use anyhow::Result;
 use model::Side;
 use netio::iface::Interface;
 
-use super::carrier::{Action, Carriers};
+use super::carrier::{CarrierChange, Carriers};
 use super::port::Port;
 use crate::notes::{note, warn};
 use instruments::failure::Failure;
 use record::summary::InterfaceSummary;
 
 /// Two interfaces under lease.
-pub(super) struct Pair {
+pub(super) struct InterfacePair {
     ports: [Port; 2],
     carriers: Carriers,
 }
 
-impl Pair {
+impl InterfacePair {
     /// Leases both and changes what must be otherwise, but for their administrative state.
     pub(super) fn take([a, b]: [Interface; 2]) -> Result<Self, Failure> {
         Ok(Self {
@@ -84,7 +84,7 @@ impl Pair {
 
     /// Passes the carrier of `side` on to the other side; whether it was lost just now.
     pub(super) fn pass_on(&mut self, side: Side, carrier: bool) -> Result<bool> {
-        let Some(Action { side, up }) = self.carriers.change(side, carrier) else {
+        let Some(CarrierChange { side, up }) = self.carriers.change(side, carrier) else {
             return Ok(false);
         };
         let port = &mut self.ports[side.index()];

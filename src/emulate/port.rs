@@ -1,9 +1,9 @@
-//! One interface of a box: what it must be, and what is changed on it.
+//! One interface of the emulator: what it requires, and what it changes there.
 
 use std::io::ErrorKind;
 
 use netio::iface::{Interface, InterfaceError};
-use netio::lease::{Lease, LeaseError, MERGING};
+use netio::lease::{InterfaceLease, LeaseError, MERGING};
 use netio::offloads::OffloadError;
 
 use instruments::failure::{Blame, Failure};
@@ -14,7 +14,7 @@ pub(super) struct Port {
     /// As it was found, with the changes since.
     pub(super) interface: Interface,
     /// What is changed on it; none while it is gone.
-    pub(super) taken: Option<Lease>,
+    pub(super) taken: Option<InterfaceLease>,
     /// It was said that this one stays up whatever the other side's carrier does.
     pub(super) told_kept_up: bool,
     /// Why it could not be taken again, as it was said last.
@@ -53,8 +53,8 @@ impl Port {
 }
 
 /// Changes what must be otherwise while a box stands on the interface, but for its administrative state.
-pub(super) fn lease(interface: &Interface) -> Result<Lease, Failure> {
-    let mut lease = Lease::take_found(interface).map_err(blame)?;
+pub(super) fn lease(interface: &Interface) -> Result<InterfaceLease, Failure> {
+    let mut lease = InterfaceLease::take_found(interface).map_err(blame)?;
     let name = &interface.name;
     // Only now: what a killed box left joined is no longer.
     if interface.master.is_some() && Interface::find(name).or_bad_input()?.master.is_some() {

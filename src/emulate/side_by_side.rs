@@ -1,5 +1,5 @@
-//! The same work on many interfaces at once: the kernel has each change wait for all processors, and waits for many as long as
-//! for one.
+//! Does the same work on many interfaces in parallel: the kernel makes each change wait for all processors, and many changes wait
+//! no longer than one.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use super::artifacts::{ARTIFACTS, Artifacts, beside_the_record};
 use super::watch::conditions;
 use crate::forward::capture::{Capture, CaptureHandle, CaptureSpec};
-use crate::testbed::{Links, Testbed};
+use crate::testbed::{LinkSummaries, Testbed};
 use record::plan::{Plan, PlannedRun};
 
 /// What is captured of every run.
@@ -83,7 +83,7 @@ impl RunningCaptures {
     pub(super) const NONE: Self = Self(Vec::new());
 
     /// Waits until all is written, and tells what was of it with what the links did; the files.
-    pub(super) fn finish(self, links: &mut Links) -> Vec<PathBuf> {
+    pub(super) fn finish(self, links: &mut LinkSummaries) -> Vec<PathBuf> {
         let mut links = links.iter_mut();
         let finished = self.0.into_iter().map(|(file, capture)| {
             let mut summary = capture.finish();

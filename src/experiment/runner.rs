@@ -16,7 +16,7 @@ use super::host::network_sysctls;
 use super::watch::Watch;
 use crate::live::NumberedRun;
 use crate::progress::Progress;
-use crate::testbed::{Links, Testbed};
+use crate::testbed::{LinkSummaries, Testbed};
 use instruments::Session;
 use instruments::failure::{Blame, Failure};
 use instruments::measure::{self, InstrumentArgs};
@@ -475,7 +475,7 @@ fn csv_files(artifacts: &Artifacts<'_>, planned: &PlannedRun<'_>, clients: usize
 /// How the run ended. What spoilt all of it is put down to every measurement.
 fn outcome(
     measurements: &mut [Measured],
-    torn_down: &Result<Links>,
+    torn_down: &Result<LinkSummaries>,
     spoilt: Option<String>,
 ) -> Outcome {
     let failures = measurements.iter().filter_map(|measured| {

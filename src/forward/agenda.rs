@@ -1,20 +1,20 @@
-//! When each link is to be looked at next: what a turn costs goes by the links that have something to do, not by all.
+//! When each link is looked at next. A turn costs time for the links that have something to do, not for all links.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use model::Nanos;
 
-/// Appointments of links, by number, one each.
+/// One appointment for each link, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
-    /// Some of them were moved or called off since: an appointment holds if it is its link's.
+    /// Some of them were moved or cancelled since: an appointment is valid if `of_link` has it.
     appointments: BinaryHeap<Reverse<(Nanos, u32)>>,
     of_link: Vec<Option<Nanos>>,
 }
 
 impl Agenda {
-    /// Moves the appointment of `link` to `at`, or calls it off.
+    /// Moves the appointment of `link` to `at`, or cancels it.
     pub(crate) fn set(&mut self, link: u32, at: Option<Nanos>) {
         let place = link as usize;
         if self.of_link.len() <= place {
@@ -28,11 +28,11 @@ impl Agenda {
             self.appointments.push(Reverse((at, link)));
         }
         if self.appointments.len() > 64 + 4 * self.of_link.len() {
-            self.forget_what_does_not_hold();
+            self.drop_invalid();
         }
     }
 
-    /// The first appointment of all.
+    /// The earliest appointment.
     pub(crate) fn next(&mut self) -> Option<Nanos> {
         while let Some(Reverse((at, link))) = self.appointments.peek() {
             if self.of_link[*link as usize] == Some(*at) {
@@ -43,7 +43,7 @@ impl Agenda {
         None
     }
 
-    /// Takes the link out whose appointment is first, if that is by `now`.
+    /// Removes the earliest appointment if it is by `now`, and returns its link.
     pub(crate) fn take(&mut self, now: Nanos) -> Option<u32> {
         self.next().filter(|at| *at <= now)?;
         let Reverse((_, link)) = self.appointments.pop()?;
@@ -52,10 +52,10 @@ impl Agenda {
     }
 
     #[cold]
-    fn forget_what_does_not_hold(&mut self) {
-        let holding = (0..).zip(&self.of_link);
-        let holding = holding.filter_map(|(link, at)| Some(Reverse(((*at)?, link))));
-        self.appointments = holding.collect();
+    fn drop_invalid(&mut self) {
+        let valid = (0..).zip(&self.of_link);
+        let valid = valid.filter_map(|(link, at)| Some(Reverse(((*at)?, link))));
+        self.appointments = valid.collect();
     }
 }
 

@@ -1,9 +1,9 @@
-//! Memory for the bytes of small frames: one after the other in chunks, each of which is free again when all in it are gone.
+//! Memory for the bytes of small frames. They lie one after the other in chunks; a chunk is free again when all its frames are
+//! gone.
 //!
-//! Frames leave a link about in the order in which they came, so chunks empty one after the other; a byte on its way costs
-//! a byte.
+//! Frames leave a link in about the order of their arrivals, so chunks become empty one after the other.
 
-/// Bytes of a chunk: little enough that one frame that stays keeps little from others.
+/// Bytes of a chunk: so few that one frame that stays long keeps little memory from others.
 const CHUNK: usize = 64 << 10;
 
 /// Empty chunks that are kept for later: 16 MiB.
@@ -13,10 +13,10 @@ const KEPT: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     chunks: Vec<Chunk>,
-    /// The chunk that is being filled, once there is one, and where it goes on.
+    /// The chunk that is being filled, if any, and where its free part begins.
     filling: Option<u32>,
     end: usize,
-    /// Chunks with nothing in them, with memory and without.
+    /// Chunks without frames: those that keep their memory, and those that do not.
     empty: Vec<u32>,
     bare: Vec<u32>,
 }
@@ -24,11 +24,11 @@ pub(crate) struct Arena {
 #[derive(Debug, Default)]
 struct Chunk {
     bytes: Box<[u8]>,
-    /// How many frames are in it.
+    /// How many frames it has.
     frames: u32,
 }
 
-/// Where in an arena a frame stands.
+/// A frame's place in an arena.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     chunk: u32,
@@ -37,7 +37,7 @@ pub(crate) struct Span {
 }
 
 impl Arena {
-    /// Copies `bytes`, at most a chunk's.
+    /// Copies `bytes`, which fit into a chunk.
     pub(crate) fn store(&mut self, bytes: &[u8]) -> Span {
         let number = match self.filling {
             Some(number) if self.end + bytes.len() <= CHUNK => number,
@@ -56,13 +56,13 @@ impl Arena {
         span
     }
 
-    /// What was stored there.
+    /// The bytes stored there.
     pub(crate) fn bytes(&self, span: Span) -> &[u8] {
         let chunk = &self.chunks[span.chunk as usize];
         &chunk.bytes[span.at as usize..][..span.len as usize]
     }
 
-    /// Gives a span back, once.
+    /// Gives a span back. Each span is given back once.
     pub(crate) fn release(&mut self, span: Span) {
         let chunk = &mut self.chunks[span.chunk as usize];
         chunk.frames -= 1;
@@ -79,12 +79,12 @@ impl Arena {
         }
     }
 
-    /// Bytes of the chunks that have frames in them.
+    /// Bytes of the chunks that have frames.
     pub(crate) fn held(&self) -> usize {
         (self.chunks.len() - self.empty.len() - self.bare.len()) * CHUNK
     }
 
-    /// What [`Arena::held`] will be with `len` bytes more.
+    /// [`Arena::held`] with `len` bytes more.
     pub(crate) fn held_with(&self, len: usize) -> usize {
         let fits = self.filling.is_some() && self.end + len <= CHUNK;
         self.held() + if fits { 0 } else { CHUNK }

@@ -1,4 +1,4 @@
-//! The packets that wait to leave by one port, in the order in which they are due.
+//! The packets that wait to leave by one port, in the order of their due times.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -6,18 +6,18 @@ use std::num::NonZeroU8;
 
 use model::{Edit, Nanos, PacketId};
 
-/// A schedule of departures. A link that keeps order decides in order of due times, so a queue serves;
-/// what is due before its end goes to a heap beside it. Packets due at one time leave in the order pushed.
+/// A schedule of departures. A link that keeps order decides in the order of due times, for which a queue suffices. Packets that
+/// are due before the queue's last one go into a heap. Packets due at the same time leave in the order in which they were pushed.
 #[derive(Debug, Default)]
 pub(crate) struct Departures {
-    in_order: VecDeque<Entry>,
-    early: BinaryHeap<Reverse<Entry>>,
+    in_order: VecDeque<QueuedDeparture>,
+    early: BinaryHeap<Reverse<QueuedDeparture>>,
     pushed: u64,
 }
 
 /// A packet that is to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Departure {
+pub(crate) struct ScheduledDeparture {
     /// When.
     pub(crate) due: Nanos,
     /// Which.
@@ -26,23 +26,23 @@ pub(crate) struct Departure {
     pub(crate) changes: Changes,
 }
 
-/// In what a packet that leaves differs from the one that came. Eight bytes: every departure carries them.
+/// How a packet that leaves differs from the one that arrived. It takes eight bytes, because every departure has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Changes {
-    /// It is a copy, which the link made.
+    /// It is a copy that the link made.
     pub(crate) is_copy: bool,
     /// It gets a congestion mark.
     pub(crate) is_marked: bool,
-    /// Whether the checksum of what is flipped is mended.
+    /// Whether the checksum is corrected after flipping bits.
     is_repaired: bool,
-    /// How many bits are flipped, and the number that says which.
+    /// How many bits are flipped, and the number that selects them.
     flipped: u8,
     first: u32,
 }
 
 /// Ordered by due time, then by when it was pushed, which no two share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
+struct QueuedDeparture {
     due: Nanos,
     pushed: u64,
     id: PacketId,
@@ -50,7 +50,7 @@ struct Entry {
 }
 
 impl Changes {
-    /// The packet itself, as it came.
+    /// The packet itself, unchanged.
     pub(crate) const NONE: Self = Self {
         is_copy: false,
         is_marked: false,
@@ -81,7 +81,7 @@ impl Changes {
         self == Self::NONE
     }
 
-    /// In words, as logs and captures have them.
+    /// The words that logs and captures use.
     pub(crate) fn words(self) -> impl Iterator<Item = &'static str> {
         let all = [
             (self.is_copy, "copy"),
@@ -92,7 +92,7 @@ impl Changes {
         those.map(|(_, word)| word)
     }
 
-    /// What is done to its bytes beside a mark.
+    /// What changes its bytes, apart from a mark.
     pub(crate) fn edit(self) -> Option<Edit> {
         Some(Edit::FlipBits {
             first: self.first,
@@ -103,8 +103,8 @@ impl Changes {
 }
 
 impl Departures {
-    pub(crate) fn push(&mut self, Departure { due, id, changes }: Departure) {
-        let entry = Entry {
+    pub(crate) fn push(&mut self, ScheduledDeparture { due, id, changes }: ScheduledDeparture) {
+        let entry = QueuedDeparture {
             due,
             pushed: self.pushed,
             id,
@@ -121,19 +121,19 @@ impl Departures {
         Some(self.get(0)?.due)
     }
 
-    /// The entry `ahead` places from the front; past the first only as far as the front is in order.
-    pub(crate) fn get(&self, ahead: usize) -> Option<Departure> {
+    /// The departure `ahead` places from the front. After the first one, only those that come before all of the heap.
+    pub(crate) fn get(&self, ahead: usize) -> Option<ScheduledDeparture> {
         let queued = self.in_order.get(ahead);
         match self.early.peek() {
             Some(Reverse(early)) if ahead == 0 && queued.is_none_or(|q| early < q) => {
                 Some(early.departure())
             }
             Some(Reverse(early)) if queued.is_some_and(|q| early < q) => None,
-            _ => queued.map(Entry::departure),
+            _ => queued.map(QueuedDeparture::departure),
         }
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Departure> {
+    pub(crate) fn pop(&mut self) -> Option<ScheduledDeparture> {
         let early = match (self.early.peek(), self.in_order.front()) {
             (Some(Reverse(early)), Some(queued)) => early < queued,
             (Some(_), None) => true,
@@ -148,9 +148,9 @@ impl Departures {
     }
 }
 
-impl Entry {
-    fn departure(&self) -> Departure {
-        Departure {
+impl QueuedDeparture {
+    fn departure(&self) -> ScheduledDeparture {
+        ScheduledDeparture {
             due: self.due,
             id: self.id,
             changes: self.changes,
@@ -171,7 +171,7 @@ mod tests {
             for (n, op) in (0..).zip(ops) {
                 if let Some(due) = op {
                     let changes = Changes::NONE;
-                    schedule.push(Departure { due: Nanos(due), id: PacketId(n), changes });
+                    schedule.push(ScheduledDeparture { due: Nanos(due), id: PacketId(n), changes });
                     heap.push(Reverse((Nanos(due), n)));
                 } else {
                     let expected = heap.pop().map(|Reverse((due, n))| (due, PacketId(n)));
@@ -184,6 +184,6 @@ mod tests {
 
     #[test]
     fn a_departure_costs_every_packet_32_bytes() {
-        assert_eq!(size_of::<Entry>(), 32);
+        assert_eq!(size_of::<QueuedDeparture>(), 32);
     }
 }

@@ -1,81 +1,84 @@
 //! The forwarder: port → path → port, for one link or for many.
 //!
-//! `Forwarder::step` takes in what has arrived, lets the model decide, and sends what is due; it never
-//! waits and has no clock: its caller and the ports say what time it is. `thread` turns it into a loop in real time,
-//! [`run_to_end`] into one in virtual time.
+//! `Forwarder::step` takes in what has arrived, lets the model decide, and sends what is due. It never waits and has no
+//! clock: its caller and the ports tell it the time. `thread` runs it in a loop in real time, [`run_to_end`] in virtual time.
 
 mod agenda;
 mod arena;
 pub(crate) mod capture;
 mod departures;
-mod flows;
-mod held;
-mod lane;
-mod load;
+mod departures_by_kind;
+mod held_frames;
+mod link_runner;
+mod observed;
+mod observers;
 pub(crate) mod packet_log;
+mod recent_arrivals;
 pub(crate) mod round_trips;
-mod run;
+mod segment_run;
 pub(crate) mod stats;
+#[cfg(test)]
+mod test_writers;
 #[cfg(test)]
 mod tests;
 pub(crate) mod thread;
 
 use model::{ConfigError, Link, Nanos, PathSpec, ScheduleClock, ScheduleOrder, Side, Waiting};
-use netio::{MemoryPort, Ports, Received, Spare, Stall};
+use netio::{MemoryPort, PortSet, ReceivedFrame, Spare, Stall};
 
 use agenda::Agenda;
 use capture::Tap;
 use conditions::Rules;
-use held::HeldFrames;
-use lane::{Common, Lane};
-use load::Load;
-pub(crate) use load::TURN;
+use held_frames::HeldFrames;
+use link_runner::{ForwarderShared, LinkRunner};
 use packet_log::PacketLogWriter;
+use recent_arrivals::RecentArrivals;
+pub(crate) use recent_arrivals::TURN;
 use record::lateness::{FlowDepartures, LateBudget};
 use record::summary::PacketLogSummary;
 use round_trips::RoundTripTimes;
-pub(crate) use stats::{Loss, Stats};
+use stats::{EmulatorLoss, Stats};
 
-/// Neighbouring segments that are due within this span leave as one frame, when the last of them is due.
+/// Neighbouring segments that are due within this time leave as one frame, when the last of them is due.
 const QUANTUM: Nanos = Nanos(10_000);
 
-/// Frames taken in before what is due is looked at again.
+/// Most frames taken in before due departures are looked at again.
 const INTAKE: usize = 64;
 
-/// Frames handed to a port in one call.
+/// Most frames handed to a port in one call.
 const BATCH: usize = 32;
 
-/// Longest that arrivals are left alone while something is held: far less than the rings hold.
-const LONGEST_PATIENCE: Nanos = Nanos(1_000_000);
+/// Longest time for which arrivals may wait in the rings, which hold far more.
+const LONGEST_WAIT: Nanos = Nanos(1_000_000);
 
-/// Sets of ports, the links between them, and the frames that are on their way.
-pub(crate) struct Forwarder<P: Ports> {
-    lanes: Vec<Lane>,
-    /// By set and port: whose end that is.
+/// Sets of ports, the links between them, and the frames on their way.
+pub(crate) struct Forwarder<P: PortSet> {
+    runners: Vec<LinkRunner>,
+    /// By set and port: the link and its side.
     ends: Vec<Vec<Option<(u32, Side)>>>,
     agenda: Agenda,
-    common: Common<P>,
-    load: Load,
-    /// How long arrivals can wait, because none of them is due sooner.
-    patience: Nanos,
-    /// Links that are due in this step.
+    shared: ForwarderShared<P>,
+    load: RecentArrivals,
+    /// Every arrival can wait this long, because no packet is due sooner.
+    min_delay: Nanos,
+    /// Links that have something to do in this step.
     due: Vec<u32>,
 }
 
-/// Other conditions for a link that runs.
+/// New conditions for a running link.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NewConditions {
-    /// Their schedules count by `clock`.
+    /// The paths; their schedules follow `clock`.
     pub(crate) paths: Vec<PathSpec>,
-    /// Which class a packet is of.
+    /// Which class a packet belongs to.
     pub(crate) rules: Rules,
-    /// The time of schedules as it was until then.
+    /// The schedules' time until the change.
     pub(crate) clock: ScheduleClock,
-    /// What becomes of that at the same instant.
+    /// What happens to the schedules' time at the change.
     pub(crate) order: ScheduleOrder,
 }
 
-/// A port of a forwarder's.
+/// A port of a forwarder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PortId {
     pub(crate) set: u16,
@@ -85,7 +88,7 @@ pub(crate) struct PortId {
 /// When to step again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// At once: more has arrived than one step takes in.
+    /// Immediately: more has arrived than one step takes in.
     Now,
     /// At this time, or when something arrives.
     At(Nanos),
@@ -97,7 +100,7 @@ impl PortId {
     /// Two sets of one port each.
     pub(crate) const APART: [Self; 2] = [Self { set: 0, port: 0 }, Self { set: 1, port: 0 }];
 
-    /// Ports of the first set, in which those of every link follow each other.
+    /// Ports of the first set, where the two ports of a link follow each other.
     pub(crate) fn together(link: u32) -> [Self; 2] {
         [0, 1].map(|side| Self {
             set: 0,
@@ -114,26 +117,26 @@ impl PortId {
     }
 }
 
-impl<P: Ports> Forwarder<P> {
-    /// Without links yet; `memory` is how many bytes of frames may be held.
+impl<P: PortSet> Forwarder<P> {
+    /// A forwarder without links, which holds at most `memory` bytes of frames.
     pub(crate) fn new(sets: Vec<P>, memory: usize) -> Self {
         Self {
-            lanes: Vec::new(),
+            runners: Vec::new(),
             ends: sets.iter().map(|_| Vec::new()).collect(),
             agenda: Agenda::default(),
-            common: Common {
+            shared: ForwarderShared {
                 sets,
                 held: HeldFrames::new(memory),
                 due: Vec::new(),
                 spare: Spare::default(),
             },
-            load: Load::default(),
-            patience: LONGEST_PATIENCE,
+            load: RecentArrivals::default(),
+            min_delay: LONGEST_WAIT,
             due: Vec::new(),
         }
     }
 
-    /// Adds a link between `ports` A and B. Its departures later than `budget` after their due time count as late.
+    /// Adds a link between `ports` A and B. Departures later than `budget` after their due time count as late.
     pub(crate) fn join(
         &mut self,
         ports: [PortId; 2],
@@ -142,28 +145,28 @@ impl<P: Ports> Forwarder<P> {
         budget: LateBudget,
         log: Option<PacketLogWriter>,
     ) {
-        let number = u32::try_from(self.lanes.len()).expect("far fewer links");
+        let number = u32::try_from(self.runners.len()).expect("far fewer links");
         for (end, side) in ports.into_iter().zip([Side::A, Side::B]) {
             let ends = &mut self.ends[end.set()];
             ends.resize(ends.len().max(end.port() + 1), None);
             ends[end.port()] = Some((number, side));
         }
-        let lane = Lane::new(ports, link, rules, Stats::within(budget), log);
-        self.patience = self.patience.min(lane.least_delay());
-        self.lanes.push(lane);
+        let runner = LinkRunner::new(ports, link, rules, Stats::within(budget), log);
+        self.min_delay = self.min_delay.min(runner.least_delay());
+        self.runners.push(runner);
     }
 
-    /// Does everything that is to be done by `now`; and what is due up to `lead` later, if it is alone, gets ready for its
-    /// time and then sends.
+    /// Does everything that is due by `now`. If the next departure is due within `lead` after that, it is prepared, and sent
+    /// when it is due.
     pub(crate) fn step(&mut self, now: Nanos, lead: Nanos) -> Next {
         let waiting = self.take_in(now);
-        // What still waits came before now: nothing after it can be decided yet.
+        // Frames that still wait arrived before now: nothing after them can be decided yet.
         let horizon = waiting.unwrap_or(now);
         while let Some(link) = self.agenda.take(now) {
             self.due.push(link);
         }
         for link in self.due.drain(..) {
-            let next = self.lanes[link as usize].turn(&mut self.common, horizon, now);
+            let next = self.runners[link as usize].turn(&mut self.shared, horizon, now);
             self.agenda.set(link, next);
         }
         match (waiting, self.agenda.next()) {
@@ -179,190 +182,190 @@ impl<P: Ports> Forwarder<P> {
         let Some(link) = self.agenda.take(at) else {
             return Next::Now;
         };
-        let next = self.lanes[link as usize].turn_ahead(&mut self.common, at);
+        let next = self.runners[link as usize].turn_ahead(&mut self.shared, at);
         self.agenda.set(link, next);
         self.agenda.next().map_or(Next::Arrival, Next::At)
     }
 
-    /// Offers what has arrived, all ports merged by arrival; when the next arrival was that still waits.
+    /// Offers the frames that have arrived, merged from all ports by arrival. Returns the arrival of the next one that waits.
     fn take_in(&mut self, now: Nanos) -> Option<Nanos> {
-        for set in &mut self.common.sets {
+        for set in &mut self.shared.sets {
             set.refresh(now);
         }
         for _ in 0..INTAKE {
             let (arrival, set) = self.next_arrival()?;
             self.load.arrived(arrival);
-            let taken = self.common.sets[usize::from(set)].take();
+            let taken = self.shared.sets[usize::from(set)].take();
             let ends = &self.ends[usize::from(set)];
             let end = taken.and_then(|(port, received)| {
                 let (link, side) = (*ends.get(port)?)?;
                 Some((link, side, received))
             });
             if let Some((link, side, received)) = end {
-                let lane = &mut self.lanes[link as usize];
+                let runner = &mut self.runners[link as usize];
                 match received {
-                    Received::Frame(frame) => lane.accept(&mut self.common, side, frame),
-                    Received::Truncated => lane.lose_unseen(arrival, side, Loss::TooLong),
-                    Received::UnsupportedGso => {
-                        lane.lose_unseen(arrival, side, Loss::UnsupportedGso);
+                    ReceivedFrame::Frame(frame) => runner.accept(&mut self.shared, side, frame),
+                    ReceivedFrame::Truncated => {
+                        runner.lose_unseen(arrival, side, EmulatorLoss::TooLong)
+                    }
+                    ReceivedFrame::UnsupportedGso => {
+                        runner.lose_unseen(arrival, side, EmulatorLoss::UnsupportedGso);
                     }
                 }
                 self.agenda.set(link, Some(Nanos::ZERO));
             }
-            while let Some(place) = self.common.sets[usize::from(set)].recall() {
-                self.common.held.give_back(set, place);
+            while let Some(place) = self.shared.sets[usize::from(set)].recall() {
+                self.shared.held.give_back(set, place);
             }
         }
         Some(self.next_arrival()?.0)
     }
 
-    /// The first arrival that was not taken in yet, and the set that has it.
+    /// The first arrival that is not taken in yet, and its set.
     fn next_arrival(&self) -> Option<(Nanos, u16)> {
-        let arrivals = self.common.sets.iter().zip(0..);
+        let arrivals = self.shared.sets.iter().zip(0..);
         let arrivals = arrivals.filter_map(|(set, number)| Some((set.arrival()?, number)));
         arrivals.min()
     }
 
-    /// The machine stood still so long before the next step.
+    /// The host did not run this thread for that long before the next step.
     #[cold]
-    pub(crate) fn stood_still(&mut self, stall: Stall) {
-        self.lanes
+    pub(crate) fn stalled(&mut self, stall: Stall) {
+        self.runners
             .iter_mut()
-            .for_each(|lane| lane.stood_still(stall));
+            .for_each(|runner| runner.stalled(stall));
     }
 
-    /// Whether so much arrives that the next turn comes at its own time, [`TURN`] after this one.
+    /// Whether so much arrives that the next turn begins [`TURN`] after this one, whatever arrives or is due.
     pub(crate) fn is_loaded(&self, now: Nanos) -> bool {
         self.load.is_high(now)
     }
 
-    /// Whether what arrives until `until` can wait until then: no packet is due sooner.
+    /// Whether packets that arrive until `until` can wait until then, because none is due sooner.
     pub(crate) fn can_wait(&self, now: Nanos, until: Nanos) -> bool {
-        until <= now + self.patience
+        until <= now + self.min_delay
     }
 
     /// Whether anything has arrived since the last step.
     pub(crate) fn has_arrivals(&self) -> bool {
-        self.common.sets.iter().any(P::has_arrivals)
+        self.shared.sets.iter().any(P::has_arrivals)
     }
 
-    /// Gives ports back what of their memory would end a sleep at once.
+    /// Gives the ports back the memory that would end a sleep immediately.
     pub(crate) fn prepare_to_sleep(&mut self) {
-        for (set, number) in self.common.sets.iter().zip(0..) {
+        for (set, number) in self.shared.sets.iter().zip(0..) {
             if let Some(place) = set.recall_to_wait() {
-                self.common.held.give_back(number, place);
+                self.shared.held.give_back(number, place);
             }
         }
     }
 
-    /// Puts other conditions into force on a link, at `now` or, if more has arrived than is taken in at once, before what
-    /// waits; when they are.
+    /// Puts new conditions into force on a link at `now`, or earlier if frames still wait to be taken in. Returns when.
     ///
     /// # Errors
-    /// What the link refuses; nothing is changed then.
+    /// The link refuses the conditions. Nothing is changed then.
     pub(crate) fn change(
         &mut self,
         link: usize,
         now: Nanos,
         new: NewConditions,
     ) -> Result<Nanos, ConfigError> {
-        // What came before meets the conditions that it found.
+        // Packets that arrived earlier meet the former conditions.
         let at = self.take_in(now).unwrap_or(now);
-        let at = self.lanes[link].change(at, new)?;
+        let at = self.runners[link].change(at, new)?;
         let number = u32::try_from(link).expect("far fewer links");
         self.agenda.set(number, Some(Nanos::ZERO));
-        let least = self.lanes.iter().map(Lane::least_delay).min();
-        self.patience = least.map_or(LONGEST_PATIENCE, |least| least.min(LONGEST_PATIENCE));
+        let least = self.runners.iter().map(LinkRunner::least_delay).min();
+        self.min_delay = least.map_or(LONGEST_WAIT, |least| least.min(LONGEST_WAIT));
         Ok(at)
     }
 
-    /// Goes on with another interface at this end of a link. What came by the old one and is on its way stays so.
+    /// Continues with another interface at this end of a link. Packets that arrived by the old one stay on their way.
     ///
     /// # Errors
-    /// That interface is gone, too.
+    /// The new interface is gone, too.
     pub(crate) fn rejoin(
         &mut self,
         link: usize,
         side: Side,
         interface: u32,
     ) -> std::io::Result<()> {
-        let end = self.lanes[link].ports()[side.index()];
-        self.common.sets[end.set()].rejoin(end.port(), interface)
+        let end = self.runners[link].ports[side.index()];
+        self.shared.sets[end.set()].rejoin(end.port(), interface)
     }
 
-    /// Copies packets of a link from now on, until that is to end.
+    /// Copies packets of a link from now on, until the capture ends.
     pub(crate) fn capture(&mut self, link: usize, tap: Tap) {
-        self.lanes[link].capture(tap);
+        self.runners[link].observers.capture(tap);
         let number = u32::try_from(link).expect("far fewer links");
         self.agenda.set(number, Some(Nanos::ZERO));
     }
 
-    /// Looks for round trips on a link from now on.
-    pub(crate) fn watch(&mut self, link: usize) {
-        self.lanes[link].watch();
+    /// Measures round trips on a link from now on.
+    pub(crate) fn measure_round_trips(&mut self, link: usize) {
+        self.runners[link].observers.measure_round_trips();
     }
 
-    /// How long the round trips took that were seen on a link so far, by side; none before it was watched.
+    /// The round trips measured on a link so far, by side.
     pub(crate) fn round_trips(&self, link: usize) -> [RoundTripTimes; 2] {
-        self.lanes[link].round_trips()
+        self.runners[link].observers.round_trip_times()
     }
 
-    /// Gives up what is still on its way on a link and ends its packet log with it; what of that was kept.
+    /// Gives up the packets still on their way on a link and ends its packet log with them. Returns what the log kept.
     pub(crate) fn finish(&mut self, link: usize) -> Option<PacketLogSummary> {
-        self.lanes[link].finish(&mut self.common)
+        self.runners[link].finish(&mut self.shared)
     }
 
-    /// Everything counted so far of a link.
+    /// Everything counted on a link so far.
     pub(crate) fn stats(&mut self, link: usize) -> &Stats {
-        let lane = &mut self.lanes[link];
-        let ends = lane.ports();
-        let stats = lane.stats();
+        let runner = &mut self.runners[link];
+        let ends = runner.ports;
+        let stats = runner.stats();
         for side in [Side::A, Side::B] {
             let set = ends[side.index()].set();
-            let missed = self.common.sets[set].missed();
+            let missed = self.shared.sets[set].missed();
             if self.ends[set].len() == 1 {
                 stats.missed[side.index()] = missed;
             } else {
                 stats.missed_by_any = missed;
             }
         }
-        stats.peak_bytes = self.common.held.peak_bytes();
+        stats.peak_bytes = self.shared.held.peak_bytes();
         stats
     }
 
-    /// What has left a link so far, by kind of packets.
+    /// The packets that have left a link so far, by kind.
     pub(crate) fn departures(&self, link: usize) -> Vec<FlowDepartures> {
-        self.lanes[link].departures()
+        self.runners[link].departures()
     }
 
-    /// What waits for the bottleneck of each direction of a link at `at`, by ingress.
+    /// The backlog at the bottleneck of each direction of a link at `at`, by ingress.
     pub(crate) fn backlogs(&self, link: usize, at: Nanos) -> [Option<Waiting>; 2] {
-        self.lanes[link].backlogs(at)
+        self.runners[link].backlogs(at)
     }
 
     /// Bytes of frames held now on all links, book-keeping included.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.common.held.bytes()
+        self.shared.held.bytes()
     }
 
     pub(crate) fn links(&self) -> usize {
-        self.lanes.len()
+        self.runners.len()
     }
 
     pub(crate) fn sets(&self) -> &[P] {
-        &self.common.sets
+        &self.shared.sets
     }
 
     pub(crate) fn rules(&self, link: usize) -> &Rules {
-        self.lanes[link].rules()
+        &self.runners[link].rules
     }
 }
 
-/// Passes all that arrives at `ports` A and B through `link`, in virtual time and as fast as it goes, until nothing is
-/// on its way any more. Gives the ports back, with what left by them.
+/// Passes everything that arrives at `ports` A and B through `link`, in virtual time, until nothing is on its way any more.
+/// Returns the ports with the frames that left by them.
 ///
-/// What arrives is in time by definition, so every packet leaves when it is due, and one seed gives the same departures
-/// again.
+/// In virtual time every packet leaves exactly when it is due, so one seed always gives the same departures.
 #[must_use]
 pub fn run_to_end(ports: [MemoryPort; 2], link: Link) -> [MemoryPort; 2] {
     let mut forwarder = Forwarder::new(ports.into(), usize::MAX);
@@ -381,6 +384,6 @@ pub fn run_to_end(ports: [MemoryPort; 2], link: Link) -> [MemoryPort; 2] {
             None => break,
         }
     }
-    let sets = <[MemoryPort; 2]>::try_from(forwarder.common.sets);
+    let sets = <[MemoryPort; 2]>::try_from(forwarder.shared.sets);
     sets.unwrap_or_else(|_| unreachable!("both are there still"))
 }

@@ -1,185 +1,185 @@
-//! Round trips as they are seen at the ends of a link: from when a packet came until its answer left to where it came from.
+//! Round trips as the ends of a link see them: from the arrival of a packet until its reply leaves to where it came from.
 //!
-//! Of each side one TCP segment and one ICMP echo are followed at a time, and no flow is kept: it takes the same memory however
-//! many there are.
+//! At each side, one TCP segment and one ICMP echo are followed at a time. No flows are kept, so the memory does not depend on
+//! their number.
 
-use model::{Nanos, PacketId, Side};
-use netio::{Answer, Asked, FrameRef, Question, Sending};
+use model::{Nanos, Side};
+use netio::{FrameRef, GsoFrame, ProbeKind, ProbeReply, ProbeRequest, SendTimes};
 
-/// The next packet is followed no sooner than this after the one before.
+use super::observed::ObservedPackets;
+
+/// Shortest time between two packets that are followed.
 const EVERY: Nanos = Nanos::from_millis(10);
 
-/// What is not answered by then is given up.
+/// A packet without a reply after this time is given up.
 const LONGEST: Nanos = Nanos::from_millis(10_000);
 
-/// Those of both sides.
+/// Measures the round trips at both ends of a link.
 #[derive(Debug, Default)]
-pub(crate) struct RoundTrips([AtSide; 2]);
+pub(crate) struct RoundTripTracker([SideTracker; 2]);
 
 #[derive(Debug, Default)]
-struct AtSide {
-    segment: Followed,
-    echo: Followed,
+struct SideTracker {
+    segment: ProbeSlot,
+    echo: ProbeSlot,
     times: RoundTripTimes,
 }
 
-/// The packet of its kind whose answer is waited for.
+/// The packet of one kind whose reply is waited for.
 #[derive(Debug, Default)]
-struct Followed {
-    probe: Option<Probe>,
-    /// When the next one may be followed.
+struct ProbeSlot {
+    probe: Option<FollowedProbe>,
+    /// When the next packet may be followed.
     next: Nanos,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Probe {
-    question: Question,
-    /// The last packet of its frame.
-    id: PacketId,
-    came: Nanos,
-    /// When it was sent on.
+struct FollowedProbe {
+    request: ProbeRequest,
+    arrival: Nanos,
+    /// When the last segment of its frame was sent on.
     passed: Option<Nanos>,
 }
 
-/// Packets of a frame that are on their way no more.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Gone<'f> {
-    /// Where they came.
-    pub(crate) ingress: Side,
-    pub(crate) first: PacketId,
-    pub(crate) count: u32,
-    pub(crate) frame: FrameRef<'f>,
-    /// When they left as they had come; nothing of what was lost or damaged.
-    pub(crate) sent: Option<Sending>,
-}
-
-/// How long round trips took, in buckets that always are the same.
+/// Durations of round trips, in fixed buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RoundTripTimes {
-    /// Those longer than the bound before and not longer than the one of the same place; the last are longer than all.
+    /// Bucket n counts times above bound n - 1, up to bound n; the last bucket counts times above all bounds.
     pub(crate) counts: [u64; Self::BOUNDS.len() + 1],
-    /// Of all of them.
+    /// The sum of all times.
     pub(crate) sum: Nanos,
 }
 
-impl RoundTrips {
-    /// A frame came in at `side`, whose last packet has this id.
-    pub(crate) fn came(&mut self, side: Side, last: PacketId, frame: FrameRef<'_>) {
+impl RoundTripTracker {
+    /// A frame has arrived at `side`.
+    pub(crate) fn arrived(&mut self, side: Side, frame: FrameRef<'_>) {
         let at = &mut self.0[side.index()];
         if at.segment.is_idle(frame.arrival) && at.echo.is_idle(frame.arrival) {
             return;
         }
-        if let Some(question) = Question::of(frame) {
-            at.of(question.asked()).came(question, last, frame.arrival);
+        if let Some(request) = ProbeRequest::of(frame) {
+            at.slot(request.kind()).arrived(request, frame.arrival);
         }
     }
 
-    /// What became of packets is known.
-    pub(crate) fn gone(&mut self, gone: &Gone<'_>) {
-        let asked = &mut self.0[gone.ingress.index()];
-        asked.segment.gone(gone);
-        asked.echo.gone(gone);
-        let asking = &mut self.0[gone.ingress.other().index()];
-        if asking.segment.probe.is_none() && asking.echo.probe.is_none() {
+    /// Packets have left, if there is a `sending`, or were lost.
+    pub(crate) fn note(&mut self, packets: &ObservedPackets<'_>, sending: Option<SendTimes>) {
+        let changes = packets.changes;
+        if sending.is_none() && changes.is_copy {
             return;
         }
-        let Some(answer) = Answer::of(gone.frame) else {
+        // A damaged packet is as good as lost.
+        let sent = sending.filter(|_| changes.edit().is_none());
+        let requesting = &mut self.0[packets.ingress.index()];
+        requesting.segment.concluded(packets, sent);
+        requesting.echo.concluded(packets, sent);
+        let awaiting = &mut self.0[packets.ingress.other().index()];
+        if awaiting.segment.probe.is_none() && awaiting.echo.probe.is_none() {
+            return;
+        }
+        let Some(reply) = ProbeReply::of(packets.frame) else {
             return;
         };
-        match (gone.sent, answer.asked()) {
-            // A later acknowledgement does as well.
-            (None, Asked::Segment) => {}
-            (None, Asked::Echo) => {
-                asking.echo.answered(&answer);
+        match (sent, reply.kind()) {
+            // A later acknowledgement serves as well.
+            (None, ProbeKind::Segment) => {}
+            (None, ProbeKind::Echo) => {
+                awaiting.echo.answered(&reply);
             }
-            (Some(sent), asked) => {
-                let probe = asking.of(asked).answered(&answer);
-                let time = probe.and_then(|probe| probe.time(gone.frame.arrival, sent.ended));
-                time.into_iter().for_each(|time| asking.times.record(time));
+            (Some(sent), kind) => {
+                let probe = awaiting.slot(kind).answered(&reply);
+                let time = probe.and_then(|probe| probe.time(packets.frame.arrival, sent.ended));
+                time.into_iter()
+                    .for_each(|time| awaiting.times.record(time));
             }
         }
     }
 
-    /// How long those took that were seen so far, by side.
+    /// The round trips measured so far, by side.
     pub(crate) fn times(&self) -> [RoundTripTimes; 2] {
         [self.0[0].times, self.0[1].times]
     }
 }
 
-impl AtSide {
-    fn of(&mut self, asked: Asked) -> &mut Followed {
-        match asked {
-            Asked::Segment => &mut self.segment,
-            Asked::Echo => &mut self.echo,
+impl SideTracker {
+    fn slot(&mut self, kind: ProbeKind) -> &mut ProbeSlot {
+        match kind {
+            ProbeKind::Segment => &mut self.segment,
+            ProbeKind::Echo => &mut self.echo,
         }
     }
 }
 
-impl Followed {
-    /// Whether what comes now is of no concern.
+impl ProbeSlot {
+    /// Whether a frame that arrives at `now` is of no interest.
     fn is_idle(&self, now: Nanos) -> bool {
         self.probe.is_none() && now < self.next
     }
 
-    fn came(&mut self, question: Question, id: PacketId, came: Nanos) {
+    fn arrived(&mut self, request: ProbeRequest, arrival: Nanos) {
         if let Some(probe) = &self.probe {
-            let is_repeated = probe.question.is_repeated_by(&question);
-            if !is_repeated && came <= probe.came + LONGEST {
+            let is_repeated = probe.request.is_repeated_by(&request);
+            if !is_repeated && arrival <= probe.arrival + LONGEST {
                 return;
             }
             self.probe = None;
-            // Nobody could tell which of the two is answered (Karn and Partridge 1987; RFC 6298, section 3).
+            // A reply could belong to either of the two (Karn and Partridge 1987; RFC 6298, section 3).
             if is_repeated {
                 return;
             }
         }
-        if self.is_idle(came) {
+        if self.is_idle(arrival) {
             return;
         }
-        self.next = came + EVERY;
-        self.probe = Some(Probe {
-            question,
-            id,
-            came,
+        self.next = arrival + EVERY;
+        self.probe = Some(FollowedProbe {
+            request,
+            arrival,
             passed: None,
         });
     }
 
-    /// The packet that is followed may be among these.
-    fn gone(&mut self, gone: &Gone<'_>) {
+    /// The last segment of the frame that is followed may be among these packets.
+    fn concluded(&mut self, packets: &ObservedPackets<'_>, sent: Option<SendTimes>) {
         let Some(probe) = &mut self.probe else {
             return;
         };
-        let packets = gone.first.0..gone.first.0 + u64::from(gone.count);
-        // The number of a packet that has gone is given to a later one.
-        if !packets.contains(&probe.id.0) || probe.came != gone.frame.arrival {
+        if !probe.is_of(packets) {
             return;
         }
-        match gone.sent {
+        match sent {
             Some(sent) => probe.passed = probe.passed.or(Some(sent.begun)),
             None if probe.passed.is_none() => self.probe = None,
             None => {}
         }
     }
 
-    fn answered(&mut self, answer: &Answer) -> Option<Probe> {
+    fn answered(&mut self, reply: &ProbeReply) -> Option<FollowedProbe> {
         self.probe
-            .take_if(|probe| probe.question.is_answered_by(answer))
+            .take_if(|probe| probe.request.is_answered_by(reply))
     }
 }
 
-impl Probe {
-    /// How long the round trip took by an answer that came at `came` and left at `left`. What came before the packet had passed
-    /// answers another copy of it.
-    fn time(&self, came: Nanos, left: Nanos) -> Option<Nanos> {
-        let time = Nanos(left.0.saturating_sub(self.came.0));
-        let is_its = self.passed.is_some_and(|passed| passed <= came);
+impl FollowedProbe {
+    /// Whether the last of these packets is the last of its frame.
+    fn is_of(&self, packets: &ObservedPackets<'_>) -> bool {
+        let frame = packets.frame;
+        self.arrival == frame.arrival
+            && packets.segments.end == packets.gso.map_or(1, GsoFrame::segments)
+            && ProbeRequest::of(frame) == Some(self.request)
+    }
+
+    /// The duration of the round trip, for a reply that arrived and left at these times. A reply that arrived before the
+    /// packet had passed answers another copy of it.
+    fn time(&self, arrival: Nanos, left: Nanos) -> Option<Nanos> {
+        let time = Nanos(left.0.saturating_sub(self.arrival.0));
+        let is_its = self.passed.is_some_and(|passed| passed <= arrival);
         (is_its && time <= LONGEST).then_some(time)
     }
 }
 
 impl RoundTripTimes {
-    /// From two hosts side by side to what is given up half later.
+    /// From two hosts side by side to half of the time after which a packet is given up.
     pub(crate) const BOUNDS: [Nanos; 15] = [
         Nanos(100_000),
         Nanos(200_000),
@@ -198,7 +198,7 @@ impl RoundTripTimes {
         Nanos(5_000_000_000),
     ];
 
-    /// How many there were.
+    /// The number of round trips.
     pub(crate) fn count(&self) -> u64 {
         self.counts.iter().sum()
     }

@@ -1,21 +1,21 @@
-//! What the forwarder counted: so that a user knows a number from noise.
+//! What the forwarder counted, so that a user can judge its numbers.
 
 use std::io;
 
-use super::flows::Flows;
+use super::departures_by_kind::DeparturesByKind;
 use conditions::Rules;
 use hdrhistogram::Histogram;
 use model::{Counters, Nanos, Side};
-use netio::{Missed, Sending, Stall, Waiter};
+use netio::{Missed, SendTimes, Stall, Waiter};
 use record::lateness::LateBudget;
 use record::summary::{
     ClassSummary, DelaySum, DelaySummary, DepartureSummary, DirectionSummary, HandOverSummary,
     OwnLoss, ShareSummary, StallSummary, Summary, dropped_by_cause,
 };
 
-/// Why the emulator itself lost packets; none of these is the emulated network's doing.
+/// Why the emulator itself lost packets. The emulated network causes none of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Loss {
+pub(crate) enum EmulatorLoss {
     /// The limit on held bytes was reached.
     Memory,
     /// A GSO frame that cannot be taken apart into its segments.
@@ -26,7 +26,7 @@ pub(crate) enum Loss {
     Send,
 }
 
-impl Loss {
+impl EmulatorLoss {
     pub(crate) const ALL: [Self; 4] = [
         Self::Memory,
         Self::UnsupportedGso,
@@ -50,71 +50,71 @@ impl Loss {
 pub(crate) struct Stats {
     /// What the model counted, by class.
     pub(crate) link: [Vec<Counters>; 2],
-    /// What the model's random losses and copies came to.
+    /// The achieved shares of the model's random losses and copies.
     pub(crate) shares: Vec<ShareSummary>,
-    /// What the model's random delays came to.
+    /// The achieved averages of the model's random delays.
     pub(crate) delays: Vec<DelaySummary>,
-    /// ARP, discovery and the like, passed unimpaired.
+    /// ARP, discovery and the like, which pass unimpaired.
     pub(crate) control: [u64; 2],
-    /// Frames that found a receive ring full, by the port whose ring it is.
+    /// Frames that found a receive ring full, by the ring's port.
     pub(crate) missed: [Missed; 2],
-    /// Frames that found a receive ring full that several links share: of any of them.
+    /// Frames that found a ring full that several links share; they can belong to any of these links.
     pub(crate) missed_by_any: Missed,
     /// Packets that the egress interface took.
     pub(crate) sent: [u64; 2],
     /// Their L2 bytes.
     pub(crate) sent_bytes: [u64; 2],
-    /// Senders told by ICMP why a packet of theirs was dropped.
+    /// ICMP replies that told a sender why a packet was dropped.
     pub(crate) replies: [u64; 2],
-    /// How long those were delayed, by class.
+    /// The delays of packets that were sent, by class.
     delayed: [Vec<Delayed>; 2],
-    lost: [[u64; Loss::ALL.len()]; 2],
-    /// The first send error, for its cause.
+    lost: [[u64; EmulatorLoss::ALL.len()]; 2],
+    /// The first error of sending, for its cause.
     pub(crate) send_error: Option<String>,
-    /// Actual minus due time, a packet.
-    pub(crate) departure: DepartureError,
-    /// The part of it before the call that sent the packet.
+    /// Actual minus due time of every packet.
+    pub(crate) departure: DepartureErrors,
+    /// The part of that before the call that sent the packet.
     hand_over: Lateness,
-    /// When the machine stood still.
-    pub(crate) stalls: Stalls,
+    /// When the host did not run the forwarder's thread.
+    pub(crate) stalls: StallStats,
     /// Departures by kind of packets.
-    pub(crate) flows: Flows,
+    pub(crate) flows: DeparturesByKind,
     /// The most bytes held at a time.
     pub(crate) peak_bytes: usize,
 }
 
 impl Stats {
-    /// Nothing counted yet; departures later than `budget` after their due time will count as late.
+    /// Nothing counted yet. Departures later than `budget` after their due time will count as late.
     pub(crate) fn within(budget: LateBudget) -> Self {
         Self {
-            departure: DepartureError::within(budget),
+            departure: DepartureErrors::within(budget),
             ..Self::default()
         }
     }
 
-    pub(crate) fn lose(&mut self, ingress: Side, cause: Loss, packets: u32) {
+    pub(crate) fn lose(&mut self, ingress: Side, cause: EmulatorLoss, packets: u32) {
         self.lost[ingress.index()][cause as usize] += u64::from(packets);
     }
 
-    /// Packets that the egress interface refused; the first error is kept for its cause.
+    /// Counts packets that the egress interface refused, and keeps the first error.
     pub(crate) fn send_failed(&mut self, ingress: Side, packets: u32, error: &io::Error) {
-        self.lose(ingress, Loss::Send, packets);
+        self.lose(ingress, EmulatorLoss::Send, packets);
         self.send_error.get_or_insert_with(|| error.to_string());
     }
 
-    /// A reply that the interface of its addressee refused.
+    /// Takes back the count of a reply that the interface refused.
     pub(crate) fn reply_failed(&mut self, ingress: Side, error: &io::Error) {
         self.replies[ingress.index()] -= 1;
         self.send_error.get_or_insert_with(|| error.to_string());
     }
 
-    /// Packets that the egress interface took.
+    /// Counts packets that the egress interface took.
     pub(crate) fn left(&mut self, ingress: Side, packets: u32, bytes: u64) {
         self.sent[ingress.index()] += u64::from(packets);
         self.sent_bytes[ingress.index()] += bytes;
     }
 
-    /// Packets that the egress interface took, of one class and arrival, were due then.
+    /// Counts the delays of sent packets of one class and arrival, from their due times.
     pub(crate) fn delayed(&mut self, ingress: Side, (class, arrival): (u16, Nanos), due: &[Nanos]) {
         let (classes, class) = (&mut self.delayed[ingress.index()], usize::from(class));
         if class >= classes.len() {
@@ -126,13 +126,13 @@ impl Stats {
         classes[class].nanos += each.sum::<u128>();
     }
 
-    /// So many packets of that kind were due at `due`, and would have been due `clamped` sooner had they been taken in on time.
+    /// Counts packets of a kind that were due at `due`, and would have been due `clamped` sooner if taken in on time.
     pub(crate) fn departed(
         &mut self,
         ingress: Side,
         (flow, clamped): (u8, Nanos),
         due: Nanos,
-        sending: Sending,
+        sending: SendTimes,
         packets: u64,
     ) {
         self.stalls.departed(due, packets);
@@ -158,12 +158,12 @@ impl Stats {
         classes.fold(Counters::default(), |sum, one| sum + *one)
     }
 
-    pub(crate) fn lost(&self, ingress: Side, cause: Loss) -> u64 {
+    pub(crate) fn lost(&self, ingress: Side, cause: EmulatorLoss) -> u64 {
         self.lost[ingress.index()][cause as usize]
     }
 }
 
-/// Packets that left, and how long after their arrival they were due, together.
+/// Packets that left, and the sum of the times from their arrival until they were due.
 #[derive(Clone, Copy, Debug, Default)]
 struct Delayed {
     packets: u64,
@@ -190,9 +190,9 @@ impl std::ops::Add for Delayed {
     }
 }
 
-/// How late every departure was, and which of them count as late.
+/// How late every departure was, and how many of them count as late.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct DepartureError {
+pub(crate) struct DepartureErrors {
     lateness: Lateness,
     buckets: LatenessBuckets,
     late: u64,
@@ -200,8 +200,8 @@ pub(crate) struct DepartureError {
     budget: LateBudget,
 }
 
-impl DepartureError {
-    /// Late is what is later than `budget`.
+impl DepartureErrors {
+    /// Departures later than `budget` will count as late.
     pub(crate) fn within(budget: LateBudget) -> Self {
         Self {
             budget,
@@ -209,7 +209,7 @@ impl DepartureError {
         }
     }
 
-    /// So many more; whether they are late.
+    /// Counts packets that left `error` after they were due. Returns whether they are late.
     fn record(&mut self, error: Nanos, packets: u64) -> bool {
         self.lateness.record(error, packets);
         self.buckets.record(error, packets);
@@ -237,18 +237,17 @@ impl DepartureError {
     }
 }
 
-/// Departures by how late they were, in few buckets that always are the same: what a scrape takes costs no look through a
-/// histogram.
+/// Departures by how late they were, in a few fixed buckets, so that a scrape need not walk through a histogram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LatenessBuckets {
-    /// Those later than the bound before and not later than the one of the same place; the last are later than all.
+    /// Bucket n counts departures later than bound n - 1, up to bound n; the last bucket counts those later than all bounds.
     pub(crate) counts: [u64; Self::BOUNDS.len() + 1],
-    /// Of all of them.
+    /// The sum of all.
     pub(crate) sum: Nanos,
 }
 
 impl LatenessBuckets {
-    /// From the error of a spinning forwarder to that of a machine that stood still: 1 us to 1 s.
+    /// From the error of a forwarder that spins to that of a stalled host: 1 us to 1 s.
     pub(crate) const BOUNDS: [Nanos; 14] = [
         Nanos(1_000),
         Nanos(2_000),
@@ -273,11 +272,11 @@ impl LatenessBuckets {
     }
 }
 
-/// Nanoseconds after the due time, with 3 significant digits, up to 10 s; takes the memory that its largest needs.
+/// Nanoseconds after the due time, with 3 significant digits, up to 10 s. The memory depends on the largest value.
 #[derive(Clone, Debug)]
 struct Lateness(Histogram<u64>);
 
-/// What is later than this counts as so late.
+/// Departures later than this count as this late.
 const LATEST: Nanos = Nanos(10_000_000_000);
 
 impl Default for Lateness {
@@ -290,24 +289,24 @@ impl Default for Lateness {
 
 impl Lateness {
     fn record(&mut self, error: Nanos, packets: u64) {
-        // It grows to what is recorded, which is bounded.
+        // It grows to the recorded value, which is bounded.
         let _ = self.0.record_n(error.min(LATEST).0, packets);
     }
 }
 
-/// When a thread that only read the clock did not run.
+/// Stalls: times when a thread that only read the clock did not run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stalls {
+pub(crate) struct StallStats {
     count: u64,
     total: Nanos,
     longest: Nanos,
-    /// Packets that were due meanwhile.
+    /// Packets that were due during a stall.
     departures: u64,
     latest: Option<Stall>,
 }
 
-impl Stalls {
-    /// One more.
+impl StallStats {
+    /// Counts a stall.
     pub(crate) fn note(&mut self, stall: Stall) {
         let took = Nanos(stall.to.0 - stall.from.0);
         self.count += 1;
@@ -333,8 +332,8 @@ impl Stalls {
     }
 }
 
-/// The summary of a forwarder's counters, of how late its machine wakes it, of the bytes that its frames and its rings may
-/// take, and of its classes; without its packet log.
+/// The summary of a link: its counters by class, how late the host wakes the forwarder, and the memory that frames and rings
+/// may take. The packet log is added later.
 pub(super) fn summary(
     stats: &Stats,
     waiter: &Waiter,
@@ -365,7 +364,7 @@ pub(super) fn summary(
 
 fn direction(stats: &Stats, ingress: Side, rules: &Rules) -> DirectionSummary {
     let counters = stats.counters(ingress);
-    let lost = Loss::ALL.map(|cause| (cause.name(), stats.lost(ingress, cause)));
+    let lost = EmulatorLoss::ALL.map(|cause| (cause.name(), stats.lost(ingress, cause)));
     let refused = stats.missed[ingress.other().index()].refused;
     let emulator_lost = own_losses(lost)
         .chain(rings_full(stats.missed[ingress.index()]))
@@ -403,7 +402,7 @@ fn rings_full(Missed { small, large, .. }: Missed) -> impl Iterator<Item = OwnLo
     ])
 }
 
-/// Those that occurred.
+/// The losses that occurred.
 fn own_losses<const N: usize>(counts: [(&'static str, u64); N]) -> impl Iterator<Item = OwnLoss> {
     let occurred = counts.into_iter().filter(|(_, count)| *count > 0);
     occurred.map(|(cause, count)| OwnLoss {
@@ -412,9 +411,10 @@ fn own_losses<const N: usize>(counts: [(&'static str, u64); N]) -> impl Iterator
     })
 }
 
-/// What was offered or copied and neither left nor was dropped.
+/// Packets that were offered or copied and have neither left nor been dropped.
 fn held_at_end(stats: &Stats, ingress: Side, counters: &Counters) -> u64 {
-    let gone =
-        stats.sent[ingress.index()] + stats.lost(ingress, Loss::Send) + counters.all_dropped();
+    let gone = stats.sent[ingress.index()]
+        + stats.lost(ingress, EmulatorLoss::Send)
+        + counters.all_dropped();
     (counters.packets + counters.copies).saturating_sub(gone)
 }

@@ -7,15 +7,15 @@ use model::{
     Rate, StageSpec,
 };
 use netio::{
-    Frame, Gso, GsoFrame, GsoKind, MemoryPort, Missed, Offload, PartialChecksum, Sending, Sent,
+    Frame, Gso, GsoFrame, GsoKind, MemoryPort, Missed, Offload, PartialChecksum, SendTimes, Sent,
     TxFrame,
 };
 use proptest::prelude::*;
 use record::lateness::{self, LinkDepartures, Traffic};
 use record::{Figure, Metric, Statistic};
 
-use super::departures::{Changes, Departure};
-use super::held::Came;
+use super::departures::{Changes, ScheduledDeparture};
+use super::held_frames::FrameOrigin;
 use super::*;
 
 const SEGMENT: usize = 100;
@@ -83,7 +83,7 @@ fn forwarder(conditions: Conditions, gso: bool, memory: usize) -> InMemory {
 }
 
 /// One link between two ports.
-fn between<P: Ports>(
+fn between<P: PortSet>(
     ports: [P; 2],
     link: Link,
     memory: usize,
@@ -148,7 +148,7 @@ fn run(forwarder: &mut InMemory, mut now: Nanos, lateness: u64) -> Vec<Sent> {
         match forwarder.step(now, Nanos::ZERO) {
             Next::Now => {}
             Next::At(at) => now = at.max(now) + Nanos(lateness),
-            Next::Arrival => return forwarder.common.sets[1].sent(),
+            Next::Arrival => return forwarder.shared.sets[1].sent(),
         }
     }
 }
@@ -167,7 +167,7 @@ proptest! {
         let (mut arrival, mut first, mut arrivals) = (Nanos(1), 0, Vec::new());
         for (gap, segments) in frames {
             arrival += Nanos(gap);
-            forwarder.common.sets[0].arrive(frame(arrival, first, segments));
+            forwarder.shared.sets[0].arrive(frame(arrival, first, segments));
             arrivals.extend((0..segments).map(|_| arrival));
             first += segments;
         }
@@ -199,7 +199,7 @@ fn frames_that_were_looked_at_late_meet_the_queue_as_it_was_when_they_came() {
         let mut forwarder = forwarder(conditions, true, 1 << 24);
         for n in 0..300 {
             let at = Nanos(u64::from(n) * 10_000);
-            forwarder.common.sets[0].arrive(frame(at, n, 1));
+            forwarder.shared.sets[0].arrive(frame(at, n, 1));
             step(&mut forwarder, at);
         }
         run(&mut forwarder, Nanos(3_000_000), 0);
@@ -221,7 +221,7 @@ fn a_gso_frame_under_pure_delay_leaves_whole() {
         ..Conditions::default()
     };
     let mut forwarder = forwarder(conditions, true, 1 << 20);
-    forwarder.common.sets[0].arrive(frame(Nanos(0), 0, 40));
+    forwarder.shared.sets[0].arrive(frame(Nanos(0), 0, 40));
     let left = run(&mut forwarder, Nanos(0), 0);
     assert_eq!(left.len(), 1);
     assert_eq!(left[0].departure, Nanos(5_000));
@@ -234,7 +234,7 @@ fn segments_further_apart_than_the_quantum_leave_alone() {
         ..Conditions::default()
     };
     let mut forwarder = forwarder(conditions, true, 1 << 20);
-    forwarder.common.sets[0].arrive(frame(Nanos(0), 0, 8));
+    forwarder.shared.sets[0].arrive(frame(Nanos(0), 0, 8));
     let left = run(&mut forwarder, Nanos(0), 0);
     assert!(left.iter().all(|sent| sent.gso.is_none()));
     assert_eq!(left.len(), 8);
@@ -248,7 +248,7 @@ fn segments_closer_than_the_quantum_leave_together_when_the_last_is_due() {
     };
     let mut forwarder = forwarder(conditions, true, 1 << 20);
     // 154 bytes at 10 Gb/s: 123.2 ns each, 40 of them in 4.9 us.
-    forwarder.common.sets[0].arrive(frame(Nanos(0), 0, 40));
+    forwarder.shared.sets[0].arrive(frame(Nanos(0), 0, 40));
     let left = run(&mut forwarder, Nanos(0), 0);
     assert_eq!(left.len(), 1);
     assert_eq!(left[0].departure, Nanos(4_928));
@@ -264,19 +264,19 @@ fn what_passes_the_memory_limit_is_dropped_under_its_own_cause() {
     const LIMIT: usize = (64 << 10) + 3_000;
     let mut forwarder = forwarder(conditions, true, LIMIT);
     for _ in 0..3 {
-        forwarder.common.sets[0].arrive(frame(Nanos(0), 0, 40));
+        forwarder.shared.sets[0].arrive(frame(Nanos(0), 0, 40));
     }
     let left = run(&mut forwarder, Nanos(0), 0);
     let stats = forwarder.stats(0);
     assert_eq!(left.len(), 1);
-    assert_eq!(stats.lost(Side::A, Loss::Memory), 80);
+    assert_eq!(stats.lost(Side::A, EmulatorLoss::Memory), 80);
     assert!(stats.peak_bytes <= LIMIT);
 }
 
 #[test]
 fn every_copy_leaves_with_the_bytes_of_its_packet_and_neither_joins_a_train() {
     let mut forwarder = with_link(up(&[Effect::Duplicate(chance(1.0).into())]), true, 1 << 20);
-    forwarder.common.sets[0].arrive(frame(Nanos(0), 0, 40));
+    forwarder.shared.sets[0].arrive(frame(Nanos(0), 0, 40));
     let left = run(&mut forwarder, Nanos(0), 0);
     let mut found = numbers(&left);
     found.sort_unstable();
@@ -294,7 +294,7 @@ fn every_copy_leaves_with_the_bytes_of_its_packet_and_neither_joins_a_train() {
     }
     let stats = forwarder.stats(0);
     assert_eq!((stats.counters(Side::A).copies, stats.sent[0]), (40, 80));
-    assert!(forwarder.common.held.is_empty());
+    assert!(forwarder.shared.held.is_empty());
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn a_copy_whose_packet_is_lost_leaves_all_the_same() {
     ];
     let mut forwarder = with_link(up(&stages), true, 1 << 20);
     for n in 0..50 {
-        forwarder.common.sets[0].arrive(frame(Nanos(u64::from(n)), n * 20, 20));
+        forwarder.shared.sets[0].arrive(frame(Nanos(u64::from(n)), n * 20, 20));
     }
     let left = numbers(&run(&mut forwarder, Nanos(50), 0));
     let counters = forwarder.stats(0).counters(Side::A);
@@ -317,7 +317,7 @@ fn a_copy_whose_packet_is_lost_leaves_all_the_same() {
         "{counters:?}"
     );
     assert!(add_up(&counters) && counters.held() == 0, "{counters:?}");
-    assert!(forwarder.common.held.is_empty());
+    assert!(forwarder.shared.held.is_empty());
 }
 
 #[test]
@@ -326,15 +326,15 @@ fn a_marked_segment_leaves_alone_with_its_checksums_complete_and_the_others_in_t
     let train = frame(Nanos(0), 0, 40);
     let gso = GsoFrame::of(&train).unwrap();
     let mut expected = alone(&train, 7);
-    let came = Came {
+    let origin = FrameOrigin {
         set: 0,
         side: Side::A,
         flow: 0,
         class: 0,
     };
-    let first = forwarder.common.held.insert(came, train, gso);
+    let first = forwarder.shared.held.insert(origin, train, gso);
     for segment in 0..40 {
-        forwarder.lanes[0].departures[1].push(Departure {
+        forwarder.runners[0].departures[1].push(ScheduledDeparture {
             due: Nanos(0),
             id: model::PacketId(first.0 + segment),
             changes: Changes::new(0, segment == 7, None),
@@ -359,7 +359,7 @@ fn a_corrupted_segment_differs_in_one_bit_behind_its_ip_header_and_leaves_alone(
     let mut forwarder = with_link(up(&[Effect::Corrupt(chance(1.0).into())]), true, 1 << 20);
     let train = frame(Nanos(0), 0, 40);
     let expected: Vec<_> = (0..40).map(|n| alone(&train, n)).collect();
-    forwarder.common.sets[0].arrive(train);
+    forwarder.shared.sets[0].arrive(train);
     let left = run(&mut forwarder, Nanos(0), 0);
     assert_eq!(left.len(), 40);
     for (sent, expected) in left.iter().zip(expected) {
@@ -386,10 +386,10 @@ fn the_sender_of_what_is_too_long_is_told_at_once() {
     let offload = frame(Nanos(0), 0, 3).offload;
     let train = Frame::new(Nanos(0), offload, None, &bytes);
     let first = alone(&train, 0);
-    forwarder.common.sets[0].arrive(train);
+    forwarder.shared.sets[0].arrive(train);
     // 40 bytes of headers and 100 of payload are one too many.
     assert!(run(&mut forwarder, Nanos(0), 0).is_empty());
-    let replies = forwarder.common.sets[0].sent();
+    let replies = forwarder.shared.sets[0].sent();
     assert_eq!(replies.len(), 3);
     assert_eq!(replies[0].departure, Nanos(0));
     assert_eq!(
@@ -399,7 +399,7 @@ fn the_sender_of_what_is_too_long_is_told_at_once() {
     let stats = forwarder.stats(0);
     assert_eq!(stats.counters(Side::A).dropped(DropCause::TooBig), 3);
     assert_eq!((stats.replies, stats.sent), ([3, 0], [0, 0]));
-    assert!(forwarder.common.held.is_empty());
+    assert!(forwarder.shared.held.is_empty());
 }
 
 #[test]
@@ -414,14 +414,14 @@ fn a_link_that_is_watched_sees_round_trips_of_what_was_neither_lost_nor_damaged(
     let pings = |effects: &[Effect], is_watched| {
         let mut forwarder = with_link(up(effects), true, 1 << 20);
         if is_watched {
-            forwarder.watch(0);
+            forwarder.measure_round_trips(0);
         }
         for number in 0..3 {
             let at = Nanos::from_millis(20 * u64::from(number));
             for (set, kind, at) in [(0, 8, at), (1, 0, at + Nanos::from_millis(7))] {
                 let mut bytes = echo(at).bytes().to_vec();
                 (bytes[34], bytes[41]) = (kind, number);
-                forwarder.common.sets[set].arrive(Frame::new(at, Offload::default(), None, &bytes));
+                forwarder.shared.sets[set].arrive(Frame::new(at, Offload::default(), None, &bytes));
                 run(&mut forwarder, at, 0);
             }
         }
@@ -446,7 +446,7 @@ fn a_change_holds_for_what_comes_after_it_and_not_for_what_came_before() {
     };
     let mut forwarder = with_link(up(&[delay(100)]), true, 1 << 20);
     for n in 0..200 {
-        forwarder.common.sets[0].arrive(frame(Nanos(u64::from(n) * 1_000), n, 1));
+        forwarder.shared.sets[0].arrive(frame(Nanos(u64::from(n) * 1_000), n, 1));
     }
     let under = |effect| NewConditions {
         paths: LinkConfig::new(3, vec![StageSpec::new("box.up.0", effect)], Vec::new()).paths,
@@ -493,7 +493,7 @@ fn a_train_has_a_row_for_each_segment_with_its_own_length_and_due_time() {
         let whole = frame(Nanos(0), 0, 5);
         let cut = &whole.bytes()[..whole.bytes().len() - 1];
         let short = Frame::new(whole.arrival, whole.offload, None, cut);
-        forwarder.common.sets[0].arrive(short);
+        forwarder.shared.sets[0].arrive(short);
         assert!(!run(&mut forwarder, Nanos(0), 0).is_empty());
         assert_eq!(forwarder.finish(0).unwrap().lines, 5);
         let text = std::fs::read_to_string(&file).unwrap();
@@ -523,8 +523,8 @@ fn the_log_ends_with_what_was_on_its_way_in_a_stall_and_behind_it() {
     let ports = [MemoryPort::new(true), MemoryPort::new(true)];
     let link = up(&[Effect::Duplicate(chance(1.0).into()), stall]);
     let mut forwarder = between(ports, link, 1 << 20, Some(log));
-    forwarder.common.sets[0].arrive(frame(Nanos(0), 0, 5));
-    forwarder.common.sets[1].arrive(frame(Nanos(0), 0, 1));
+    forwarder.shared.sets[0].arrive(frame(Nanos(0), 0, 5));
+    forwarder.shared.sets[1].arrive(frame(Nanos(0), 0, 1));
     assert!(run(&mut forwarder, Nanos(0), 0).is_empty());
     assert_eq!(forwarder.finish(0).unwrap().lines, 11);
     let text = std::fs::read_to_string(&file).unwrap();
@@ -561,13 +561,13 @@ proptest! {
         let (mut arrival, mut first) = (Nanos(1), 0);
         for (gap, segments) in frames {
             arrival += Nanos(gap);
-            forwarder.common.sets[0].arrive(frame(arrival, first, segments));
+            forwarder.shared.sets[0].arrive(frame(arrival, first, segments));
             first += segments;
         }
         while forwarder.step(Nanos(until), Nanos::ZERO) == Next::Now {}
         let counters = forwarder.stats(0).counters(Side::A);
         prop_assert!(add_up(&counters), "{counters:?}");
-        let so_far = numbers(&forwarder.common.sets[1].sent()).len();
+        let so_far = numbers(&forwarder.shared.sets[1].sent()).len();
         let left = run(&mut forwarder, arrival.max(Nanos(until)), 0);
         let stats = forwarder.stats(0);
         let counters = stats.counters(Side::A);
@@ -575,7 +575,7 @@ proptest! {
         prop_assert_eq!(counters.packets, u64::from(first));
         prop_assert_eq!(counters.delivered, stats.sent[0]);
         prop_assert_eq!(stats.sent[0], (so_far + numbers(&left).len()) as u64);
-        prop_assert!(forwarder.common.held.is_empty());
+        prop_assert!(forwarder.shared.held.is_empty());
     }
 }
 
@@ -601,7 +601,7 @@ fn echo(arrival: Nanos) -> Frame {
 fn ping(forwarder: &mut InMemory, count: u64, is_stalled: impl Fn(u64) -> bool) {
     for n in 0..count {
         let at = Nanos::from_millis(1 + 10 * n);
-        for port in &mut forwarder.common.sets {
+        for port in &mut forwarder.shared.sets {
             port.arrive(echo(at));
         }
         forwarder.step(at, Nanos::ZERO);
@@ -630,8 +630,8 @@ fn late_pings_spoil_the_ping_and_not_the_download_after_them() {
     let pinged = look(&forwarder);
     for n in 0..100 {
         let at = Nanos::from_millis(u64::from(1000 + n));
-        forwarder.common.sets[1].arrive(frame(at, n, 40));
-        forwarder.common.sets[0].arrive(frame(at, n, 1));
+        forwarder.shared.sets[1].arrive(frame(at, n, 40));
+        forwarder.shared.sets[0].arrive(frame(at, n, 1));
         forwarder.step(at, Nanos::ZERO);
     }
     run(&mut forwarder, Nanos::from_millis(1100), 0);
@@ -666,7 +666,7 @@ fn what_the_model_took_in_late_leaves_as_much_later_as_it_should_have() {
     let mut forwarder = delayed_by_a_millisecond();
     let [early, late] = [2, 5].map(Nanos::from_millis);
     for at in [late, early] {
-        forwarder.common.sets[0].arrive(frame(at, 0, 2));
+        forwarder.shared.sets[0].arrive(frame(at, 0, 2));
         forwarder.step(late, Nanos::ZERO);
     }
     run(&mut forwarder, late, 0);
@@ -680,7 +680,7 @@ fn what_the_model_took_in_late_leaves_as_much_later_as_it_should_have() {
 /// A port that says of its own what became of the n-th frame of a send call.
 struct OddPort(MemoryPort, fn(usize, Nanos) -> io::Result<Nanos>);
 
-impl Ports for OddPort {
+impl PortSet for OddPort {
     type Lent = std::convert::Infallible;
 
     fn capabilities(&self) -> netio::Capabilities {
@@ -699,7 +699,7 @@ impl Ports for OddPort {
         self.0.arrival()
     }
 
-    fn take(&mut self) -> Option<(usize, Received<Self::Lent>)> {
+    fn take(&mut self) -> Option<(usize, ReceivedFrame<Self::Lent>)> {
         self.0.take()
     }
 
@@ -708,14 +708,14 @@ impl Ports for OddPort {
         port: usize,
         not_before: Nanos,
         frames: &[TxFrame<'_>],
-        sent: &mut dyn FnMut(usize, io::Result<Sending>),
+        sent: &mut dyn FnMut(usize, io::Result<SendTimes>),
     ) {
         self.0
             .send(port, not_before, frames, &mut |index, sending| {
                 let ended = sending.and_then(|sending| self.1(index, sending.ended));
                 sent(
                     index,
-                    ended.map(|ended| Sending {
+                    ended.map(|ended| SendTimes {
                         begun: not_before,
                         ended,
                     }),
@@ -740,7 +740,7 @@ fn the_departure_error_has_the_sending_and_the_place_in_the_batch() {
     let link = link(Conditions::default());
     let mut forwarder = between(ports, link, 1 << 20, None);
     for n in 0..4 {
-        forwarder.common.sets[0].0.arrive(frame(Nanos(0), n, 1));
+        forwarder.shared.sets[0].0.arrive(frame(Nanos(0), n, 1));
     }
     forwarder.step(Nanos(0), Nanos::ZERO);
     let error = forwarder.stats(0).departure_error();
@@ -755,18 +755,18 @@ fn the_departure_error_has_the_sending_and_the_place_in_the_batch() {
 fn what_is_got_ready_leaves_when_it_is_due() {
     let mut forwarder = delayed_by_a_millisecond();
     for n in 0..3 {
-        forwarder.common.sets[0].arrive(frame(Nanos(0), n, 1));
+        forwarder.shared.sets[0].arrive(frame(Nanos(0), n, 1));
     }
-    forwarder.common.sets[0].arrive(frame(Nanos(5_000), 3, 1));
+    forwarder.shared.sets[0].arrive(frame(Nanos(5_000), 3, 1));
     let lead = Nanos(10_000);
     let due = Nanos::from_millis(1);
     assert_eq!(forwarder.step(Nanos(20_000), lead), Next::At(due));
     assert_eq!(forwarder.step(Nanos(989_000), lead), Next::At(due));
-    assert!(forwarder.common.sets[1].sent().is_empty());
+    assert!(forwarder.shared.sets[1].sent().is_empty());
     // The three of one instant leave at it, and not the one behind them.
     let next = forwarder.step(Nanos(991_000), lead);
     assert_eq!(next, Next::At(due + Nanos(5_000)));
-    let left = forwarder.common.sets[1].sent();
+    let left = forwarder.shared.sets[1].sent();
     assert_eq!(numbers(&left), [0, 1, 2]);
     assert!(left.iter().all(|sent| sent.departure == due));
     assert_eq!(forwarder.stats(0).departure_error().max_ns, 0);
@@ -781,7 +781,7 @@ fn link_control_that_finds_the_other_interface_down_is_no_fault_of_the_emulators
         let mut arp = [0; 60];
         arp[12..14].copy_from_slice(&[8, 6]);
         let arp = Frame::new(Nanos(0), Offload::default(), None, &arp);
-        forwarder.common.sets[0].0.arrive(arp);
+        forwarder.shared.sets[0].0.arrive(arp);
         forwarder.step(Nanos(0), Nanos::ZERO);
         assert_eq!(forwarder.stats(0).control, [1, 0]);
         forwarder.stats(0).send_error.is_some()

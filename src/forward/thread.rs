@@ -1,4 +1,4 @@
-//! The forwarder on its own thread, for one link or for many.
+//! Runs the forwarder on its own thread, for one link or for many.
 
 use std::any::Any;
 use std::io;
@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use anyhow::{Context, Result, anyhow};
 use conditions::EmulatedLink;
 use model::{ConfigError, Link, LinkConfig, Nanos, Side, Waiting};
-use netio::{AfPacket, Alarm, CpuUse, Ports, RingSlots, Waiter, Wakes, clock};
+use netio::{AfPacket, Alarm, CpuUse, PortSet, RingSlots, Waiter, Wakes, clock};
 use record::lateness::{FlowDepartures, LateBudget};
 use record::summary::Summary;
 
@@ -22,8 +22,8 @@ use super::round_trips::RoundTripTimes;
 use super::stats::{LatenessBuckets, summary};
 use super::{Forwarder, NewConditions, Next, PortId, TURN};
 
-/// Slots of the receive rings of a set of ports, of 32 and 64 MiB: what arrives while both cores are busy elsewhere, for 50 ms at 300,000
-/// packets a second and for 30 ms at 16 Gb/s in trains.
+/// Slots of the receive rings of a set of ports, which take 32 and 64 MiB. They hold what arrives while all cores are busy
+/// elsewhere: for 50 ms at 300,000 packets per second, and for 30 ms at 16 Gb/s in trains.
 pub(crate) const RING_SLOTS: RingSlots = RingSlots {
     small: 16 << 10,
     large: 960,
@@ -32,10 +32,10 @@ pub(crate) const RING_SLOTS: RingSlots = RingSlots {
 /// Bytes of frames that may be held unless another limit is asked for.
 pub(crate) const HELD_MEMORY: usize = 1 << 30;
 
-/// So long before a departure it is got ready, if it is alone.
+/// A single departure is prepared this long before it is due.
 const LEAD: Nanos = Nanos(10_000);
 
-/// Why what goes on behind a forwarder that has died is stopped.
+/// Why work behind a forwarder that has died is stopped.
 pub(crate) const EMULATOR_DIED: &str = "the emulator has died";
 
 /// How a forwarder is run.
@@ -43,15 +43,15 @@ pub(crate) const EMULATOR_DIED: &str = "the emulator has died";
 pub(crate) struct ForwarderOptions {
     /// Whether it may spin.
     pub(crate) cpu: CpuUse,
-    /// After its due time, a departure later than this is late.
+    /// A departure later than this after its due time is late.
     pub(crate) late_budget: LateBudget,
     /// Bytes of frames that may be held.
     pub(crate) memory: usize,
-    /// Takes a line a packet of the only link.
+    /// Logs the packets of the first link.
     pub(crate) packet_log: Option<PacketLog>,
-    /// Copy packets, each of a link, in the order of the links; none where there is none.
+    /// Captures, one per link, in the order of the links; may be empty.
     pub(crate) captures: Vec<Capture>,
-    /// Rises when the forwarder dies: nothing passes any more.
+    /// Set to true when the forwarder dies and nothing passes any more.
     pub(crate) died: Arc<AtomicBool>,
 }
 
@@ -82,31 +82,31 @@ impl From<CpuUse> for ForwarderOptions {
 pub(crate) struct ForwarderThread {
     thread: JoinHandle<Vec<Summary>>,
     handle: ForwarderHandle,
-    /// Each of a link, from its start to its end, in the order of the links.
+    /// One per link, in the order of the links; from the start to the end.
     captures: Vec<CaptureHandle>,
 }
 
-/// Asks a forwarder, from any thread, whether or not it still runs.
+/// Sends commands to a forwarder, from any thread; it may have ended.
 #[derive(Clone, Debug)]
 pub(crate) struct ForwarderHandle {
-    commands: Sender<Command>,
-    bell: Arc<Bell>,
+    commands: Sender<ForwarderCommand>,
+    wakeup: Arc<Wakeup>,
     start: Nanos,
     late_budget: LateBudget,
 }
 
 /// A link at one instant.
 #[derive(Clone, Debug)]
-pub(crate) struct Reading {
+pub(crate) struct LinkReading {
     /// When, on the clock of [`netio::clock::now`].
     pub(crate) at: Nanos,
-    /// What was done until then, without the packet log; what it has as held at the end is on its way now.
+    /// What was done until then, without the packet log. Packets that it counts as held at the end are on their way now.
     pub(crate) summary: Summary,
     /// The departure errors of its summary, in buckets.
     pub(crate) lateness: LatenessBuckets,
-    /// How long the round trips took that were seen since it is watched, by side.
+    /// The round trips measured since they are measured, by side.
     pub(crate) round_trips: [RoundTripTimes; 2],
-    /// What waits for the bottleneck of each direction, by ingress.
+    /// The backlog at the bottleneck of each direction, by ingress.
     pub(crate) backlogs: [Option<Waiting>; 2],
     /// Bytes of frames held by all links of the forwarder, book-keeping included.
     pub(crate) held_bytes: usize,
@@ -117,104 +117,104 @@ pub(crate) struct Reading {
 #[error("the forwarder has ended")]
 pub(crate) struct Ended;
 
-/// Why conditions were not put into force.
+/// Why new conditions were not put into force.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum ChangeError {
     /// The link refuses them.
     #[error(transparent)]
     Refused(#[from] ConfigError),
-    /// There is no link any more.
+    /// The link has ended.
     #[error(transparent)]
     Ended(#[from] Ended),
 }
 
-/// A link and where it stands.
-pub(crate) struct Joined {
+/// A link and the ports that it connects.
+pub(crate) struct PlacedLink {
     /// A and B.
     pub(crate) ports: [PortId; 2],
     pub(crate) link: EmulatedLink,
 }
 
-/// What a running forwarder is asked to do, to the link of that number where one is named.
-enum Command {
-    /// Other conditions.
+/// What a running forwarder is asked to do; links are named by number.
+enum ForwarderCommand {
+    /// Put new conditions into force.
     Change {
         link: usize,
         new: NewConditions,
-        done: Sender<Result<Reading, ConfigError>>,
+        done: Sender<Result<LinkReading, ConfigError>>,
     },
-    /// A copy of its packets from now on.
+    /// Copy packets from now on.
     Capture(usize, Box<Tap>),
-    /// A look for round trips from now on.
+    /// Measure round trips from now on.
     Watch(usize),
-    /// What was counted so far.
-    Read(usize, Sender<Reading>),
-    /// What has left every link so far.
+    /// Report what was counted so far.
+    Read(usize, Sender<LinkReading>),
+    /// Report the departures of every link so far.
     Departures(Sender<Vec<Vec<FlowDepartures>>>),
-    /// The interface with that number in the place of one that is gone.
+    /// Use the interface with this number in place of one that is gone.
     Rejoin {
         link: usize,
         side: Side,
         interface: u32,
         done: Sender<io::Result<()>>,
     },
-    /// A sign of life.
+    /// Show that it is alive.
     Answer(Sender<()>),
-    /// The end.
+    /// End.
     Stop,
 }
 
-/// Says that there are commands: to a forwarder that is awake by a flag, to one that sleeps by an alarm. So the packet path
-/// looks at one flag and takes no lock.
+/// Tells a forwarder that there are commands: by a flag if it is awake, by an alarm if it sleeps. The packet path looks at one
+/// flag and takes no lock.
 #[derive(Debug)]
-struct Bell {
+struct Wakeup {
     rung: AtomicBool,
     alarm: Alarm,
 }
 
-/// Raises a flag when its thread panics.
-struct Obituary(Arc<AtomicBool>);
+/// Sets a flag when its thread panics.
+struct PanicFlag(Arc<AtomicBool>);
 
 impl ForwarderThread {
-    /// Starts to forward between `ports` A and B, a set each; on return it does. The link's time begins now.
+    /// Starts to forward between `ports` A and B, each of which is a set of its own. The link's time begins now.
     pub(crate) fn start(
         ports: [AfPacket; 2],
         link: EmulatedLink,
         options: ForwarderOptions,
     ) -> Result<Self> {
         let ports_of_link = PortId::APART;
-        let joined = Joined {
+        let joined = PlacedLink {
             ports: ports_of_link,
             link,
         };
         Self::start_all(ports.into(), vec![joined], options)
     }
 
-    /// Starts to forward on all links between ports of these sets; on return it does. The links' time begins now.
+    /// Starts to forward on all links between ports of these sets. The links' time begins now.
     pub(crate) fn start_all(
         sets: Vec<AfPacket>,
-        links: Vec<Joined>,
+        links: Vec<PlacedLink>,
         options: ForwarderOptions,
     ) -> Result<Self> {
         let ring_bytes = sets.iter().map(AfPacket::ring_bytes).sum();
         Self::between(sets, ring_bytes, links, options)
     }
 
-    fn between<P: Ports + Wakes + Send + 'static>(
+    fn between<P: PortSet + Wakes + Send + 'static>(
         sets: Vec<P>,
         ring_bytes: usize,
-        joined: Vec<Joined>,
+        joined: Vec<PlacedLink>,
         options: ForwarderOptions,
     ) -> Result<Self> {
         let start = clock::now();
-        let build = |Joined { ports, link }| -> Result<_> {
+        let build = |PlacedLink { ports, link }| -> Result<_> {
             let EmulatedLink { config, rules } = link;
             let link = Link::new(&LinkConfig { start, ..config })?;
             Ok((ports, link, rules))
         };
         let links = joined.into_iter().map(build).collect::<Result<Vec<_>>>()?;
         let late_budget = options.late_budget;
-        let bell = Arc::new(Bell {
+        let wakeup = Arc::new(Wakeup {
             rung: AtomicBool::new(false),
             alarm: Alarm::new().context("making the forwarder's alarm")?,
         });
@@ -225,11 +225,11 @@ impl ForwarderThread {
         let (taps, captures): (Vec<_>, Vec<_>) = captures.into_iter().unzip();
         let (commands, to_do) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
-        let rung = Arc::clone(&bell);
+        let rung = Arc::clone(&wakeup);
         let thread = std::thread::Builder::new()
             .name("forwarder".to_owned())
             .spawn(move || {
-                let _obituary = Obituary(options.died);
+                let _panic_flag = PanicFlag(options.died);
                 let waiter = Waiter::measure(options.cpu);
                 let mut forwarder = Forwarder::new(sets, options.memory);
                 let logs = iter::once(log).chain(iter::repeat_with(|| None));
@@ -239,14 +239,14 @@ impl ForwarderThread {
                 for (link, tap) in taps.into_iter().enumerate() {
                     forwarder.capture(link, tap);
                 }
-                let mut running = Running {
+                let mut running = ForwarderLoop {
                     forwarder,
                     waiter,
                     cpu: options.cpu,
                     memory: options.memory,
                     ring_bytes,
                 };
-                // Nobody listens any more if the start was given up.
+                // Nobody waits for it if the start was given up.
                 let _ = ready.send(());
                 running.forward(&rung, &to_do)
             })
@@ -256,7 +256,7 @@ impl ForwarderThread {
             .context("the forwarder ended at its start")?;
         let handle = ForwarderHandle {
             commands,
-            bell,
+            wakeup,
             start,
             late_budget,
         };
@@ -267,17 +267,17 @@ impl ForwarderThread {
         })
     }
 
-    /// What others ask it by.
+    /// The handle that other threads use.
     pub(crate) fn handle(&self) -> &ForwarderHandle {
         &self.handle
     }
 
-    /// Stops forwarding and says what was done, link by link; packets on their way are gone.
+    /// Stops forwarding. Packets on their way are lost. Returns what was done, link by link.
     ///
     /// # Errors
-    /// The forwarder had died; says of what.
+    /// The forwarder has died; the error says why.
     pub(crate) fn stop(self) -> Result<Vec<Summary>> {
-        self.handle.tell(Command::Stop);
+        self.handle.tell(ForwarderCommand::Stop);
         let ended = self.thread.join();
         let mut summaries =
             ended.map_err(|panic| anyhow!("the forwarder died: {}", message(&*panic)))?;
@@ -289,38 +289,42 @@ impl ForwarderThread {
 }
 
 impl ForwarderHandle {
-    /// Puts other conditions into force on a link, at once and for both directions at one instant; the link at that instant.
+    /// Puts new conditions into force on a link immediately, for both directions at one instant. Returns the link at that instant.
     ///
     /// # Errors
-    /// Conditions that [`Link::change`] refuses: nothing is changed. A forwarder that has ended.
-    pub(crate) fn change(&self, link: usize, new: NewConditions) -> Result<Reading, ChangeError> {
-        let changed = self.ask(|done| Command::Change { link, new, done })?;
+    /// [`Link::change`] refuses the conditions, and nothing is changed; or the forwarder has ended.
+    pub(crate) fn change(
+        &self,
+        link: usize,
+        new: NewConditions,
+    ) -> Result<LinkReading, ChangeError> {
+        let changed = self.ask(|done| ForwarderCommand::Change { link, new, done })?;
         Ok(changed?)
     }
 
     /// Copies packets of a link from now on, until the handle is dropped or a limit is reached.
     ///
     /// # Errors
-    /// A forwarder that has died; there is no thread to be had.
+    /// The forwarder has died, or a thread cannot be started.
     pub(crate) fn capture(&self, link: usize, capture: Capture) -> Result<CaptureHandle> {
-        // What arrived before is not in it; that it is alive is known then, too.
-        self.ask(Command::Answer)?;
+        // The capture begins after everything that has arrived; the answer also shows that the forwarder is alive.
+        self.ask(ForwarderCommand::Answer)?;
         let (tap, handle) = capture.begin(clock::now())?;
-        self.tell(Command::Capture(link, Box::new(tap)));
+        self.tell(ForwarderCommand::Capture(link, Box::new(tap)));
         Ok(handle)
     }
 
-    /// Looks for round trips on a link from now on.
+    /// Measures round trips on a link from now on.
     pub(crate) fn watch(&self, link: usize) {
-        self.tell(Command::Watch(link));
+        self.tell(ForwarderCommand::Watch(link));
     }
 
     /// A link as it is now.
     ///
     /// # Errors
-    /// A forwarder that has ended.
-    pub(crate) fn read(&self, link: usize) -> Result<Reading, Ended> {
-        self.ask(|done| Command::Read(link, done))
+    /// The forwarder has ended.
+    pub(crate) fn read(&self, link: usize) -> Result<LinkReading, Ended> {
+        self.ask(|done| ForwarderCommand::Read(link, done))
     }
 
     /// When the links' time began, on the clock of [`netio::clock::now`].
@@ -328,25 +332,25 @@ impl ForwarderHandle {
         self.start
     }
 
-    /// What counts as late.
+    /// Departures later than this are late.
     pub(crate) fn late_budget(&self) -> LateBudget {
         self.late_budget
     }
 
-    /// What has left each link so far, by kind of packets.
+    /// The packets that have left each link so far, by kind.
     ///
     /// # Errors
-    /// A forwarder that has ended.
+    /// The forwarder has ended.
     pub(crate) fn departures(&self) -> Result<Vec<Vec<FlowDepartures>>, Ended> {
-        self.ask(Command::Departures)
+        self.ask(ForwarderCommand::Departures)
     }
 
-    /// Puts the interface with that number in the place of one that is gone, at this end of a link.
+    /// Uses the interface with this number in place of one that is gone, at this end of a link.
     ///
     /// # Errors
-    /// That one is gone, too; a forwarder that has died.
+    /// The new interface is gone, too, or the forwarder has died.
     pub(crate) fn rejoin(&self, link: usize, side: Side, interface: u32) -> Result<()> {
-        let done = self.ask(|done| Command::Rejoin {
+        let done = self.ask(|done| ForwarderCommand::Rejoin {
             link,
             side,
             interface,
@@ -355,28 +359,28 @@ impl ForwarderHandle {
         Ok(done?)
     }
 
-    /// Asks for a sign of life: received when the forwarder comes to it, never if it has died.
+    /// Asks whether the forwarder is alive. The answer arrives when it handles its commands, and never if it has died.
     pub(crate) fn ask_whether_alive(&self) -> Receiver<()> {
         let (answer, answered) = mpsc::channel();
-        self.tell(Command::Answer(answer));
+        self.tell(ForwarderCommand::Answer(answer));
         answered
     }
 
-    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, Ended> {
+    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> ForwarderCommand) -> Result<T, Ended> {
         let (answer, answered) = mpsc::channel();
         self.tell(command(answer));
         answered.recv().map_err(|_| Ended)
     }
 
-    fn tell(&self, command: Command) {
-        // One that has died takes none; whoever waits for an answer learns it.
+    fn tell(&self, command: ForwarderCommand) {
+        // A forwarder that has died takes no commands. Whoever waits for an answer notices.
         let _ = self.commands.send(command);
-        self.bell.ring();
+        self.wakeup.ring();
     }
 }
 
-/// A forwarder and what it waits with.
-struct Running<P: Ports> {
+/// A forwarder and how it waits.
+struct ForwarderLoop<P: PortSet> {
     forwarder: Forwarder<P>,
     waiter: Waiter,
     cpu: CpuUse,
@@ -384,35 +388,35 @@ struct Running<P: Ports> {
     ring_bytes: usize,
 }
 
-impl<P: Ports + Wakes> Running<P> {
-    /// Forwards until it is told to stop; what was done, link by link.
-    fn forward(&mut self, bell: &Bell, commands: &Receiver<Command>) -> Vec<Summary> {
+impl<P: PortSet + Wakes> ForwarderLoop<P> {
+    /// Forwards until it is told to stop. Returns what was done, link by link.
+    fn forward(&mut self, wakeup: &Wakeup, commands: &Receiver<ForwarderCommand>) -> Vec<Summary> {
         let lead = match self.cpu {
             CpuUse::Spin => LEAD,
             CpuUse::Gentle => Nanos::ZERO,
         };
         loop {
             let now = self.waiter.now();
-            if bell.has_rung() && self.obey(now, commands) {
+            if wakeup.has_rung() && self.obey(now, commands) {
                 return (0..self.forwarder.links())
                     .map(|link| self.end(link))
                     .collect();
             }
             match self.forwarder.step(now, lead) {
                 Next::Now => {}
-                Next::At(at) => self.wait(bell, now, Some(Nanos(at.0.saturating_sub(lead.0)))),
-                Next::Arrival => self.wait(bell, now, None),
+                Next::At(at) => self.wait(wakeup, now, Some(Nanos(at.0.saturating_sub(lead.0)))),
+                Next::Arrival => self.wait(wakeup, now, None),
             }
         }
     }
 
-    /// Waits for `until`, for arrivals that cannot wait until then, and for the bell; under load for the next turn.
-    fn wait(&mut self, bell: &Bell, now: Nanos, until: Option<Nanos>) {
+    /// Waits until `until`, until an arrival that cannot wait so long, or until a wakeup; under load, until the next turn.
+    fn wait(&mut self, wakeup: &Wakeup, now: Nanos, until: Option<Nanos>) {
         if self.forwarder.is_loaded(now) {
-            return self.waiter.doze(now + TURN);
+            return self.waiter.coarse_sleep(now + TURN);
         }
         if self.waiter.sleeps(now, until) {
-            let alarm = iter::once(bell.alarm.as_fd());
+            let alarm = iter::once(wakeup.alarm.as_fd());
             if until.is_some_and(|until| self.forwarder.can_wait(now, until)) {
                 return self.waiter.sleep(alarm, now, until);
             }
@@ -422,32 +426,32 @@ impl<P: Ports + Wakes> Running<P> {
         } else if let Some(until) = until {
             let stall = self.waiter.spin(until, || self.forwarder.has_arrivals());
             if let Some(stall) = stall {
-                self.forwarder.stood_still(stall);
+                self.forwarder.stalled(stall);
             }
         }
     }
 
-    /// Does what it was told; whether that is to stop.
+    /// Obeys the commands. Returns whether one of them was to stop.
     #[cold]
-    fn obey(&mut self, now: Nanos, commands: &Receiver<Command>) -> bool {
+    fn obey(&mut self, now: Nanos, commands: &Receiver<ForwarderCommand>) -> bool {
         for command in commands.try_iter() {
-            // Who has gone meanwhile needs no answer.
+            // A caller that has gone meanwhile needs no answer.
             match command {
-                Command::Change { link, new, done } => {
+                ForwarderCommand::Change { link, new, done } => {
                     let changed = self.forwarder.change(link, now, new);
                     let _ = done.send(changed.map(|at| self.read(link, at)));
                 }
-                Command::Capture(link, tap) => self.forwarder.capture(link, *tap),
-                Command::Watch(link) => self.forwarder.watch(link),
-                Command::Read(link, done) => {
+                ForwarderCommand::Capture(link, tap) => self.forwarder.capture(link, *tap),
+                ForwarderCommand::Watch(link) => self.forwarder.measure_round_trips(link),
+                ForwarderCommand::Read(link, done) => {
                     let _ = done.send(self.read(link, now));
                 }
-                Command::Departures(done) => {
+                ForwarderCommand::Departures(done) => {
                     let links = 0..self.forwarder.links();
                     let left = links.map(|link| self.forwarder.departures(link));
                     let _ = done.send(left.collect());
                 }
-                Command::Rejoin {
+                ForwarderCommand::Rejoin {
                     link,
                     side,
                     interface,
@@ -455,14 +459,14 @@ impl<P: Ports + Wakes> Running<P> {
                 } => {
                     let _ = done.send(self.forwarder.rejoin(link, side, interface));
                 }
-                Command::Answer(done) => drop(done.send(())),
-                Command::Stop => return true,
+                ForwarderCommand::Answer(done) => drop(done.send(())),
+                ForwarderCommand::Stop => return true,
             }
         }
         false
     }
 
-    /// Ends a link; what was done.
+    /// Ends a link. Returns what was done.
     fn end(&mut self, link: usize) -> Summary {
         let packet_log = self.forwarder.finish(link);
         Summary {
@@ -471,8 +475,8 @@ impl<P: Ports + Wakes> Running<P> {
         }
     }
 
-    fn read(&mut self, link: usize, at: Nanos) -> Reading {
-        Reading {
+    fn read(&mut self, link: usize, at: Nanos) -> LinkReading {
+        LinkReading {
             at,
             summary: self.summary(link),
             lateness: self.forwarder.stats(link).lateness(),
@@ -489,23 +493,23 @@ impl<P: Ports + Wakes> Running<P> {
     }
 }
 
-impl Bell {
+impl Wakeup {
     fn ring(&self) {
         self.rung.store(true, Ordering::Release);
         self.alarm.ring();
     }
 
-    /// Whether it has rung since it was last asked.
+    /// Whether it has rung since the last call.
     fn has_rung(&self) -> bool {
         self.rung.load(Ordering::Relaxed) && {
-            // The alarm first: what rings from here on rings again.
+            // The alarm comes first, so that a command sent from here on rings again.
             self.alarm.acknowledge();
             self.rung.swap(false, Ordering::AcqRel)
         }
     }
 }
 
-impl Drop for Obituary {
+impl Drop for PanicFlag {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.store(true, Ordering::Relaxed);
@@ -513,7 +517,7 @@ impl Drop for Obituary {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())
@@ -531,7 +535,7 @@ mod tests {
     use model::{BitsPerSec, Delay, Effect, Framing, PathSpec, QueueLimit, Rate, StageSpec};
     use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT};
     use netio::userns::Privilege;
-    use netio::{Capabilities, Missed, Received, Sending, TxFrame};
+    use netio::{Capabilities, Missed, ReceivedFrame, SendTimes, TxFrame};
     use record::summary::CaptureSummary;
 
     use super::super::capture::CaptureSpec;
@@ -549,7 +553,7 @@ mod tests {
         }
     }
 
-    impl Ports for TestPort {
+    impl PortSet for TestPort {
         type Lent = Infallible;
 
         fn capabilities(&self) -> Capabilities {
@@ -573,7 +577,7 @@ mod tests {
             self.is_deadly.then_some(Nanos::ZERO)
         }
 
-        fn take(&mut self) -> Option<(usize, Received<Infallible>)> {
+        fn take(&mut self) -> Option<(usize, ReceivedFrame<Infallible>)> {
             panic!("an arrival that kills")
         }
 
@@ -582,7 +586,7 @@ mod tests {
             _: usize,
             _: Nanos,
             _: &[TxFrame<'_>],
-            _: &mut dyn FnMut(usize, io::Result<Sending>),
+            _: &mut dyn FnMut(usize, io::Result<SendTimes>),
         ) {
         }
 
@@ -608,7 +612,7 @@ mod tests {
             died: Arc::clone(died),
             ..CpuUse::Gentle.into()
         };
-        let joined = Joined {
+        let joined = PlacedLink {
             ports: PortId::APART,
             link,
         };

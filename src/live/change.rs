@@ -14,7 +14,7 @@ use crate::forward::thread::{ChangeError, Ended};
 /// What a client asks for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChangeOrder {
-    pub(crate) conditions: Conditions,
+    pub(crate) conditions: RequestedConditions,
     /// Only if this revision is in force.
     pub(crate) if_revision: Option<u64>,
     /// Not for good.
@@ -27,7 +27,7 @@ pub(crate) struct ChangeOrder {
 
 /// Which conditions are to be in force.
 #[derive(Clone, Debug)]
-pub(crate) enum Conditions {
+pub(crate) enum RequestedConditions {
     /// These, and no others.
     All(Value),
     /// Those in force, with this JSON Merge Patch (RFC 7396) over them.
@@ -59,8 +59,8 @@ pub(crate) enum ScheduleState {
 
 /// Why a change is not made.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
-    /// Conditions that cannot be, with the field that is wrong.
+pub(crate) enum ChangeRefusal {
+    /// Conditions that cannot be.
     #[error(transparent)]
     Conditions(#[from] Error),
     /// Another revision is in force than the one that the client knows.
@@ -86,7 +86,7 @@ pub(crate) enum Refusal {
     Ended,
 }
 
-impl Refusal {
+impl ChangeRefusal {
     /// As what would be refused at the end of a lease is.
     pub(super) fn of_the_way_back(self) -> Self {
         match self {
@@ -102,18 +102,18 @@ impl Refusal {
     }
 }
 
-impl Default for Conditions {
+impl Default for RequestedConditions {
     fn default() -> Self {
         Self::Patch(Value::Object(serde_json::Map::new()))
     }
 }
 
-impl Conditions {
+impl RequestedConditions {
     /// What is to be in force, where `now` is, and what is to become of the time of its schedules; the seed stays that of the
     /// link's start.
-    pub(super) fn over(&self, now: &LinkSpec) -> Result<(LinkSpec, ScheduleOrder), Refusal> {
+    pub(super) fn over(&self, now: &LinkSpec) -> Result<(LinkSpec, ScheduleOrder), ChangeRefusal> {
         let value = match self {
-            Self::Schedule(_) if !now.has_schedule() => return Err(Refusal::NoSchedule),
+            Self::Schedule(_) if !now.has_schedule() => return Err(ChangeRefusal::NoSchedule),
             Self::Schedule(value) => {
                 let change: ScheduleChange = object(value.clone(), "{\"to\": \"10s\"}")?;
                 return Ok((now.clone(), change.order()?));
@@ -143,7 +143,7 @@ impl Conditions {
 }
 
 impl ScheduleChange {
-    fn order(&self) -> Result<ScheduleOrder, Refusal> {
+    fn order(&self) -> Result<ScheduleOrder, ChangeRefusal> {
         if self.state.is_none() && self.to.is_none() {
             let why = "say what is to become of the schedule: state (running or stopped), to (a time such as 10s), or both";
             return Err(Error::other(why).into());
@@ -209,7 +209,7 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-impl Refusal {
+impl ChangeRefusal {
     /// What the model or the forwarder refuses of the change to `spec`.
     pub(super) fn of_change(spec: &LinkSpec, error: ChangeError) -> Self {
         match error {
@@ -232,7 +232,7 @@ impl Refusal {
     }
 }
 
-impl From<Ended> for Refusal {
+impl From<Ended> for ChangeRefusal {
     fn from(_: Ended) -> Self {
         Self::Ended
     }
@@ -298,11 +298,11 @@ mod tests {
         }
     }
 
-    fn over(now: &str, order: Conditions) -> Result<LinkSpec, (Option<String>, String)> {
+    fn over(now: &str, order: RequestedConditions) -> Result<LinkSpec, (Option<String>, String)> {
         let now: LinkSpec = toml::from_str(now).unwrap();
         let asked = order.over(&now).map(|(spec, _)| spec);
         asked.map_err(|refusal| match refusal {
-            Refusal::Conditions(error) => (error.field(), error.to_string()),
+            ChangeRefusal::Conditions(error) => (error.field(), error.to_string()),
             other => panic!("{other}"),
         })
     }
@@ -312,15 +312,15 @@ mod tests {
         let now = "delay = '20ms'\nseed = 7\n[up]\nloss = '1%'";
         let patched = over(
             now,
-            Conditions::Patch(json!({"delay": null, "up": {"rate": "1mbit"}})),
+            RequestedConditions::Patch(json!({"delay": null, "up": {"rate": "1mbit"}})),
         );
         let right: LinkSpec =
             toml::from_str("seed = 7\n[up]\nloss = '1%'\nrate = '1mbit'").unwrap();
         assert_eq!(patched.unwrap(), right);
-        let whole = over(now, Conditions::All(json!({"loss": "2%"}))).unwrap();
+        let whole = over(now, RequestedConditions::All(json!({"loss": "2%"}))).unwrap();
         assert_eq!(whole, toml::from_str("loss = '2%'\nseed = 7").unwrap());
         assert_eq!(
-            over(now, Conditions::default()).unwrap(),
+            over(now, RequestedConditions::default()).unwrap(),
             toml::from_str(now).unwrap()
         );
     }
@@ -357,7 +357,7 @@ mod tests {
                 "was not read",
             ),
         ] {
-            let (found, why) = over("", Conditions::All(asked.clone())).unwrap_err();
+            let (found, why) = over("", RequestedConditions::All(asked.clone())).unwrap_err();
             assert_eq!(found.as_deref(), Some(field), "{asked}: {why}");
             assert!(why.contains(words), "{asked}: {why}");
         }
@@ -382,7 +382,10 @@ mod tests {
                         json!({ "schedule": [{ "at": "1s", *key: wrong }] }),
                     ),
                 ] {
-                    for order in [Conditions::All(asked.clone()), Conditions::Patch(asked)] {
+                    for order in [
+                        RequestedConditions::All(asked.clone()),
+                        RequestedConditions::Patch(asked),
+                    ] {
                         let (found, why) = over("", order).unwrap_err();
                         assert_eq!(found, Some(field.clone()), "{why}");
                         assert!(

@@ -1,4 +1,4 @@
-//! What a link counted, from its start or since a revision came into force.
+//! The counters of a link, from its start or since a revision came into force.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 /// Packets that were on their way then count where they left or were dropped since: so what left and what was dropped may be
 /// more than what came.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct Counters {
+pub(crate) struct LinkCounters {
     /// The revision since whose instant is counted; 1 is the link's start.
     pub(crate) since_revision: u64,
     /// That instant: RFC 3339.
@@ -21,15 +21,15 @@ pub(crate) struct Counters {
     /// From the one to the other, in seconds.
     pub(crate) span_s: f64,
     /// From the client's side to the server's.
-    pub(crate) up: WayCounters,
+    pub(crate) up: DirectionCounters,
     /// The other way.
-    pub(crate) down: WayCounters,
+    pub(crate) down: DirectionCounters,
 }
 
 /// Counters of one direction. Packets are as the network has them, segments that travel together apart; bytes are L2 without
 /// FCS.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
-pub(crate) struct WayCounters {
+pub(crate) struct DirectionCounters {
     /// Offered to the link.
     pub(crate) packets: u64,
     /// Their bytes.
@@ -112,23 +112,23 @@ impl DelayCount {
     }
 }
 
-impl WayCounters {
+impl DirectionCounters {
     /// Those of a direction.
-    pub(super) fn of(way: &DirectionSummary) -> Self {
-        let lost = way.emulator_lost.iter();
+    pub(super) fn of(direction: &DirectionSummary) -> Self {
+        let lost = direction.emulator_lost.iter();
         Self {
-            packets: way.packets,
-            bytes: way.bytes,
-            delivered: way.delivered,
-            delivered_bytes: way.delivered_bytes,
-            copies: way.copies,
-            marked: way.marked,
-            edited: way.edited,
-            dropped: way.dropped.clone(),
+            packets: direction.packets,
+            bytes: direction.bytes,
+            delivered: direction.delivered,
+            delivered_bytes: direction.delivered_bytes,
+            copies: direction.copies,
+            marked: direction.marked,
+            edited: direction.edited,
+            dropped: direction.dropped.clone(),
             emulator_lost: lost.map(|loss| (loss.cause.clone(), loss.count)).collect(),
-            delay: DelayCount::of(way.delay.unwrap_or_default()),
-            in_flight: way.held_at_end,
-            classes: way.classes.iter().map(ClassCounters::of).collect(),
+            delay: DelayCount::of(direction.delay.unwrap_or_default()),
+            in_flight: direction.held_at_end,
+            classes: direction.classes.iter().map(ClassCounters::of).collect(),
         }
     }
 
@@ -218,23 +218,23 @@ mod tests {
             delay: delay(packets, 1_000 * packets),
             ..ClassCounters::default()
         };
-        let earlier = WayCounters {
+        let earlier = DirectionCounters {
             packets: 10,
             delivered: 6,
             in_flight: 4,
             delay: delay(6, 6_000),
             dropped: causes(&[("loss", 2)]),
             classes: vec![class("web", 3)],
-            ..WayCounters::default()
+            ..DirectionCounters::default()
         };
-        let now = WayCounters {
+        let now = DirectionCounters {
             packets: 15,
             delivered: 12,
             in_flight: 1,
             delay: delay(12, 126_000),
             dropped: causes(&[("loss", 3), ("queue full", 5)]),
             classes: vec![class("web", 4), class("voice", 2)],
-            ..WayCounters::default()
+            ..DirectionCounters::default()
         };
         let since = now.since(&earlier);
         assert_eq!((since.packets, since.delivered, since.in_flight), (5, 6, 1));

@@ -1,4 +1,4 @@
-//! An experiment that is run: how far it is, and its figures so far.
+//! The state of a running experiment: its progress, and its figures so far.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use super::lock;
 
 /// The experiment of this process, if it runs one.
 #[derive(Clone, Default)]
-pub(crate) struct Experiment(Arc<Mutex<Option<State>>>);
+pub(crate) struct Experiment(Arc<Mutex<Option<ExperimentState>>>);
 
-struct State {
+struct ExperimentState {
     scenario: String,
     title: String,
     done: usize,
@@ -93,7 +93,7 @@ pub(crate) struct ExperimentView {
 impl Experiment {
     /// One begins: nothing of it is done.
     pub(crate) fn begin(&self, scenario: &str, title: &str) {
-        *lock(&self.0) = Some(State {
+        *lock(&self.0) = Some(ExperimentState {
             scenario: scenario.to_owned(),
             title: title.to_owned(),
             done: 0,
@@ -168,14 +168,14 @@ impl Experiment {
         })
     }
 
-    fn with(&self, change: impl FnOnce(&mut State)) {
+    fn with(&self, change: impl FnOnce(&mut ExperimentState)) {
         if let Some(state) = lock(&self.0).as_mut() {
             change(state);
         }
     }
 }
 
-impl State {
+impl ExperimentState {
     /// Of two runs the one that has not begun.
     fn next(&self) -> Option<&NumberedRun> {
         match self.is_up {

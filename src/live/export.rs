@@ -1,4 +1,4 @@
-//! The changes made while a link ran, as files that make them again.
+//! Exports the changes made while a link ran, as files that repeat them.
 
 use std::fmt::Display;
 
@@ -16,7 +16,7 @@ const TAIL: Nanos = Nanos::from_millis(5_000);
 const BETWEEN_PINGS: Nanos = Nanos::from_millis(100);
 
 /// What was in force one after the other, from when on.
-pub(crate) struct Told {
+pub(crate) struct ChangeLog {
     /// The link's name.
     pub(super) name: String,
     /// The first and the last revision.
@@ -33,12 +33,12 @@ struct Scenario {
     name: String,
     title: String,
     seed: u64,
-    instruments: [Instrument; 1],
-    cases: [Case; 1],
+    instruments: [ScenarioInstrument; 1],
+    cases: [ScenarioCase; 1],
 }
 
 #[derive(Serialize)]
-struct Instrument {
+struct ScenarioInstrument {
     kind: &'static str,
     parameters: Pings,
 }
@@ -50,12 +50,12 @@ struct Pings {
 }
 
 #[derive(Serialize)]
-struct Case {
+struct ScenarioCase {
     name: &'static str,
     link: LinkSpec,
 }
 
-impl Told {
+impl ChangeLog {
     /// As a link file with a schedule.
     ///
     /// # Errors
@@ -80,14 +80,14 @@ impl Told {
             name: format!("{}-{first}-to-{last}", plain(&self.name)),
             title: format!("{}: its conditions from {} on", self.name, self.since),
             seed: link.seed(),
-            instruments: [Instrument {
+            instruments: [ScenarioInstrument {
                 kind: "ping",
                 parameters: Pings {
                     count: self.pings(),
                     interval: BETWEEN_PINGS,
                 },
             }],
-            cases: [Case {
+            cases: [ScenarioCase {
                 name: "as-it-was",
                 link,
             }],
@@ -126,9 +126,9 @@ fn plain(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn told() -> Told {
+    fn told() -> ChangeLog {
         let at = |ms, text: &str| (Nanos::from_millis(ms), toml::from_str(text).unwrap());
-        Told {
+        ChangeLog {
             name: "eth0-eth1.7".to_owned(),
             revisions: [3, 4],
             since: "2026-01-01T00:00:00Z".to_owned(),

@@ -1,4 +1,4 @@
-//! The thread that looks after running links: it ends leases, and takes samples of links that are watched.
+//! The thread that maintains running links: it ends leases, and takes samples of links that are watched.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -14,13 +14,13 @@ const IDLE: Duration = Duration::from_secs(3600);
 
 /// Wakes the keeper: there may be something to do sooner than it knows.
 #[derive(Debug, Default)]
-pub(super) struct Alarm {
-    state: Mutex<State>,
+pub(super) struct ExpiryAlarm {
+    state: Mutex<AlarmState>,
     rung: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct AlarmState {
     has_rung: bool,
     is_over: bool,
 }
@@ -29,10 +29,10 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Keeper {
     thread: Option<JoinHandle<()>>,
-    alarm: Arc<Alarm>,
+    alarm: Arc<ExpiryAlarm>,
 }
 
-impl Alarm {
+impl ExpiryAlarm {
     pub(super) fn ring(&self) {
         lock(&self.state).has_rung = true;
         self.rung.notify_one();
@@ -40,7 +40,7 @@ impl Alarm {
 
     /// Waits until it rings, at most so long; whether all is over.
     fn wait(&self, at_most: Duration) -> bool {
-        let is_quiet = |state: &mut State| !state.has_rung && !state.is_over;
+        let is_quiet = |state: &mut AlarmState| !state.has_rung && !state.is_over;
         let waited = self
             .rung
             .wait_timeout_while(lock(&self.state), at_most, is_quiet);

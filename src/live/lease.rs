@@ -1,7 +1,7 @@
-//! Leases: conditions that end by themselves, so that who dies leaves nothing impaired.
+//! Leases: conditions that end by themselves, so that a client that dies leaves no link impaired.
 //!
-//! A link has at most one. While it stands nobody else changes the link: who knows nothing of it would undo it, or would be
-//! undone at its end.
+//! A link has at most one lease. Until it ends, nobody else can change the link: another client's change would undo the lease, or
+//! be undone at its end.
 
 use std::fmt;
 use std::str::FromStr;
@@ -44,7 +44,7 @@ pub(super) struct Lease {
 
 /// That a lease is held by one connection, until it is renewed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Grant {
+pub(crate) struct LeaseGrant {
     id: LeaseId,
     number: u64,
 }
@@ -110,15 +110,15 @@ impl Lease {
     }
 
     /// By what a connection holds it, if one does.
-    pub(super) fn grant(&self) -> Option<Grant> {
-        (self.span == LeaseFor::Connection).then(|| Grant {
+    pub(super) fn grant(&self) -> Option<LeaseGrant> {
+        (self.span == LeaseFor::Connection).then(|| LeaseGrant {
             id: self.id.clone(),
             number: self.grants,
         })
     }
 
     /// Whether it is held by the connection of that grant.
-    pub(super) fn is_held_by(&self, grant: &Grant) -> bool {
+    pub(super) fn is_held_by(&self, grant: &LeaseGrant) -> bool {
         self.grant().as_ref() == Some(grant)
     }
 

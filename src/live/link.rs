@@ -1,4 +1,4 @@
-//! A link that runs: what is in force, what was, and its changes.
+//! A running link: its conditions, their history, and how they are changed.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,21 +8,21 @@ use model::{Nanos, ScheduleClock, ScheduleOrder, check_change};
 use netio::clock;
 use tokio::sync::{broadcast, watch};
 
-use super::change::{ChangeOrder, Refusal, check_memory};
-use super::counters::{Counters, WayCounters};
-use super::export::Told;
-use super::keeper::Alarm;
-use super::kept::Kept;
-use super::lease::{Before, Grant, Lease, LeaseId};
-use super::meter::Meter;
+use super::bounded_history::BoundedHistory;
+use super::change::{ChangeOrder, ChangeRefusal, check_memory};
+use super::counters::{DirectionCounters, LinkCounters};
+use super::export::ChangeLog;
+use super::keeper::ExpiryAlarm;
+use super::lease::{Before, Lease, LeaseGrant, LeaseId};
+use super::meter::LinkMeter;
 use super::moment::{Calendar, seconds, since};
-use super::sample::{Event, Happening, Journal};
-use super::view::{By, Change, Changed, LinkView, ScheduleTime, ScheduleView};
+use super::sample::{Event, EventJournal, Happening};
+use super::view::{By, ChangeView, Changed, LinkView, ScheduleTime, ScheduleView};
 use super::words::{command_line, in_force};
 use super::{BuildLink, NewLink, lock};
 use crate::forward::NewConditions;
 use crate::forward::capture::{Capture, CaptureHandle};
-use crate::forward::thread::{Ended, ForwarderHandle, Reading};
+use crate::forward::thread::{Ended, ForwarderHandle, LinkReading};
 use crate::notes::note;
 
 /// Revisions whose conditions and counters are kept, at most.
@@ -39,15 +39,15 @@ pub(crate) struct LiveLink {
     number: usize,
     build: Result<BuildLink, String>,
     calendar: Calendar,
-    state: Mutex<State>,
-    journal: Mutex<Journal>,
+    state: Mutex<LinkState>,
+    journal: Mutex<EventJournal>,
     over: watch::Sender<bool>,
-    keeper: Arc<Alarm>,
+    keeper: Arc<ExpiryAlarm>,
 }
 
-struct State {
+struct LinkState {
     /// The last one is in force; there always is one.
-    revisions: Kept<Revision>,
+    revisions: BoundedHistory<Revision>,
     lease: Option<Lease>,
     /// The names of classes in their order: the forwarder counts by their places.
     classes: Vec<String>,
@@ -61,11 +61,11 @@ struct Revision {
     /// By which its schedules count.
     clock: ScheduleClock,
     by: By,
-    counted: [WayCounters; 2],
+    counted: [DirectionCounters; 2],
 }
 
 impl LiveLink {
-    pub(super) fn new(new: NewLink, keeper: Arc<Alarm>) -> Self {
+    pub(super) fn new(new: NewLink, keeper: Arc<ExpiryAlarm>) -> Self {
         let first = Revision {
             number: 1,
             at: new.forwarder.start(),
@@ -75,7 +75,7 @@ impl LiveLink {
             spec: new.spec,
         };
         let classes = class_names(&first.spec);
-        let mut revisions = Kept::at_most(KEPT);
+        let mut revisions = BoundedHistory::at_most(KEPT);
         let bytes = first.spec.memory();
         revisions.push(first, bytes);
         new.forwarder.watch(new.number);
@@ -86,7 +86,7 @@ impl LiveLink {
             number: new.number,
             build: new.build,
             calendar: Calendar::now(),
-            state: Mutex::new(State {
+            state: Mutex::new(LinkState {
                 revisions,
                 lease: None,
                 classes,
@@ -111,11 +111,11 @@ impl LiveLink {
     ///
     /// # Errors
     /// Conditions that cannot be, another revision in force, somebody else's lease, or the link's end: nothing is changed.
-    pub(crate) fn change(&self, order: &ChangeOrder) -> Result<Changed, Refusal> {
+    pub(crate) fn change(&self, order: &ChangeOrder) -> Result<Changed, ChangeRefusal> {
         let mut state = lock(&self.state);
         let now = state.in_force().as_before();
         if order.if_revision.is_some_and(|asked| asked != now.revision) {
-            return Err(Refusal::Revision {
+            return Err(ChangeRefusal::Revision {
                 in_force: now.revision,
             });
         }
@@ -135,7 +135,7 @@ impl LiveLink {
         let lease = state.lease.as_ref().map(|lease| &lease.before.spec);
         if let Some(back) = lease.or(order.lease_for.map(|_| &now.spec)) {
             self.check_successor(&spec, back)
-                .map_err(Refusal::of_the_way_back)?;
+                .map_err(ChangeRefusal::of_the_way_back)?;
         }
         if order.is_dry_run {
             self.check_successor(&now.spec, &spec)?;
@@ -163,11 +163,11 @@ impl LiveLink {
     ///
     /// # Errors
     /// There is none, or another one; the link's end.
-    pub(crate) fn end_lease(&self, id: Option<&LeaseId>) -> Result<Changed, Refusal> {
+    pub(crate) fn end_lease(&self, id: Option<&LeaseId>) -> Result<Changed, ChangeRefusal> {
         let mut state = lock(&self.state);
         let is_it = |lease: &Lease| id.is_none_or(|id| *id == lease.id);
         if !state.lease.as_ref().is_some_and(is_it) {
-            return Err(Refusal::NoLease);
+            return Err(ChangeRefusal::NoLease);
         }
         let reading = self.revert(&mut state)?;
         Ok(self.changed(&reading, self.view_of(&state, false), false))
@@ -178,7 +178,7 @@ impl LiveLink {
     ///
     /// # Errors
     /// The link's end.
-    pub(crate) fn counters(&self, revision: Option<u64>) -> Result<Option<Counters>, Ended> {
+    pub(crate) fn counters(&self, revision: Option<u64>) -> Result<Option<LinkCounters>, Ended> {
         let state = lock(&self.state);
         let number = revision.unwrap_or(1);
         let (since_then, counted) = match state.revisions.iter().find(|of| of.number == number) {
@@ -187,8 +187,8 @@ impl LiveLink {
             None => return Ok(None),
         };
         let now = self.forwarder.read(self.number)?;
-        let [up, down] = [&now.summary.up, &now.summary.down].map(WayCounters::of);
-        Ok(Some(Counters {
+        let [up, down] = [&now.summary.up, &now.summary.down].map(DirectionCounters::of);
+        Ok(Some(LinkCounters {
             since_revision: number,
             since: self.calendar.at(since_then),
             at: self.calendar.at(now.at),
@@ -224,10 +224,10 @@ impl LiveLink {
     ///
     /// # Errors
     /// The link's end.
-    pub(crate) fn meter(&self) -> Result<Meter, Ended> {
+    pub(crate) fn meter(&self) -> Result<LinkMeter, Ended> {
         let revision = lock(&self.state).in_force().number;
         let now = self.forwarder.read(self.number)?;
-        Ok(Meter::of(
+        Ok(LinkMeter::of(
             self.name.clone(),
             self.ends.clone(),
             revision,
@@ -236,7 +236,7 @@ impl LiveLink {
     }
 
     /// What was in force, and when, from the first that is kept to what is now.
-    pub(crate) fn history(&self) -> Vec<Change> {
+    pub(crate) fn history(&self) -> Vec<ChangeView> {
         let state = lock(&self.state);
         let revisions = state.revisions.iter();
         revisions.map(|revision| self.change_of(revision)).collect()
@@ -244,7 +244,7 @@ impl LiveLink {
 
     /// What was in force from a revision on, or from the first that is kept, to be made into files. `None` of one that is not kept,
     /// or never was.
-    pub(crate) fn told(&self, since_revision: Option<u64>) -> Option<Told> {
+    pub(crate) fn told(&self, since_revision: Option<u64>) -> Option<ChangeLog> {
         let state = lock(&self.state);
         let is_meant = |of: &&Revision| since_revision.is_none_or(|number| of.number >= number);
         let all: Vec<&Revision> = state.revisions.iter().filter(is_meant).collect();
@@ -253,7 +253,7 @@ impl LiveLink {
             return None;
         }
         let start = self.forwarder.start();
-        Some(Told {
+        Some(ChangeLog {
             name: self.name.clone(),
             revisions: [first.number, last.number],
             since: self.calendar.at(first.at),
@@ -284,7 +284,7 @@ impl LiveLink {
     }
 
     /// Ends a lease that was granted for a connection, if that is what it still is held by: the connection has ended.
-    pub(crate) fn end_connection(&self, grant: &Grant) {
+    pub(crate) fn end_connection(&self, grant: &LeaseGrant) {
         let mut state = lock(&self.state);
         let is_it = |lease: &Lease| lease.is_held_by(grant);
         if state.lease.as_ref().is_some_and(is_it) {
@@ -319,7 +319,7 @@ impl LiveLink {
             return Some(left);
         }
         // One that has ended needs nothing.
-        let is_reverted = matches!(self.revert(&mut state), Ok(_) | Err(Refusal::Ended));
+        let is_reverted = matches!(self.revert(&mut state), Ok(_) | Err(ChangeRefusal::Ended));
         (!is_reverted).then_some(AGAIN)
     }
 
@@ -346,11 +346,11 @@ impl LiveLink {
     /// out at the same instant.
     fn put_into_force(
         &self,
-        state: &mut State,
+        state: &mut LinkState,
         spec: LinkSpec,
         (clock, order): (ScheduleClock, ScheduleOrder),
         by: By,
-    ) -> Result<Reading, Refusal> {
+    ) -> Result<LinkReading, ChangeRefusal> {
         let link = self.builder()?(&spec)?;
         let new = NewConditions {
             paths: link.config.paths,
@@ -359,7 +359,7 @@ impl LiveLink {
             order,
         };
         let changed = self.forwarder.change(self.number, new);
-        let reading = changed.map_err(|error| Refusal::of_change(&spec, error))?;
+        let reading = changed.map_err(|error| ChangeRefusal::of_change(&spec, error))?;
         let names = class_names(&spec);
         if names.len() > state.classes.len() {
             state.classes = names;
@@ -370,7 +370,7 @@ impl LiveLink {
             spec,
             clock: clock.ordered(self.link_time(reading.at), order),
             by,
-            counted: [&reading.summary.up, &reading.summary.down].map(WayCounters::of),
+            counted: [&reading.summary.up, &reading.summary.down].map(DirectionCounters::of),
         };
         let change = self.change_of(&revision);
         let bytes = revision.spec.memory();
@@ -381,9 +381,9 @@ impl LiveLink {
 
     /// Puts into force what stood before the lease, and ends it. Where a stage of conditions since then still has packets that would
     /// be overtaken, it stands until they have passed: the keeper comes back to it.
-    fn revert(&self, state: &mut State) -> Result<Reading, Refusal> {
+    fn revert(&self, state: &mut LinkState) -> Result<LinkReading, ChangeRefusal> {
         let Some(lease) = state.lease.take() else {
-            return Err(Refusal::NoLease);
+            return Err(ChangeRefusal::NoLease);
         };
         let before = lease.before.clone();
         let schedule = (before.clock, ScheduleOrder::default());
@@ -394,7 +394,7 @@ impl LiveLink {
                 self.name,
                 state.in_force().says()
             )),
-            Err(Refusal::Ended) => {}
+            Err(ChangeRefusal::Ended) => {}
             Err(_) => {
                 state.lease = Some(lease.over(clock::now()));
                 self.keeper.ring();
@@ -404,34 +404,34 @@ impl LiveLink {
     }
 
     /// Refuses conditions that could not follow those, on a link that can be changed.
-    fn check_successor(&self, now: &LinkSpec, next: &LinkSpec) -> Result<(), Refusal> {
+    fn check_successor(&self, now: &LinkSpec, next: &LinkSpec) -> Result<(), ChangeRefusal> {
         let Ok(builder) = self.builder() else {
             return Ok(());
         };
         let [before, after] = [builder(now)?, builder(next)?];
         let checked = check_change(&before.config.paths, &after.config.paths);
-        checked.map_err(|error| Refusal::of_model(next, error))
+        checked.map_err(|error| ChangeRefusal::of_model(next, error))
     }
 
     /// What makes conditions into a link, where they can be changed.
-    fn builder(&self) -> Result<&BuildLink, Refusal> {
-        let fixed = |why: &String| Refusal::Fixed { why: why.clone() };
+    fn builder(&self) -> Result<&BuildLink, ChangeRefusal> {
+        let fixed = |why: &String| ChangeRefusal::Fixed { why: why.clone() };
         self.build.as_ref().map_err(fixed)
     }
 
     /// Refuses what somebody else's lease forbids.
-    fn check_lease(&self, state: &State, order: &ChangeOrder) -> Result<(), Refusal> {
+    fn check_lease(&self, state: &LinkState, order: &ChangeOrder) -> Result<(), ChangeRefusal> {
         match (&state.lease, &order.lease) {
             (Some(lease), Some(id)) if lease.id == *id => Ok(()),
-            (Some(lease), _) if !order.is_dry_run => Err(Refusal::Leased {
+            (Some(lease), _) if !order.is_dry_run => Err(ChangeRefusal::Leased {
                 until: lease.says(&self.calendar),
             }),
-            (None, Some(_)) => Err(Refusal::NoLease),
+            (None, Some(_)) => Err(ChangeRefusal::NoLease),
             _ => Ok(()),
         }
     }
 
-    fn changed(&self, reading: &Reading, link: LinkView, dry_run: bool) -> Changed {
+    fn changed(&self, reading: &LinkReading, link: LinkView, dry_run: bool) -> Changed {
         Changed {
             at: self.calendar.at(reading.at),
             at_s: seconds(self.link_time(reading.at)),
@@ -461,8 +461,8 @@ impl LiveLink {
         })
     }
 
-    fn change_of(&self, revision: &Revision) -> Change {
-        Change {
+    fn change_of(&self, revision: &Revision) -> ChangeView {
+        ChangeView {
             revision: revision.number,
             at: self.calendar.at(revision.at),
             at_s: seconds(self.link_time(revision.at)),
@@ -473,7 +473,7 @@ impl LiveLink {
         }
     }
 
-    fn view_of(&self, state: &State, to_holder: bool) -> LinkView {
+    fn view_of(&self, state: &LinkState, to_holder: bool) -> LinkView {
         let lease = state.lease.as_ref();
         let Revision {
             at, spec, clock, ..
@@ -487,7 +487,7 @@ impl LiveLink {
     /// As it would be under these conditions from `at` on, without a lease.
     fn view_with(
         &self,
-        state: &State,
+        state: &LinkState,
         spec: &LinkSpec,
         clock: ScheduleClock,
         at: Nanos,
@@ -510,7 +510,7 @@ impl LiveLink {
     }
 }
 
-impl State {
+impl LinkState {
     fn in_force(&self) -> &Revision {
         self.revisions.last().expect("there always is one")
     }

@@ -1,15 +1,15 @@
-//! What a scrape reads of a link: counters since its start and what is there now, without names that traffic chooses.
+//! What a scrape reads of a link: counters since its start, and current values. No label depends on traffic.
 
 use model::Waiting;
 
-use super::counters::WayCounters;
+use super::counters::DirectionCounters;
 use crate::forward::round_trips::RoundTripTimes;
 use crate::forward::stats::LatenessBuckets;
-use crate::forward::thread::Reading;
+use crate::forward::thread::LinkReading;
 
 /// A link at one instant.
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub(crate) struct LinkMeter {
     /// Its name.
     pub(crate) link: String,
     /// The client's side and the server's.
@@ -17,7 +17,7 @@ pub(crate) struct Meter {
     /// The revision in force.
     pub(crate) revision: u64,
     /// From the client's side to the server's, and the other way.
-    pub(crate) ways: [WayMeter; 2],
+    pub(crate) directions: [DirectionMeter; 2],
     /// How long after their due times packets left.
     pub(crate) lateness: LatenessBuckets,
     /// Of those, how many left later than the budget.
@@ -32,25 +32,25 @@ pub(crate) struct Meter {
 
 /// One direction.
 #[derive(Debug)]
-pub(crate) struct WayMeter {
+pub(crate) struct DirectionMeter {
     /// Since the link's start.
-    pub(crate) counters: WayCounters,
+    pub(crate) counters: DirectionCounters,
     /// What waits for the bottleneck; nothing without a rate.
     pub(crate) backlog: Option<Waiting>,
 }
 
-impl Meter {
-    pub(super) fn of(link: String, ends: [String; 2], revision: u64, now: &Reading) -> Self {
+impl LinkMeter {
+    pub(super) fn of(link: String, ends: [String; 2], revision: u64, now: &LinkReading) -> Self {
         let summary = &now.summary;
-        let way = |side: usize| WayMeter {
-            counters: WayCounters::of([&summary.up, &summary.down][side]),
+        let direction = |side: usize| DirectionMeter {
+            counters: DirectionCounters::of([&summary.up, &summary.down][side]),
             backlog: now.backlogs[side],
         };
         Self {
             link,
             ends,
             revision,
-            ways: [way(0), way(1)],
+            directions: [direction(0), direction(1)],
             lateness: now.lateness,
             late: summary.departure_error.over_budget,
             round_trips: now.round_trips,

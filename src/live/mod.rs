@@ -1,14 +1,13 @@
-//! Links that run, for whoever watches and changes them: what is in force and since when, leases, counters, samples. It knows no
-//! HTTP; `web` speaks that over it.
+//! Running links, for clients that watch and change them: conditions in force, leases, counters, samples. HTTP is in `web`.
 //!
-//! The packet path waits for nothing here: a change is a command in the forwarder's queue, a reading its answer.
+//! The packet path never waits for this module: a change is a command in the forwarder's queue, and a reading is its answer.
 
+mod bounded_history;
 mod change;
 mod counters;
 mod experiment;
 mod export;
 mod keeper;
-mod kept;
 mod lease;
 mod link;
 mod meter;
@@ -23,15 +22,15 @@ use conditions::{EmulatedLink, LinkSpec};
 
 use crate::forward::thread::ForwarderHandle;
 
-pub(crate) use self::change::{ChangeOrder, Conditions, Refusal, ScheduleChange};
-pub(crate) use self::counters::Counters;
+pub(crate) use self::change::{ChangeOrder, ChangeRefusal, RequestedConditions, ScheduleChange};
+pub(crate) use self::counters::LinkCounters;
 pub(crate) use self::experiment::{Experiment, ExperimentView, FigureRow, NumberedRun};
 pub(crate) use self::keeper::Keeper;
-pub(crate) use self::lease::{Grant, LeaseFor, LeaseId};
+pub(crate) use self::lease::{LeaseFor, LeaseGrant, LeaseId};
 pub(crate) use self::link::LiveLink;
-pub(crate) use self::meter::{Meter, WayMeter};
-pub(crate) use self::sample::{Event, Happening, Sample, Way};
-pub(crate) use self::view::{Change, Changed, LinkView, ScheduleView};
+pub(crate) use self::meter::{DirectionMeter, LinkMeter};
+pub(crate) use self::sample::{DirectionSample, Event, Happening, LinkSample};
+pub(crate) use self::view::{ChangeView, Changed, LinkView, ScheduleView};
 pub(crate) use self::words::{in_force, quoted};
 
 /// The links that run now, by name.
@@ -42,7 +41,7 @@ pub(crate) struct Links(Arc<Registry>);
 struct Registry {
     links: Mutex<Vec<Arc<LiveLink>>>,
     experiment: Experiment,
-    alarm: Arc<keeper::Alarm>,
+    alarm: Arc<keeper::ExpiryAlarm>,
 }
 
 /// A link that has begun to run.

@@ -1,4 +1,4 @@
-//! Instants of the packet path's clock as times of day.
+//! Converts instants of the packet path's clock to wall-clock time.
 
 use jiff::Timestamp;
 use model::Nanos;

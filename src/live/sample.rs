@@ -1,4 +1,4 @@
-//! What happens on a link, for who watches it: a sample ten times a second, and every change.
+//! The events of a link for its observers: ten samples per second, and every change.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use serde::Serialize;
 use tokio::sync::broadcast;
 use utoipa::ToSchema;
 
-use super::counters::WayCounters;
-use super::kept::Kept;
+use super::bounded_history::BoundedHistory;
+use super::counters::DirectionCounters;
 use super::moment::{Calendar, seconds, since};
-use super::view::Change;
+use super::view::ChangeView;
 use crate::forward::round_trips::RoundTripTimes;
-use crate::forward::thread::Reading;
+use crate::forward::thread::LinkReading;
 
 /// How often a link that is watched is looked at.
 pub(super) const EVERY: Nanos = Nanos::from_millis(100);
@@ -35,7 +35,7 @@ impl Event {
     fn memory(&self) -> usize {
         match &self.what {
             Happening::Change(change) => change.conditions.memory(),
-            Happening::Sample(_) | Happening::End => size_of::<Sample>(),
+            Happening::Sample(_) | Happening::End => size_of::<LinkSample>(),
         }
     }
 }
@@ -43,15 +43,15 @@ impl Event {
 /// What happened.
 #[derive(Debug)]
 pub(crate) enum Happening {
-    Sample(Box<Sample>),
-    Change(Box<Change>),
+    Sample(Box<LinkSample>),
+    Change(Box<ChangeView>),
     /// The link ended; nothing comes after it.
     End,
 }
 
 /// A link in a span of about a tenth of a second.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct Sample {
+pub(crate) struct LinkSample {
     /// The end of the span: RFC 3339.
     pub(crate) at: String,
     /// The same in seconds since the link's start.
@@ -61,20 +61,20 @@ pub(crate) struct Sample {
     /// The revision in force.
     pub(crate) revision: u64,
     /// From the client's side to the server's.
-    pub(crate) up: Way,
+    pub(crate) up: DirectionSample,
     /// The other way.
-    pub(crate) down: Way,
+    pub(crate) down: DirectionSample,
     /// Round trips that ended in the span.
-    pub(crate) round_trips: RoundTrips,
+    pub(crate) round_trips: RoundTripSample,
     /// Of all packets since the link's start.
-    pub(crate) departure_error: DepartureError,
+    pub(crate) departure_error: DepartureErrorSample,
     /// Bytes of frames held by all links of the forwarder, book-keeping included.
     pub(crate) held_bytes: u64,
 }
 
 /// One direction: rates in the span, counters since the link's start, and the queue of its bottleneck now.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct Way {
+pub(crate) struct DirectionSample {
     /// L2 bits a second that were offered to the link.
     pub(crate) offered_bit_per_s: f64,
     /// L2 bits a second that left it.
@@ -87,13 +87,13 @@ pub(crate) struct Way {
     pub(crate) queue_delay_ms: Option<f64>,
     /// Since the link's start.
     #[serde(flatten)]
-    pub(crate) counters: WayCounters,
+    pub(crate) counters: DirectionCounters,
 }
 
 /// Round trips by the side at which they are seen: from when a TCP segment or an ICMP echo came there to when its acknowledgement
 /// or reply left there. Of each side and kind one is followed at a time.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct RoundTrips {
+pub(crate) struct RoundTripSample {
     /// At the client's side; null where none was seen.
     pub(crate) a: Option<RoundTrip>,
     /// At the server's side; null where none was seen.
@@ -111,7 +111,7 @@ pub(crate) struct RoundTrip {
 
 /// How long after their due times packets left.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct DepartureError {
+pub(crate) struct DepartureErrorSample {
     /// Half of them left no later than this.
     pub(crate) p50_us: f64,
     /// 99 of 100 did.
@@ -126,26 +126,26 @@ pub(crate) struct DepartureError {
 
 /// The events of a link: the last ones, and who waits for more.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct EventJournal {
     last_id: u64,
-    kept: Kept<Arc<Event>>,
+    kept: BoundedHistory<Arc<Event>>,
     readers: broadcast::Sender<Arc<Event>>,
     /// The reading before, while somebody watches.
-    before: Option<Reading>,
+    before: Option<LinkReading>,
 }
 
-impl Default for Journal {
+impl Default for EventJournal {
     fn default() -> Self {
         Self {
             last_id: 0,
-            kept: Kept::at_most(KEPT),
+            kept: BoundedHistory::at_most(KEPT),
             readers: broadcast::Sender::new(LAG),
             before: None,
         }
     }
 }
 
-impl Journal {
+impl EventJournal {
     /// Notes an event, and tells it to all readers.
     pub(super) fn note(&mut self, what: Happening) {
         self.last_id += 1;
@@ -185,30 +185,36 @@ impl Journal {
     }
 
     /// Notes what became of the link since the reading before; of the first one there is nothing to note.
-    pub(super) fn take(&mut self, now: Reading, start: Nanos, revision: u64, calendar: &Calendar) {
+    pub(super) fn take(
+        &mut self,
+        now: LinkReading,
+        start: Nanos,
+        revision: u64,
+        calendar: &Calendar,
+    ) {
         if let Some(before) = self.before.take() {
-            let sample = Sample::between(&before, &now, start, revision, calendar);
+            let sample = LinkSample::between(&before, &now, start, revision, calendar);
             self.note(Happening::Sample(sample.into()));
         }
         self.before = Some(now);
     }
 }
 
-impl Sample {
+impl LinkSample {
     fn between(
-        before: &Reading,
-        now: &Reading,
+        before: &LinkReading,
+        now: &LinkReading,
         start: Nanos,
         revision: u64,
         calendar: &Calendar,
     ) -> Self {
         let span_s = seconds(since(before.at, now.at));
-        let way = |side: usize| {
-            let of = |reading: &Reading| {
-                let ways = [&reading.summary.up, &reading.summary.down];
-                WayCounters::of(ways[side])
+        let direction = |side: usize| {
+            let of = |reading: &LinkReading| {
+                let directions = [&reading.summary.up, &reading.summary.down];
+                DirectionCounters::of(directions[side])
             };
-            Way::between(&of(before), of(now), now.backlogs[side], span_s)
+            DirectionSample::between(&of(before), of(now), now.backlogs[side], span_s)
         };
         let error = &now.summary.departure_error;
         let us = |ns: u64| ns as f64 / 1e3;
@@ -217,13 +223,13 @@ impl Sample {
             at_s: seconds(since(start, now.at)),
             span_s,
             revision,
-            up: way(0),
-            down: way(1),
-            round_trips: RoundTrips {
+            up: direction(0),
+            down: direction(1),
+            round_trips: RoundTripSample {
                 a: RoundTrip::between(&before.round_trips[0], &now.round_trips[0]),
                 b: RoundTrip::between(&before.round_trips[1], &now.round_trips[1]),
             },
-            departure_error: DepartureError {
+            departure_error: DepartureErrorSample {
                 p50_us: us(error.p50_ns),
                 p99_us: us(error.p99_ns),
                 max_us: us(error.max_ns),
@@ -246,10 +252,10 @@ impl RoundTrip {
     }
 }
 
-impl Way {
+impl DirectionSample {
     fn between(
-        before: &WayCounters,
-        now: WayCounters,
+        before: &DirectionCounters,
+        now: DirectionCounters,
         backlog: Option<Waiting>,
         span_s: f64,
     ) -> Self {
@@ -278,7 +284,7 @@ mod tests {
 
     #[test]
     fn who_comes_back_gets_what_it_missed_and_who_lags_is_cut_off() {
-        let mut journal = Journal::default();
+        let mut journal = EventJournal::default();
         (0..KEPT + 5).for_each(|_| journal.note(Happening::End));
         let all = KEPT as u64 + 5;
         assert!(journal.follow(None).0.is_empty());
@@ -314,15 +320,15 @@ mod tests {
 
     #[test]
     fn a_rate_is_what_came_in_the_span() {
-        let before = WayCounters::default();
-        let now = WayCounters {
+        let before = DirectionCounters::default();
+        let now = DirectionCounters {
             bytes: 1_500,
             delivered_bytes: 1_000,
-            ..WayCounters::default()
+            ..DirectionCounters::default()
         };
-        let way = Way::between(&before, now, None, 0.1);
+        let direction = DirectionSample::between(&before, now, None, 0.1);
         assert_eq!(
-            (way.offered_bit_per_s, way.delivered_bit_per_s),
+            (direction.offered_bit_per_s, direction.delivered_bit_per_s),
             (120_000.0, 80_000.0)
         );
     }

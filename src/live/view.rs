@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::{Ref, RefOr, Schema};
 
 use super::change::ScheduleState;
-use super::lease::{Grant, LeaseView};
+use super::lease::{LeaseGrant, LeaseView};
 
 /// A link as clients see it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -56,12 +56,13 @@ pub(crate) struct Changed {
     pub(crate) dry_run: bool,
     /// What the connection holds by which it was asked for, if it was for that.
     #[serde(skip)]
-    pub(crate) grant: Option<Grant>,
+    pub(crate) grant: Option<LeaseGrant>,
 }
 
 /// An entry of what was in force, and when.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct Change {
+#[schema(as = Change)]
+pub(crate) struct ChangeView {
     /// Its number; 1 is what the link began with.
     pub(crate) revision: u64,
     /// From which instant on: RFC 3339.

@@ -1,4 +1,4 @@
-//! Conditions in one line: as a box says what is in force, and as flags that give the same.
+//! Conditions in one line: as a description, and as the equivalent flags.
 
 use anyhow::Result;
 use conditions::{CONDITIONS, Layer, LinkSpec};
@@ -36,11 +36,12 @@ pub(super) fn command_line(spec: &LinkSpec) -> Option<String> {
     let Ok(Value::Object(mut said)) = serde_json::to_value(spec) else {
         return None;
     };
-    let ways = [("up-", "up"), ("down-", "down")].map(|(prefix, key)| (prefix, said.remove(key)));
+    let directions =
+        [("up-", "up"), ("down-", "down")].map(|(prefix, key)| (prefix, said.remove(key)));
     let mut flags = flags_of("", &said)?;
-    for (prefix, way) in ways {
-        if let Some(Value::Object(way)) = way {
-            flags.extend(flags_of(prefix, &way)?);
+    for (prefix, direction) in directions {
+        if let Some(Value::Object(direction)) = direction {
+            flags.extend(flags_of(prefix, &direction)?);
         }
     }
     Some(flags.join(" "))

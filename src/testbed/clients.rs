@@ -11,10 +11,10 @@ use netio::stop::Stop;
 
 use super::listener::{serve_in, start_far_end};
 use super::stalls::StallWatch;
-use super::{ClientWork, Links, Testbed, TestbedSpec, environment};
+use super::{ClientWork, LinkSummaries, Testbed, TestbedSpec, environment};
 use crate::forward::PortId;
 use crate::forward::thread::{
-    EMULATOR_DIED, ForwarderHandle, ForwarderOptions, ForwarderThread, Joined, RING_SLOTS,
+    EMULATOR_DIED, ForwarderHandle, ForwarderOptions, ForwarderThread, PlacedLink, RING_SLOTS,
 };
 use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
@@ -59,7 +59,7 @@ pub(super) fn set_up(
     let shared = bed
         .emulator()
         .run(|| AfPacket::open_all(&ports, RING_SLOTS))??;
-    let joined = (0..).zip(links).map(|(number, link)| Joined {
+    let joined = (0..).zip(links).map(|(number, link)| PlacedLink {
         ports: PortId::together(number),
         link,
     });
@@ -125,7 +125,7 @@ impl Testbed for Clients {
         stop.or(&self.died, EMULATOR_DIED)
     }
 
-    fn tear_down(self: Box<Self>) -> Result<Links> {
+    fn tear_down(self: Box<Self>) -> Result<LinkSummaries> {
         drop(self.far_end);
         Ok(self.names.into_iter().zip(self.running.stop()?).collect())
     }

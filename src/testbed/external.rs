@@ -1,4 +1,4 @@
-//! A host that exists: the bed `external`. Nothing is emulated, nothing of this machine is changed.
+//! The bed `external`: an existing host. Nothing is emulated and nothing on this machine is changed.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, TcpStream};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::stalls::StallWatch;
-use super::{ClientWork, Links, Testbed};
+use super::{ClientWork, LinkSummaries, Testbed};
 use instruments::endpoint::{self, Family};
 use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
@@ -19,7 +19,7 @@ use record::lateness::LateBudget;
 /// How long the far end may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-struct Host {
+struct ExternalTestbed {
     stalls: StallWatch,
     host: String,
     address: IpAddr,
@@ -33,7 +33,7 @@ pub(super) fn set_up(bed: &External, late_budget: LateBudget) -> Result<Box<dyn 
         let (host, port) = (&bed.host, bed.http_port);
         format!("bed `external`: no web server on port {port} of {host}: run `farwire serve` there")
     })?;
-    Ok(Box::new(Host {
+    Ok(Box::new(ExternalTestbed {
         stalls: StallWatch::begin(late_budget)?,
         host: bed.host.clone(),
         address: target.ip(),
@@ -41,7 +41,7 @@ pub(super) fn set_up(bed: &External, late_budget: LateBudget) -> Result<Box<dyn 
     }))
 }
 
-impl Testbed for Host {
+impl Testbed for ExternalTestbed {
     fn far_end(&self) -> FarEnd {
         FarEnd {
             address: self.address,
@@ -71,7 +71,7 @@ impl Testbed for Host {
         self.stalls.spoilt()
     }
 
-    fn tear_down(self: Box<Self>) -> Result<Links> {
+    fn tear_down(self: Box<Self>) -> Result<LinkSummaries> {
         Ok(Vec::new())
     }
 }

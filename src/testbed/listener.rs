@@ -63,14 +63,14 @@ pub(super) fn serve_in(
     Ok(running)
 }
 
-/// Waits until something in `namespace` listens on `port` of TCP or UDP, or on any, at most for `patience`; whether it does.
+/// Waits until something in `namespace` listens on `port` of TCP or UDP, or on any, at most for `longest`; whether it does.
 pub(crate) fn await_listener(
     namespace: &NetNs,
     port: Option<u16>,
-    patience: Duration,
+    longest: Duration,
 ) -> Result<bool> {
     const LOOK_AGAIN: Duration = Duration::from_millis(5);
-    let end = Instant::now() + patience;
+    let end = Instant::now() + longest;
     namespace.run(|| -> Result<bool> {
         while !someone_listens(port)? {
             if Instant::now() >= end {

@@ -1,6 +1,6 @@
 //! Test beds: a client and a far end, with a network between them.
 //!
-//! A kind of bed is a file: `namespaces` (`netns` and `chain`), `clients` (`netns` with several), `nics`, `external`.
+//! Each kind of bed has a file: `namespaces` (`netns` and `chain`), `clients` (`netns` with several clients), `nics`, `external`.
 
 mod clients;
 mod emulated;
@@ -41,7 +41,7 @@ pub(crate) use self::nics::hold as hold_nics;
 pub(crate) type ClientWork<'a> = Box<dyn FnOnce() -> Measurement + Send + 'a>;
 
 /// What each emulated link did, by its name, in a row.
-pub(crate) type Links = Vec<(String, Summary)>;
+pub(crate) type LinkSummaries = Vec<(String, Summary)>;
 
 /// A client and a far end with a network between them.
 pub(crate) trait Testbed: Sync {
@@ -96,7 +96,7 @@ pub(crate) trait Testbed: Sync {
     ///
     /// # Errors
     /// Something that was part of the test bed had failed.
-    fn tear_down(self: Box<Self>) -> Result<Links>;
+    fn tear_down(self: Box<Self>) -> Result<LinkSummaries>;
 }
 
 /// What is in effect in a bed of namespaces.

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use anyhow::{Result, bail};
-use netio::bed::{BedConfig, Endpoint, Side, WAN};
+use netio::bed::{BedConfig, Endpoint, SegmentEnd, WAN};
 use netio::netns::NetNs;
 use netio::stop::Stop;
-use netio::tbf::TokenBucket;
+use netio::tbf::TbfConfig;
 
 use super::emulated::EmulatedBed;
 use super::listener::{serve_in, start_far_end};
 use super::stalls::StallWatch;
-use super::{ClientWork, Links, Testbed, TestbedSpec, environment};
+use super::{ClientWork, LinkSummaries, Testbed, TestbedSpec, environment};
 use crate::forward::thread::{EMULATOR_DIED, ForwarderHandle, ForwarderOptions};
 use conditions::EmulatedLink;
 use instruments::external::{Running, Tool};
@@ -63,7 +63,7 @@ pub(super) fn set_up(
     let (names, links): (Vec<_>, Vec<_>) = links.into_iter().unzip();
     let bed = EmulatedBed::up(&config, links)?;
     if let Some(bucket) = spec.bed.token_bucket() {
-        let bucket = TokenBucket {
+        let bucket = TbfConfig {
             rate: bucket.rate,
             burst: bucket.burst,
             limit: bucket.limit,
@@ -94,9 +94,9 @@ pub(super) fn set_up(
 fn address_of_server(Ends { client, server }: Ends) -> Result<Endpoint> {
     let node = u8::try_from(server)?;
     Ok(if client < server {
-        Endpoint::on(node - 1, Side::Server)
+        Endpoint::on(node - 1, SegmentEnd::Server)
     } else {
-        Endpoint::on(node, Side::Client)
+        Endpoint::on(node, SegmentEnd::Client)
     })
 }
 
@@ -151,7 +151,7 @@ impl Testbed for Namespaces {
         stop.or(self.bed.died(), EMULATOR_DIED)
     }
 
-    fn tear_down(self: Box<Self>) -> Result<Links> {
+    fn tear_down(self: Box<Self>) -> Result<LinkSummaries> {
         let Self {
             bed,
             names,

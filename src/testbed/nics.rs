@@ -1,7 +1,7 @@
 //! Two network interfaces of this machine, with whatever is between them: the bed `nics`.
 //!
-//! A process of its own, the NIC holder, borrows the interfaces and gives them back when this one ends, however it ends. It
-//! is this program again, started with the hidden command `nic-holder`.
+//! A separate process, the NIC holder, borrows the interfaces and gives them back when this process ends, however it ends. It is
+//! this program again, started with the hidden command `nic-holder`.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use super::listener::{serve_in, start_far_end};
 use super::stalls::StallWatch;
-use super::{ClientWork, Links, Testbed};
+use super::{ClientWork, LinkSummaries, Testbed};
 use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
 use instruments::serve::Server;
@@ -197,7 +197,7 @@ impl Testbed for BetweenNics {
         self.stalls.spoilt()
     }
 
-    fn tear_down(self: Box<Self>) -> Result<Links> {
+    fn tear_down(self: Box<Self>) -> Result<LinkSummaries> {
         Ok(Vec::new())
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the host ran the threads of a measurement when they were to run.
+//! Detects stalls: times when the host did not run the threads of a measurement although they were ready.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,7 @@ pub(super) struct StallWatch {
 
 /// What the host did over a run.
 #[derive(Clone, Copy, Debug)]
-struct Stalls {
+struct HostStalls {
     elapsed: Duration,
     /// What took longer than this counts.
     limit: Duration,
@@ -83,7 +83,7 @@ impl StallWatch {
     /// Why what was measured until now is not to be trusted, if so.
     pub(super) fn spoilt(&self) -> Option<String> {
         let ticks = self.stolen_before.zip(Ticks::now());
-        let stalls = Stalls {
+        let stalls = HostStalls {
             elapsed: self.began.elapsed(),
             limit: self.limit,
             stalled: Duration::from_nanos(self.stalled_ns.load(Ordering::Relaxed)),
@@ -98,7 +98,7 @@ fn limit(late_budget: LateBudget) -> Duration {
     STALL.max(Duration::from_nanos(late_budget.time().0))
 }
 
-impl Stalls {
+impl HostStalls {
     fn spoil(self) -> Option<String> {
         let share = self.stalled.as_secs_f64() / self.elapsed.as_secs_f64();
         if share <= MOST {
@@ -148,8 +148,8 @@ impl Ticks {
 mod tests {
     use super::*;
 
-    fn stalls(stalled_ms: u64, stolen: Option<f64>) -> Stalls {
-        Stalls {
+    fn stalls(stalled_ms: u64, stolen: Option<f64>) -> HostStalls {
+        HostStalls {
             elapsed: Duration::from_secs(1),
             limit: STALL,
             stalled: Duration::from_millis(stalled_ms),
@@ -175,7 +175,7 @@ mod tests {
             ("12.5ms", "of more than 12.5 ms"),
             ("1s", "of more than 1000 ms"),
         ] {
-            let stalls = Stalls {
+            let stalls = HostStalls {
                 limit: limit(budget.parse().unwrap()),
                 ..stalls(71, None)
             };

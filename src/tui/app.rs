@@ -1,4 +1,4 @@
-//! What the screen knows: the link that is watched, what it did, and what the keys have asked for.
+//! The state of the screen: the watched link, its history, and the changes that keys have requested.
 
 use std::sync::Arc;
 
@@ -8,11 +8,12 @@ use serde_json::{Map, Value};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
 
-use super::history::History;
+use super::history::SampleHistory;
 use super::output::CommandOutput;
 use super::steps::Knob;
 use crate::live::{
-    ChangeOrder, Conditions, Event, ExperimentView, Happening, LinkView, Links, LiveLink, Sample,
+    ChangeOrder, Event, ExperimentView, Happening, LinkSample, LinkView, Links, LiveLink,
+    RequestedConditions,
 };
 
 /// Changes that can be undone.
@@ -40,8 +41,8 @@ pub(super) struct Watched {
     link: Arc<LiveLink>,
     events: Receiver<Arc<Event>>,
     pub(super) view: LinkView,
-    pub(super) history: History,
-    pub(super) last: Option<Sample>,
+    pub(super) history: SampleHistory,
+    pub(super) last: Option<LinkSample>,
     /// The changes made here that can be undone.
     own: Vec<OwnChange>,
     /// Its place among all links, from 1, and how many there are.
@@ -206,7 +207,7 @@ impl Watched {
             link: Arc::clone(link),
             events,
             view: link.view(),
-            history: History::default(),
+            history: SampleHistory::default(),
             last: None,
             own: Vec::new(),
             place,
@@ -248,7 +249,7 @@ impl Watched {
     fn patch(&mut self, patch: Map<String, Value>) -> String {
         self.view = self.link.view();
         let (before, from) = (self.view.conditions.clone(), self.view.revision);
-        match self.order(Conditions::Patch(Value::Object(patch)), from) {
+        match self.order(RequestedConditions::Patch(Value::Object(patch)), from) {
             Err(why) => why,
             Ok((to, said)) => {
                 if self.own.len() == UNDONE {
@@ -269,7 +270,7 @@ impl Watched {
             Ok(all) => all,
             Err(error) => return error.to_string(),
         };
-        match self.order(Conditions::All(all), own.to) {
+        match self.order(RequestedConditions::All(all), own.to) {
             Ok((revision, said)) => {
                 // What is in force is what the change before made, by another number.
                 if let Some(earlier) = self.own.last_mut()
@@ -287,7 +288,11 @@ impl Watched {
     }
 
     /// Makes a change where `revision` is in force; the one that it came to and what to say of it, or why there is none.
-    fn order(&mut self, conditions: Conditions, revision: u64) -> Result<(u64, String), String> {
+    fn order(
+        &mut self,
+        conditions: RequestedConditions,
+        revision: u64,
+    ) -> Result<(u64, String), String> {
         let order = ChangeOrder {
             conditions,
             if_revision: Some(revision),

@@ -1,4 +1,4 @@
-//! How the screen looks.
+//! Draws the screen.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -14,7 +14,7 @@ use super::app::{App, Watched};
 use super::history::SPAN_S;
 use super::run;
 use super::steps::Knob;
-use crate::live::{Sample, Way};
+use crate::live::{DirectionSample, LinkSample};
 
 const HELP: &str = "\u{2190} \u{2192} condition  \u{2191} \u{2193} more, less  x without  Enter type  u undo  p pause  Tab next link  q leave";
 const HELP_OF_RUN: &str = "\u{2191} \u{2193} figures  p pause  Tab next link  q leave   (the conditions are the scenario's)";
@@ -129,20 +129,26 @@ fn queue_title(round_trips_ms: [Option<f64>; 2]) -> String {
 }
 
 /// Two curves of the last minute, up with fine marks and down with dots.
-fn curves(frame: &mut Frame<'_>, area: Rect, name: &str, ways: [Vec<(f64, f64)>; 2], unit: f64) {
-    let scaled = ways.map(|way| {
+fn curves(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    name: &str,
+    directions: [Vec<(f64, f64)>; 2],
+    unit: f64,
+) {
+    let scaled = directions.map(|direction| {
         let point = |(at, value): (f64, f64)| (at, value / unit);
-        way.into_iter().map(point).collect::<Vec<_>>()
+        direction.into_iter().map(point).collect::<Vec<_>>()
     });
     let values = scaled.iter().flatten().map(|(_, value)| *value);
     let most = round_up(values.fold(0.0, f64::max));
-    let curve = |way: usize, name: &'static str, marker| {
+    let curve = |direction: usize, name: &'static str, marker| {
         Dataset::default()
             .name(name)
             .marker(marker)
             .graph_type(GraphType::Line)
-            .style(colours()[way])
-            .data(&scaled[way])
+            .style(colours()[direction])
+            .data(&scaled[direction])
     };
     let chart = Chart::new(vec![
         curve(0, "up", Marker::Braille),
@@ -182,10 +188,10 @@ fn short(value: f64) -> String {
     }
 }
 
-fn table(sample: &Sample) -> Paragraph<'static> {
-    let row = |name: &str, way: &Way| {
-        let of = &way.counters;
-        let queue = way
+fn table(sample: &LinkSample) -> Paragraph<'static> {
+    let row = |name: &str, direction: &DirectionSample| {
+        let of = &direction.counters;
+        let queue = direction
             .queue_packets
             .map_or("-".to_owned(), |packets| packets.to_string());
         format!(
@@ -194,13 +200,14 @@ fn table(sample: &Sample) -> Paragraph<'static> {
             of.delivered,
             of.in_flight,
             queue,
-            way.offered_bit_per_s / 1e6,
-            way.delivered_bit_per_s / 1e6,
+            direction.offered_bit_per_s / 1e6,
+            direction.delivered_bit_per_s / 1e6,
             causes(&of.dropped)
         )
     };
     let error = &sample.departure_error;
-    let lost = [&sample.up, &sample.down].map(|way| causes(&way.counters.emulator_lost));
+    let lost =
+        [&sample.up, &sample.down].map(|direction| causes(&direction.counters.emulator_lost));
     let mut lines = vec![
         Line::raw(format!(
             "{:<6}{:>13}{:>13}{:>10}{:>9}{:>12}{:>12}  dropped, by cause",

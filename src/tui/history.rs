@@ -1,8 +1,8 @@
-//! What a link did in the last minute, as curves.
+//! The samples of a link in the last minute, as curves.
 
 use std::collections::VecDeque;
 
-use crate::live::Sample;
+use crate::live::LinkSample;
 
 /// How far back curves go, in seconds.
 pub(super) const SPAN_S: f64 = 60.0;
@@ -12,10 +12,10 @@ const LATEST_S: f64 = 3.0;
 
 /// Of the last minute.
 #[derive(Default)]
-pub(super) struct History(VecDeque<Point>);
+pub(super) struct SampleHistory(VecDeque<HistoryPoint>);
 
 /// A tenth of a second: up, then down.
-struct Point {
+struct HistoryPoint {
     at_s: f64,
     bit_per_s: [f64; 2],
     queue_ms: [Option<f64>; 2],
@@ -23,14 +23,14 @@ struct Point {
     round_trip_ms: [Option<f64>; 2],
 }
 
-impl History {
+impl SampleHistory {
     /// Adds a sample, and forgets what is too old.
-    pub(super) fn add(&mut self, sample: &Sample) {
-        let ways = [&sample.up, &sample.down];
-        self.0.push_back(Point {
+    pub(super) fn add(&mut self, sample: &LinkSample) {
+        let directions = [&sample.up, &sample.down];
+        self.0.push_back(HistoryPoint {
             at_s: sample.at_s,
-            bit_per_s: ways.map(|way| way.delivered_bit_per_s),
-            queue_ms: ways.map(|way| way.queue_delay_ms),
+            bit_per_s: directions.map(|direction| direction.delivered_bit_per_s),
+            queue_ms: directions.map(|direction| direction.queue_delay_ms),
             round_trip_ms: [&sample.round_trips.a, &sample.round_trips.b]
                 .map(|seen| Some(seen.as_ref()?.mean_ms)),
         });
@@ -42,12 +42,12 @@ impl History {
 
     /// Of both ways what was delivered, in bits a second, against seconds before the last sample.
     pub(super) fn rates(&self) -> [Vec<(f64, f64)>; 2] {
-        self.curves(|point, way| Some(point.bit_per_s[way]))
+        self.curves(|point, direction| Some(point.bit_per_s[direction]))
     }
 
     /// Of both ways the delay of the queue in milliseconds; empty where there is none.
     pub(super) fn queues(&self) -> [Vec<(f64, f64)>; 2] {
-        self.curves(|point, way| point.queue_ms[way])
+        self.curves(|point, direction| point.queue_ms[direction])
     }
 
     /// The latest round trip of either side in milliseconds, if one was seen in the last seconds.
@@ -58,12 +58,12 @@ impl History {
         [0, 1].map(|side| latest.clone().find_map(|point| point.round_trip_ms[side]))
     }
 
-    fn curves(&self, of: impl Fn(&Point, usize) -> Option<f64>) -> [Vec<(f64, f64)>; 2] {
+    fn curves(&self, of: impl Fn(&HistoryPoint, usize) -> Option<f64>) -> [Vec<(f64, f64)>; 2] {
         let last_s = self.0.back().map_or(0.0, |point| point.at_s);
-        [0, 1].map(|way| {
+        [0, 1].map(|direction| {
             let points = self.0.iter();
             points
-                .filter_map(|point| Some((point.at_s - last_s, of(point, way)?)))
+                .filter_map(|point| Some((point.at_s - last_s, of(point, direction)?)))
                 .collect()
         })
     }

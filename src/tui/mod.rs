@@ -1,6 +1,6 @@
-//! `--tui`: links that run, watched and changed on a terminal. Everything it knows of links it has from `live`, as the page has.
+//! `--tui`: watches and changes running links on a terminal. It reaches links only through `live`, as the page does.
 //!
-//! One thread, "screen", reads keys and draws ten times a second. It never makes the packet path wait: it asks by commands.
+//! One thread, "screen", reads keys and draws ten times a second. The packet path never waits for it: it sends commands.
 
 mod app;
 mod draw;

@@ -1,4 +1,4 @@
-//! What the command of `exec` prints while a screen stands: kept whole, its last lines shown, and printed when the screen is gone.
+//! The output of the command of `exec` while the screen is shown: its last lines are shown, and all of it is printed at the end.
 
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom, Write as _};

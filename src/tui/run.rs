@@ -1,4 +1,4 @@
-//! What the screen shows of an experiment: how far it is, what runs, its figures so far.
+//! The part of the screen for an experiment: its progress, what runs now, and its figures so far.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One step up or down of a condition: 1, 2, 5, 10 and so on.
+//! Steps of a condition up or down: 1, 2, 5, 10 and so on.
 
 use model::{BitsPerSec, Nanos, Probability};
 

@@ -1,4 +1,4 @@
-//! Who may do what, where a token is asked for: who has the one may change links, who has the other may watch them.
+//! Access by token: the full-access token allows changes of links, the read-only token allows watching them.
 
 use std::collections::HashMap;
 use std::fmt;

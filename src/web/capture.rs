@@ -1,7 +1,7 @@
-//! Captures of a link that runs, as a stream of pcapng.
+//! Captures of a running link, as a stream of pcapng.
 //!
-//! Between the capture's thread and the connection stand a few parts. A client that does not take them in time is cut off; the packet
-//! path waits for neither.
+//! Between the capture's thread and the connection is a short queue. A client that does not read it in time is disconnected. The
+//! packet path never waits.
 
 use std::io::{self, Write};
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use utoipa::IntoParams;
 
-use super::App;
+use super::AppState;
 use super::problem::Problem;
 use crate::forward::capture::{Capture, CaptureHandle, CaptureSpec, Filter};
 use crate::live::LiveLink;
@@ -119,7 +119,7 @@ impl CaptureQuery {
 
 /// A capture from now on, as the body of an answer. It ends by its limits, with the link, or when its reader has gone.
 pub(super) fn stream(
-    app: &App,
+    app: &AppState,
     link: Arc<LiveLink>,
     query: &CaptureQuery,
 ) -> Result<Body, Problem> {

@@ -1,4 +1,4 @@
-//! What a request says that is to change a link.
+//! Reads requests that change a link.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use utoipa::IntoParams;
 
 use super::problem::Problem;
-use crate::live::{ChangeOrder, Conditions, LeaseId};
+use crate::live::{ChangeOrder, LeaseId, RequestedConditions};
 
 /// Who holds a lease sends its id by this.
 const LEASE: &str = "farwire-lease";
@@ -35,14 +35,14 @@ impl Whole {
     async fn read<S: Send + Sync>(
         request: Request,
         state: &S,
-        patience: Duration,
+        longest: Duration,
     ) -> Result<Self, Problem> {
-        match timeout(patience, Bytes::from_request(request, state)).await {
+        match timeout(longest, Bytes::from_request(request, state)).await {
             Ok(Ok(body)) => Ok(Self(body)),
             Ok(Err(refused)) => Err(Problem::new(refused.status(), refused.body_text())),
             Err(_) => Err(Problem::new(
                 StatusCode::REQUEST_TIMEOUT,
-                format!("the body did not come within {} s", patience.as_secs()),
+                format!("the body did not come within {} s", longest.as_secs()),
             )),
         }
     }
@@ -103,9 +103,9 @@ pub(super) fn order(
     let lease_for = query.lease.map(|text| text.parse());
     Ok(ChangeOrder {
         conditions: match form {
-            Form::All => Conditions::All(value),
-            Form::Patch => Conditions::Patch(value),
-            Form::Schedule => Conditions::Schedule(value),
+            Form::All => RequestedConditions::All(value),
+            Form::Patch => RequestedConditions::Patch(value),
+            Form::Schedule => RequestedConditions::Schedule(value),
         },
         if_revision: if_revision(headers)?,
         lease_for: lease_for

@@ -1,4 +1,4 @@
-//! The client of a connection: whether it is still there.
+//! The client of a connection, and whether it is still connected.
 
 use std::future::pending;
 use std::io::{self, ErrorKind};
@@ -11,9 +11,9 @@ use tokio::net::UnixStream;
 
 /// The client of the connection by which a request came.
 #[derive(Clone, Debug)]
-pub(super) struct Client(Arc<OwnedFd>);
+pub(super) struct ClientConnection(Arc<OwnedFd>);
 
-impl Client {
+impl ClientConnection {
     /// Whoever is at the other end of this socket.
     pub(super) fn of(socket: impl AsFd) -> io::Result<Self> {
         let socket = socket.as_fd().try_clone_to_owned()?;

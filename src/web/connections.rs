@@ -1,4 +1,4 @@
-//! Connections: how many there may be, and how long they may take.
+//! Limits of connections: how many there may be, and how long they may last.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,7 +19,7 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::access::{Peer, network_of};
-use super::client::Client;
+use super::client::ClientConnection;
 use super::listen::{Listening, Socket};
 
 /// Connections at a time; the next are closed at once.
@@ -52,7 +52,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts connections for good.
 pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
-    let places = Places::default();
+    let places = ConnectionLimits::default();
     let tls = listening.tls.map(|tls| TlsAcceptor::from(tls.config));
     match listening.socket {
         Socket::Tcp(listener, _) => {
@@ -64,7 +64,8 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
                 };
                 // One that is gone already is found out when it is read.
                 let _ = prepare(SockRef::from(&stream));
-                let (Some(place), Ok(client)) = (places.take(Some(peer.ip())), Client::of(&stream))
+                let (Some(place), Ok(client)) =
+                    (places.take(Some(peer.ip())), ClientConnection::of(&stream))
                 else {
                     continue;
                 };
@@ -93,7 +94,9 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 };
-                if let (Some(place), Ok(client)) = (places.take(None), Client::of(&stream)) {
+                if let (Some(place), Ok(client)) =
+                    (places.take(None), ClientConnection::of(&stream))
+                {
                     let router = router.clone().layer(Extension(client));
                     tokio::spawn(converse(stream, router, place));
                 }
@@ -119,7 +122,7 @@ fn prepare(stream: SockRef<'_>) -> io::Result<()> {
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Send + 'static,
     router: Router,
-    _place: Place,
+    _place: ConnectionPermit,
 ) {
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(UNREAD));
@@ -138,24 +141,24 @@ async fn converse(
 
 /// Who is connected.
 #[derive(Clone, Debug, Default)]
-struct Places(Arc<Mutex<Taken>>);
+struct ConnectionLimits(Arc<Mutex<ConnectionCounts>>);
 
 #[derive(Debug, Default)]
-struct Taken {
+struct ConnectionCounts {
     all: usize,
     by_address: HashMap<IpAddr, usize>,
 }
 
 /// A connection's place, which is free again when it is dropped.
 #[derive(Debug)]
-struct Place {
-    places: Places,
+struct ConnectionPermit {
+    places: ConnectionLimits,
     address: Option<IpAddr>,
 }
 
-impl Places {
+impl ConnectionLimits {
     /// A place for a connection of this address's network, if there is one.
-    fn take(&self, address: Option<IpAddr>) -> Option<Place> {
+    fn take(&self, address: Option<IpAddr>) -> Option<ConnectionPermit> {
         let address = address.map(network_of);
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_one = address.and_then(|address| taken.by_address.get(&address).copied());
@@ -166,14 +169,14 @@ impl Places {
         if let Some(address) = address {
             *taken.by_address.entry(address).or_default() += 1;
         }
-        Some(Place {
+        Some(ConnectionPermit {
             places: self.clone(),
             address,
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut taken = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
         taken.all -= 1;
@@ -210,7 +213,7 @@ mod tests {
 
     #[test]
     fn places_are_counted_in_all_and_by_address_and_given_back() {
-        let places = Places::default();
+        let places = ConnectionLimits::default();
         let one: IpAddr = "127.0.0.1".parse().unwrap();
         let own: Vec<_> = (0..MOST_OF_ONE)
             .map(|_| places.take(Some(one)).unwrap())

@@ -1,4 +1,4 @@
-//! Bodies that go on: the events of a link, and the answer that lasts as long as a lease.
+//! Bodies without a fixed end: the events of a link, and the response that lasts as long as a lease.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -10,8 +10,8 @@ use hyper::body::Frame;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use super::client::Client;
-use crate::live::{Event, Grant, Happening, LiveLink};
+use super::client::ClientConnection;
+use crate::live::{Event, Happening, LeaseGrant, LiveLink};
 
 /// Parts of a body that may wait for their reader.
 const WAITING: usize = 4;
@@ -77,17 +77,17 @@ fn json(value: &impl Serialize) -> String {
 /// A lease of a connection, which ends when this is dropped: with the request while it is answered, then with the answer's body.
 pub(super) struct ConnectionLease {
     link: Arc<LiveLink>,
-    grant: Grant,
+    grant: LeaseGrant,
 }
 
 impl ConnectionLease {
     /// What `link` has just granted for the connection that asks.
-    pub(super) fn of(link: Arc<LiveLink>, grant: Grant) -> Self {
+    pub(super) fn of(link: Arc<LiveLink>, grant: LeaseGrant) -> Self {
         Self { link, grant }
     }
 
     /// `answer`, whose body goes on until its reader has gone: then the lease ends, or when the link does.
-    pub(super) fn hold(self, answer: Bytes, client: Client) -> Body {
+    pub(super) fn hold(self, answer: Bytes, client: ClientConnection) -> Body {
         let (parts, body) = mpsc::channel(WAITING);
         tokio::spawn(async move {
             let lease = self;

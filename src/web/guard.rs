@@ -1,10 +1,11 @@
-//! Who may ask at all: programs of this machine or with a token, and pages that this server gave out.
+//! Decides which requests are accepted at all: those of programs on this machine or with a token, and of this server's own pages.
 //!
-//! A browser sends requests of any page to any address. By a name that it resolves anew a strange page becomes one of the same
-//! origin (DNS rebinding), so `Host` must be a name of the loopback or the address itself; a page of another origin can send
-//! requests whose answers it cannot read (CSRF), so `Origin` must be this host. An image or a script of a strange page is asked for without
-//! `Origin`, and with `Sec-Fetch-Site` (Fetch Metadata Request Headers, W3C), which must not say that it is another's. Where a token is asked for
-//! any name will do: a strange page does not have it, and browsers do not send it by themselves.
+//! A browser sends requests of any page to any address. A foreign page can resolve its own name to this server and so become a
+//! page of the same origin (DNS rebinding); therefore `Host` must be a loopback name or the address itself. A page of another
+//! origin can send requests whose responses it cannot read (CSRF); therefore `Origin` must be this host. Images and scripts of a
+//! foreign page are requested without `Origin`, but with `Sec-Fetch-Site` (Fetch Metadata Request Headers, W3C), which must not
+//! name another site. Where a token is required, any `Host` is accepted: a foreign page does not have the token, and browsers do
+//! not send it by themselves.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
@@ -29,7 +30,7 @@ const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-
 
 /// Checks what every request says of where it comes from.
 #[derive(Clone, Debug)]
-pub(super) struct Guard {
+pub(super) struct RequestGuard {
     /// Nothing for a socket of the file system, which no browser reaches.
     bound: Option<SocketAddr>,
     /// What pages of this server begin with.
@@ -42,7 +43,7 @@ pub(super) struct Guard {
     open: Rate,
 }
 
-impl Guard {
+impl RequestGuard {
     pub(super) fn of(listening: &Listening) -> Self {
         Self {
             bound: listening.bound(),
@@ -160,7 +161,7 @@ fn is_own(host: &str, bound: SocketAddr) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(is_ours)
 }
 
-async fn check(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+async fn check(State(guard): State<RequestGuard>, request: Request, next: Next) -> Response {
     let mut response = match guard.refuses(&request) {
         Some(problem) => problem.into_response(),
         None => next.run(request).await,
@@ -199,7 +200,7 @@ mod tests {
         host: Option<&str>,
         origin: Option<&str>,
     ) -> bool {
-        let guard = Guard {
+        let guard = RequestGuard {
             bound: Some("127.0.0.1:7700".parse().unwrap()),
             scheme,
             access,
@@ -218,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_a_browser_sends_for_another_page_is_refused_and_links_lead_to_pages() {
-        let guard = Guard {
+        let guard = RequestGuard {
             bound: Some("127.0.0.1:7700".parse().unwrap()),
             scheme: "http://",
             access: Access::default(),
@@ -317,7 +318,7 @@ mod tests {
 
     #[test]
     fn strangers_who_ask_too_often_take_nothing_from_who_has_a_token() {
-        let guard = Guard {
+        let guard = RequestGuard {
             bound: Some("192.0.2.1:7700".parse().unwrap()),
             scheme: "https://",
             access: Access::new(Some("0123456789abcdef"), None).unwrap(),

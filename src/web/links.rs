@@ -1,4 +1,4 @@
-//! The resources: links, their changes, counters and events, and what conditions there are.
+//! The resources of the API: links with their changes, counters and events, profiles, and the known conditions.
 #![expect(unused_qualifications, reason = "utoipa's macro writes them")]
 
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::capture::CaptureQuery;
 use super::change::{ChangeQuery, Form, Whole, lease, order};
-use super::client::Client;
+use super::client::ClientConnection;
 use super::events::ConnectionLease;
 use super::problem::Problem;
-use super::{App, capture, events};
+use super::{AppState, capture, events};
 use crate::live::{
-    Change, Changed, Counters, LinkView, LiveLink, Sample, ScheduleChange, ScheduleView,
+    ChangeView, Changed, LinkCounters, LinkSample, LinkView, LiveLink, ScheduleChange, ScheduleView,
 };
 
 /// How long the answer to a change that was made waits for what it means.
@@ -40,7 +40,7 @@ pub(super) struct All {
 /// What a change came to, and what it means.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ChangedAndImplied)]
-pub(super) struct Told {
+pub(super) struct ChangeResponse {
     #[serde(flatten)]
     changed: Changed,
     /// What the conditions mean, as `farwire link --json` has it; null of a change that was made while much else was computed.
@@ -50,7 +50,7 @@ pub(super) struct Told {
 
 /// All links that run.
 #[utoipa::path(get, path = "/v1/links", responses((status = OK, body = All)))]
-pub(super) async fn all(State(app): State<App>) -> Json<All> {
+pub(super) async fn all(State(app): State<AppState>) -> Json<All> {
     let links = app.links.all();
     Json(All {
         links: links.iter().map(|link| link.view()).collect(),
@@ -62,7 +62,7 @@ pub(super) async fn all(State(app): State<App>) -> Json<All> {
     get, path = "/v1/links/{name}", params(("name" = String, Path, description = "As /v1/links has it")),
     responses((status = OK, body = LinkView), (status = NOT_FOUND, body = Problem))
 )]
-pub(super) async fn one(State(app): State<App>, name: Name) -> Result<Response, Problem> {
+pub(super) async fn one(State(app): State<AppState>, name: Name) -> Result<Response, Problem> {
     let view = find(&app, name)?.view();
     Ok(([(header::ETAG, etag(view.revision))], Json(view)).into_response())
 }
@@ -74,7 +74,7 @@ pub(super) async fn one(State(app): State<App>, name: Name) -> Result<Response, 
         ("Farwire-Lease" = Option<String>, Header, description = "The lease that the client holds")),
     request_body(content = ref("#/components/schemas/LinkSpec"), content_type = "application/json"),
     responses(
-        (status = OK, body = Told), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
+        (status = OK, body = ChangeResponse), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
         (status = CONFLICT, body = Problem, description = "Somebody else has a lease"),
         (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not come in time: nothing was changed"),
         (status = PRECONDITION_FAILED, body = Problem, description = "Another revision is in force"),
@@ -83,23 +83,15 @@ pub(super) async fn one(State(app): State<App>, name: Name) -> Result<Response, 
     )
 )]
 pub(super) async fn put(
-    State(app): State<App>,
+    State(app): State<AppState>,
     name: Name,
     query: Result<Query<ChangeQuery>, QueryRejection>,
     headers: HeaderMap,
-    Extension(client): Extension<Client>,
+    Extension(client): Extension<ClientConnection>,
     body: Result<Whole, Problem>,
 ) -> Result<Response, Problem> {
-    change(
-        &app,
-        find(&app, name)?,
-        Form::All,
-        query,
-        &headers,
-        client,
-        body,
-    )
-    .await
+    let link = find(&app, name)?;
+    change(&app, link, Form::All, query, &headers, client, body).await
 }
 
 /// Changes conditions: a JSON Merge Patch (RFC 7396) over those in force; null takes one away.
@@ -109,7 +101,7 @@ pub(super) async fn put(
         ("Farwire-Lease" = Option<String>, Header, description = "The lease that the client holds")),
     request_body(content = Object, content_type = "application/merge-patch+json"),
     responses(
-        (status = OK, body = Told), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
+        (status = OK, body = ChangeResponse), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
         (status = CONFLICT, body = Problem, description = "Somebody else has a lease"),
         (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not come in time: nothing was changed"),
         (status = PRECONDITION_FAILED, body = Problem, description = "Another revision is in force"),
@@ -118,23 +110,15 @@ pub(super) async fn put(
     )
 )]
 pub(super) async fn patch(
-    State(app): State<App>,
+    State(app): State<AppState>,
     name: Name,
     query: Result<Query<ChangeQuery>, QueryRejection>,
     headers: HeaderMap,
-    Extension(client): Extension<Client>,
+    Extension(client): Extension<ClientConnection>,
     body: Result<Whole, Problem>,
 ) -> Result<Response, Problem> {
-    change(
-        &app,
-        find(&app, name)?,
-        Form::Patch,
-        query,
-        &headers,
-        client,
-        body,
-    )
-    .await
+    let link = find(&app, name)?;
+    change(&app, link, Form::Patch, query, &headers, client, body).await
 }
 
 /// The schedules of a link: whether their time runs, where it stands, and what is in force at it.
@@ -142,7 +126,7 @@ pub(super) async fn patch(
     get, path = "/v1/links/{name}/schedule", params(("name" = String, Path, description = "As /v1/links has it")),
     responses((status = OK, body = ScheduleView), (status = NOT_FOUND, body = Problem, description = "No such link, or no schedule"))
 )]
-pub(super) async fn schedule(State(app): State<App>, name: Name) -> Result<Response, Problem> {
+pub(super) async fn schedule(State(app): State<AppState>, name: Name) -> Result<Response, Problem> {
     let view = find(&app, name)?.schedule();
     let view =
         view.ok_or_else(|| Problem::not_found("the conditions in force have no schedule"))?;
@@ -156,7 +140,7 @@ pub(super) async fn schedule(State(app): State<App>, name: Name) -> Result<Respo
         ("Farwire-Lease" = Option<String>, Header, description = "The lease that the client holds")),
     request_body(content = ScheduleChange, content_type = "application/json"),
     responses(
-        (status = OK, body = Told), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
+        (status = OK, body = ChangeResponse), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
         (status = CONFLICT, body = Problem, description = "There is no schedule, or somebody else has a lease"),
         (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not come in time: nothing was changed"),
         (status = PRECONDITION_FAILED, body = Problem, description = "Another revision is in force"),
@@ -165,11 +149,11 @@ pub(super) async fn schedule(State(app): State<App>, name: Name) -> Result<Respo
     )
 )]
 pub(super) async fn put_schedule(
-    State(app): State<App>,
+    State(app): State<AppState>,
     name: Name,
     query: Result<Query<ChangeQuery>, QueryRejection>,
     headers: HeaderMap,
-    Extension(client): Extension<Client>,
+    Extension(client): Extension<ClientConnection>,
     body: Result<Whole, Problem>,
 ) -> Result<Response, Problem> {
     let link = find(&app, name)?;
@@ -181,13 +165,13 @@ pub(super) async fn put_schedule(
     delete, path = "/v1/links/{name}/lease", params(("name" = String, Path, description = "As /v1/links has it"),
         ("Farwire-Lease" = Option<String>, Header, description = "This lease only; any when absent")),
     responses(
-        (status = OK, body = Told), (status = BAD_REQUEST, body = Problem),
+        (status = OK, body = ChangeResponse), (status = BAD_REQUEST, body = Problem),
         (status = NOT_FOUND, body = Problem, description = "No such link or lease"),
         (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Packets would be overtaken: it ends once they have passed")
     )
 )]
 pub(super) async fn end_lease(
-    State(app): State<App>,
+    State(app): State<AppState>,
     name: Name,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -214,13 +198,13 @@ fn unknown_revision() -> Problem {
 #[utoipa::path(
     get, path = "/v1/links/{name}/counters",
     params(("name" = String, Path, description = "As /v1/links has it"), SinceQuery),
-    responses((status = OK, body = Counters), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem))
+    responses((status = OK, body = LinkCounters), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem))
 )]
 pub(super) async fn counters(
-    State(app): State<App>,
+    State(app): State<AppState>,
     name: Name,
     query: Result<Query<SinceQuery>, QueryRejection>,
-) -> Result<Json<Counters>, Problem> {
+) -> Result<Json<LinkCounters>, Problem> {
     let link = find(&app, name)?;
     let Query(query) = query?;
     let counted = link.counters(query.since);
@@ -230,19 +214,22 @@ pub(super) async fn counters(
 
 /// What was in force.
 #[derive(Serialize, ToSchema)]
-pub(super) struct History {
+pub(super) struct ChangeHistory {
     /// From the first revision that is kept (the last 1,000 are, or those of the last 32 MiB) to what is in force.
-    changes: Vec<Change>,
+    changes: Vec<ChangeView>,
 }
 
 /// The changes made while the link ran.
 #[utoipa::path(
     get, path = "/v1/links/{name}/history", params(("name" = String, Path, description = "As /v1/links has it")),
-    responses((status = OK, body = History), (status = NOT_FOUND, body = Problem))
+    responses((status = OK, body = ChangeHistory), (status = NOT_FOUND, body = Problem))
 )]
-pub(super) async fn history(State(app): State<App>, name: Name) -> Result<Json<History>, Problem> {
+pub(super) async fn history(
+    State(app): State<AppState>,
+    name: Name,
+) -> Result<Json<ChangeHistory>, Problem> {
     let changes = find(&app, name)?.history();
-    Ok(Json(History { changes }))
+    Ok(Json(ChangeHistory { changes }))
 }
 
 /// As which file changes are taken away.
@@ -267,7 +254,7 @@ pub(super) enum FileForm {
     )
 )]
 pub(super) async fn history_file(
-    State(app): State<App>,
+    State(app): State<AppState>,
     asked: Result<Path<(String, FileForm)>, PathRejection>,
     query: Result<Query<SinceQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
@@ -306,12 +293,12 @@ fn plain(name: &str) -> String {
     get, path = "/v1/links/{name}/events", params(("name" = String, Path, description = "As /v1/links has it"),
         ("Last-Event-ID" = Option<u64>, Header, description = "The last one that the client has")),
     responses(
-        (status = OK, content_type = "text/event-stream", content((Sample = "text/event-stream"), (Change = "text/event-stream"))),
+        (status = OK, content_type = "text/event-stream", content((LinkSample = "text/event-stream"), (ChangeView = "text/event-stream"))),
         (status = NOT_FOUND, body = Problem)
     )
 )]
 pub(super) async fn follow(
-    State(app): State<App>,
+    State(app): State<AppState>,
     name: Name,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -332,7 +319,7 @@ pub(super) async fn follow(
     )
 )]
 pub(super) async fn capture(
-    State(app): State<App>,
+    State(app): State<AppState>,
     name: Name,
     query: Result<Query<CaptureQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
@@ -349,7 +336,8 @@ pub(super) async fn capture(
 
 /// A link that ships.
 #[derive(Serialize, ToSchema)]
-pub(super) struct Profile {
+#[schema(as = Profile)]
+pub(super) struct ProfileView {
     /// As `--profile` takes it.
     name: &'static str,
     /// What it is, in a line.
@@ -360,9 +348,9 @@ pub(super) struct Profile {
 }
 
 /// The links that ship, as others measured them.
-#[utoipa::path(get, path = "/v1/profiles", responses((status = OK, body = [Profile])))]
-pub(super) async fn profiles() -> Json<Vec<Profile>> {
-    let all = PROFILES.iter().map(|profile| Profile {
+#[utoipa::path(get, path = "/v1/profiles", responses((status = OK, body = [ProfileView])))]
+pub(super) async fn profiles() -> Json<Vec<ProfileView>> {
+    let all = PROFILES.iter().map(|profile| ProfileView {
         name: profile.name,
         about: profile.about(),
         conditions: profile.conditions(),
@@ -392,7 +380,7 @@ pub(super) async fn conditions() -> Json<Vec<KnownCondition>> {
     Json(all.collect())
 }
 
-fn find(app: &App, name: Name) -> Result<Arc<LiveLink>, Problem> {
+fn find(app: &AppState, name: Name) -> Result<Arc<LiveLink>, Problem> {
     let Path(name) = name.map_err(|refused| Problem::not_found(refused.body_text()))?;
     app.links.get(&name).ok_or_else(|| {
         let names: Vec<String> = app
@@ -416,12 +404,12 @@ fn find(app: &App, name: Name) -> Result<Arc<LiveLink>, Problem> {
 }
 
 async fn change(
-    app: &App,
+    app: &AppState,
     link: Arc<LiveLink>,
     form: Form,
     query: Result<Query<ChangeQuery>, QueryRejection>,
     headers: &HeaderMap,
-    client: Client,
+    client: ClientConnection,
     body: Result<Whole, Problem>,
 ) -> Result<Response, Problem> {
     let Query(query) = query?;
@@ -441,17 +429,17 @@ async fn change(
 }
 
 /// With what it means. A change that was made is told of soon, without that if others are computed first.
-async fn tell(app: &App, changed: Changed) -> Told {
+async fn tell(app: &AppState, changed: Changed) -> ChangeResponse {
     let implies = implied(app, changed.link.conditions.clone());
     let implies = match changed.dry_run {
         true => implies.await,
         false => timeout(SOON, implies).await.ok().flatten(),
     };
-    Told { changed, implies }
+    ChangeResponse { changed, implies }
 }
 
 /// What conditions mean, computed beside the thread that serves; one at a time, also where nobody waits for it any more.
-async fn implied(app: &App, spec: LinkSpec) -> Option<InEffect> {
+async fn implied(app: &AppState, spec: LinkSpec) -> Option<InEffect> {
     let permit = Arc::clone(&app.computing).acquire_owned().await;
     let computed = tokio::task::spawn_blocking(move || {
         let _permit = permit;
@@ -460,7 +448,7 @@ async fn implied(app: &App, spec: LinkSpec) -> Option<InEffect> {
     computed.await.ok()?.ok()
 }
 
-fn json(told: &Told) -> Result<String, Problem> {
+fn json(told: &ChangeResponse) -> Result<String, Problem> {
     let text = serde_json::to_string(told);
     text.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error))
 }

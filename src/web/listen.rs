@@ -1,4 +1,4 @@
-//! Where the API listens: an address and a port, or a socket in the file system.
+//! Where the API listens: at an address and port, or at a socket in the file system.
 
 use std::fmt;
 use std::io::ErrorKind;

@@ -11,10 +11,10 @@ use axum::http::{HeaderMap, header};
 use axum::response::IntoResponse;
 use model::{DropCause, Nanos};
 
-use super::App;
+use super::AppState;
 use crate::forward::round_trips::RoundTripTimes;
 use crate::forward::stats::LatenessBuckets;
-use crate::live::{Meter, WayMeter};
+use crate::live::{DirectionMeter, LinkMeter};
 
 /// What the links count, as OpenMetrics 1.0 text; as Prometheus's text format for who accepts that alone.
 #[utoipa::path(
@@ -24,11 +24,11 @@ use crate::live::{Meter, WayMeter};
         content((String = "application/openmetrics-text; version=1.0.0; charset=utf-8"), (String = "text/plain; version=0.0.4; charset=utf-8"))
     ))
 )]
-pub(super) async fn scrape(State(app): State<App>, headers: HeaderMap) -> impl IntoResponse {
+pub(super) async fn scrape(State(app): State<AppState>, headers: HeaderMap) -> impl IntoResponse {
     let format = Format::for_who_accepts(&headers);
     let links = app.links.all();
     // One that ends meanwhile has nothing to say any more.
-    let meters: Vec<Meter> = links.iter().filter_map(|link| link.meter().ok()).collect();
+    let meters: Vec<LinkMeter> = links.iter().filter_map(|link| link.meter().ok()).collect();
     (
         [(header::CONTENT_TYPE, format.kind())],
         text(format, &meters),
@@ -149,8 +149,8 @@ impl Page {
     fn of_links(
         &mut self,
         (name, kind, help): (&str, Kind, &str),
-        links: &[Meter],
-        value: impl Fn(&Meter) -> f64,
+        links: &[LinkMeter],
+        value: impl Fn(&LinkMeter) -> f64,
     ) {
         let samples = self.family(name, kind, help);
         for meter in links {
@@ -162,8 +162,8 @@ impl Page {
     fn of_ways(
         &mut self,
         (name, kind, help): (&str, Kind, &str),
-        links: &[Meter],
-        value: impl Fn(&WayMeter) -> Option<f64>,
+        links: &[LinkMeter],
+        value: impl Fn(&DirectionMeter) -> Option<f64>,
     ) {
         let samples = self.family(name, kind, help);
         for (labels, way) in ways(links) {
@@ -174,11 +174,11 @@ impl Page {
     }
 
     /// How every packet ended.
-    fn verdicts(&mut self, links: &[Meter]) {
+    fn verdicts(&mut self, links: &[LinkMeter]) {
         let help = "Packets and copies by how they ended: delivered, dropped by the emulated network, or lost by the emulator \
                     itself, which is no doing of the network's.";
         let samples = self.family("packets", Kind::Counter, help);
-        for (of_way, WayMeter { counters, .. }) in ways(links) {
+        for (of_way, DirectionMeter { counters, .. }) in ways(links) {
             let mut add = |verdict: &str, cause: &str, count: u64| {
                 let labels = [of_way[0], of_way[1], ("verdict", verdict), ("cause", cause)];
                 self.sample(&samples, &labels, count as f64);
@@ -215,10 +215,10 @@ impl Page {
     }
 
     /// How late packets left.
-    fn lateness(&mut self, links: &[Meter]) {
+    fn lateness(&mut self, links: &[LinkMeter]) {
         let help = "How long after their due times packets left.";
         let name = self.family("departure_error_seconds", Kind::Histogram, help);
-        for Meter { link, lateness, .. } in links {
+        for LinkMeter { link, lateness, .. } in links {
             let times = (
                 &LatenessBuckets::BOUNDS[..],
                 &lateness.counts[..],
@@ -229,11 +229,11 @@ impl Page {
     }
 
     /// How long round trips took.
-    fn round_trips(&mut self, links: &[Meter]) {
+    fn round_trips(&mut self, links: &[LinkMeter]) {
         let help = "Round trips as they are seen at side a, the client's, and at side b: from when a TCP segment or an ICMP echo came there \
                     to when its answer left there.";
         let name = self.family("round_trip_seconds", Kind::Histogram, help);
-        for Meter {
+        for LinkMeter {
             link, round_trips, ..
         } in links
         {
@@ -245,22 +245,22 @@ impl Page {
     }
 
     /// How long packets were delayed.
-    fn delays(&mut self, links: &[Meter]) {
+    fn delays(&mut self, links: &[LinkMeter]) {
         let help = "From the arrival of packets that were sent to when they were due.";
         let name = self.family("delay_seconds", Kind::Summary, help);
-        for (labels, WayMeter { counters, .. }) in ways(links) {
+        for (labels, DirectionMeter { counters, .. }) in ways(links) {
             let delay = counters.delay;
             self.sample(&format!("{name}_sum"), &labels, delay.sum_ms / 1e3);
             self.sample(&format!("{name}_count"), &labels, delay.packets as f64);
         }
     }
 
-    fn info(&mut self, links: &[Meter]) {
+    fn info(&mut self, links: &[LinkMeter]) {
         let samples = self.family("build", Kind::Info, "Which farwire this is.");
         self.sample(&samples, &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
         let help = "A link that runs: up is from its client's side to its server's.";
         let samples = self.family("link", Kind::Info, help);
-        for Meter { link, ends, .. } in links {
+        for LinkMeter { link, ends, .. } in links {
             let [client, server] = ends;
             let labels = [
                 ("link", link.as_str()),
@@ -273,15 +273,19 @@ impl Page {
 }
 
 /// Every direction of every link, with its labels.
-fn ways(links: &[Meter]) -> impl Iterator<Item = ([(&str, &str); 2], &WayMeter)> {
-    links.iter().flat_map(|Meter { link, ways, .. }| {
-        let labels = ["up", "down"].map(|way| [("link", link.as_str()), ("direction", way)]);
-        labels.into_iter().zip(ways)
-    })
+fn ways(links: &[LinkMeter]) -> impl Iterator<Item = ([(&str, &str); 2], &DirectionMeter)> {
+    links.iter().flat_map(
+        |LinkMeter {
+             link, directions, ..
+         }| {
+            let labels = ["up", "down"].map(|way| [("link", link.as_str()), ("direction", way)]);
+            labels.into_iter().zip(directions)
+        },
+    )
 }
 
 /// All families.
-fn text(format: Format, links: &[Meter]) -> String {
+fn text(format: Format, links: &[LinkMeter]) -> String {
     use Kind::{Counter, Gauge};
     let mut page = Page {
         format,

@@ -1,7 +1,7 @@
-//! The live API over HTTP, and its page: what `--listen` opens. Everything it knows of links it has from `live`.
+//! The live API over HTTP and its page, which `--listen` opens. It reaches links only through `live`.
 //!
-//! One thread, "web", serves all connections. It never makes the packet path wait: it asks by commands, and a reader that does
-//! not keep up is cut off.
+//! One thread, "web", serves all connections. The packet path never waits for it: it sends commands, and a reader that does not
+//! keep up is disconnected.
 
 mod access;
 mod capture;
@@ -36,7 +36,7 @@ pub(crate) use self::records::Records;
 pub(crate) use self::tls::{CertificateFiles, Pin};
 use crate::live::{Keeper, Links};
 use crate::notes::warn;
-use guard::Guard;
+use guard::RequestGuard;
 
 /// How long after the end the last events may leave.
 const LINGER: Duration = Duration::from_millis(50);
@@ -45,7 +45,7 @@ const LINGER: Duration = Duration::from_millis(50);
 const CAPTURES_END: Duration = Duration::from_millis(600);
 
 /// Serves the API until it is dropped.
-pub(crate) struct Server {
+pub(crate) struct WebServer {
     thread: Option<JoinHandle<()>>,
     stop: Option<oneshot::Sender<()>>,
     _keeper: Option<Keeper>,
@@ -53,7 +53,7 @@ pub(crate) struct Server {
 
 /// What handlers know.
 #[derive(Clone)]
-struct App {
+struct AppState {
     links: Links,
     /// One at a time: what conditions mean is computed, which takes a while.
     computing: Arc<Semaphore>,
@@ -61,30 +61,30 @@ struct App {
     captures: Arc<Semaphore>,
 }
 
-impl Server {
+impl WebServer {
     /// Serves `links` at sockets that are open already, so that it does not matter which network namespace this is by now.
     ///
     /// # Errors
     /// The machine lets no threads or descriptors be had.
     pub(crate) fn start(listening: Listening, links: Links) -> Result<Self> {
         let keeper = Keeper::start(links.clone())?;
-        let app = App {
+        let app = AppState {
             links,
             computing: Arc::new(Semaphore::new(1)),
             captures: Arc::new(Semaphore::new(capture::MOST_AT_A_TIME as usize)),
         };
         let captures = Arc::clone(&app.captures);
         let router = openapi::router().0.merge(page::router());
-        let router = Guard::of(&listening).around(router, app);
+        let router = RequestGuard::of(&listening).around(router, app);
         Self::serve(listening, router, captures, Some(keeper))
     }
 
     /// Serves the reports of past records.
     ///
     /// # Errors
-    /// As [`Server::start`].
+    /// As [`WebServer::start`].
     pub(crate) fn of_records(listening: Listening, records: Records) -> Result<Self> {
-        let router = Guard::of(&listening).around(records::router(), records);
+        let router = RequestGuard::of(&listening).around(records::router(), records);
         let captures = Arc::new(Semaphore::new(capture::MOST_AT_A_TIME as usize));
         Self::serve(listening, router, captures, None)
     }
@@ -135,7 +135,7 @@ async fn linger(stopped: oneshot::Receiver<()>, captures: Arc<Semaphore>) {
     tokio::time::sleep(LINGER).await;
 }
 
-impl Drop for Server {
+impl Drop for WebServer {
     fn drop(&mut self) {
         // It may have ended by itself.
         drop(self.stop.take());

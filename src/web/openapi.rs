@@ -1,4 +1,4 @@
-//! The resources, and the OpenAPI document that describes them: of the types that are served, and of the schema of link files.
+//! The routes, and the OpenAPI document that describes them, made from the served types and the schema of link files.
 
 use std::sync::LazyLock;
 
@@ -12,13 +12,13 @@ use utoipa::openapi::info::{InfoBuilder, LicenseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{App, links, metrics, run};
+use super::{AppState, links, metrics, run};
 
 /// As what every error is sent.
 const PROBLEM: &str = "application/problem+json";
 
 /// All resources, and the document that describes them.
-pub(super) fn router() -> (Router<App>, OpenApi) {
+pub(super) fn router() -> (Router<AppState>, OpenApi) {
     OpenApiRouter::with_openapi(about())
         .routes(routes!(links::all))
         .routes(routes!(links::one, links::put, links::patch))
@@ -170,7 +170,9 @@ mod tests {
 
     #[test]
     fn the_document_that_is_kept_is_the_one_that_is_served() {
-        if std::env::var_os("H1_WRITE").is_some() { std::fs::write("schema/openapi.json", document()).unwrap(); }
+        if std::env::var_os("H1_WRITE").is_some() {
+            std::fs::write("schema/openapi.json", document()).unwrap();
+        }
         let kept = include_str!("../../schema/openapi.json");
         assert!(
             kept == document(),

@@ -1,10 +1,10 @@
-//! The page: files of the folder `page`, in the binary.
+//! The page: the files of the folder `page`, which are part of the binary.
 
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
 
-use super::App;
+use super::AppState;
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
@@ -41,7 +41,7 @@ const FILES: [(&str, &str, &str); 15] = [
 ];
 
 /// The files at their paths.
-pub(super) fn router() -> Router<App> {
+pub(super) fn router() -> Router<AppState> {
     FILES
         .into_iter()
         .fold(Router::new(), |router, (path, kind, text)| {

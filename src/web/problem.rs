@@ -1,4 +1,4 @@
-//! Errors as clients get them: problem+json (RFC 9457).
+//! Errors as clients receive them: problem+json (RFC 9457).
 
 use std::error::Error as _;
 use std::fmt::Display;
@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::live::{NumberedRun, Refusal};
+use crate::live::{ChangeRefusal, NumberedRun};
 
 /// Why something was not done.
 #[derive(Debug, Serialize, ToSchema)]
@@ -118,19 +118,19 @@ impl From<QueryRejection> for Problem {
     }
 }
 
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Self {
+impl From<ChangeRefusal> for Problem {
+    fn from(refusal: ChangeRefusal) -> Self {
         let status = match &refusal {
-            Refusal::Conditions(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            Refusal::Revision { .. } => StatusCode::PRECONDITION_FAILED,
-            Refusal::Leased { .. } | Refusal::Fixed { .. } | Refusal::NoSchedule => {
-                StatusCode::CONFLICT
-            }
-            Refusal::NoLease | Refusal::Ended => StatusCode::NOT_FOUND,
+            ChangeRefusal::Conditions(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            ChangeRefusal::Revision { .. } => StatusCode::PRECONDITION_FAILED,
+            ChangeRefusal::Leased { .. }
+            | ChangeRefusal::Fixed { .. }
+            | ChangeRefusal::NoSchedule => StatusCode::CONFLICT,
+            ChangeRefusal::NoLease | ChangeRefusal::Ended => StatusCode::NOT_FOUND,
         };
         let problem = Self::new(status, &refusal);
         match refusal {
-            Refusal::Conditions(error) => Self {
+            ChangeRefusal::Conditions(error) => Self {
                 field: error.field(),
                 ..problem
             },

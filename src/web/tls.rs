@@ -1,4 +1,4 @@
-//! TLS: the server's certificate, given or its own, and clients that know it by its fingerprint.
+//! TLS: the server's certificate, given or generated, and clients that identify it by its fingerprint.
 
 use std::fmt;
 use std::net::SocketAddr;

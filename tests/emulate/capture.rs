@@ -5,19 +5,11 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use netio::bed::{Bed, BedConfig};
 
-use crate::common::process::{run, run_in};
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
+use test_support::process::{run, run_in};
+use test_support::wan_box::WanBox;
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a capture of a box has what passed it, and tshark reads it",
-        &[Need::Namespaces, Need::Tool("ping"), Need::Tool("tshark")],
-        what_passed,
-    );
-}
-
-fn what_passed() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"), Tool("tshark"))]
+fn a_capture_of_a_box_has_what_passed_it_and_tshark_reads_it() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let prefix = directory.path().join("seen");
     let bed = Bed::build(&BedConfig::default())?;

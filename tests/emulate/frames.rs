@@ -7,8 +7,8 @@ use model::Nanos;
 use netio::bed::{CLIENT, Endpoint, SERVER, WAN};
 use netio::netns::NetNs;
 use netio::{
-    AfPacket, Head, Offload, Ports as _, Received, RingSlots, TxFrame, Wakes as _, clock,
-    is_link_control,
+    AfPacket, FrameHead, Offload, PortSet as _, ReceivedFrame, RingSlots, TxFrame, Wakes as _,
+    clock, is_link_control,
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -40,7 +40,7 @@ impl End {
         let piece = TxFrame {
             offload,
             tunnel: None,
-            head: Head::EMPTY,
+            head: FrameHead::EMPTY,
             body: frame.into(),
         };
         self.port.send(0, Nanos::ZERO, &[piece], &mut |_, sent| {
@@ -55,8 +55,8 @@ impl End {
         loop {
             self.port.refresh(clock::now());
             match self.port.take().map(|(_, received)| received) {
-                Some(Received::Frame(frame)) if is_link_control(frame.bytes()) => {}
-                Some(Received::Frame(frame)) => {
+                Some(ReceivedFrame::Frame(frame)) if is_link_control(frame.bytes()) => {}
+                Some(ReceivedFrame::Frame(frame)) => {
                     ensure!(frame.offload == Offload::default(), "{:?}", frame.offload);
                     let (addresses, rest) = frame.bytes().split_at(12);
                     let tag = frame.vlan.map(netio::Vlan::bytes).unwrap_or_default();

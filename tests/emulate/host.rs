@@ -6,15 +6,16 @@ use anyhow::{Result, ensure};
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
 use nix::sys::signal::Signal;
 
-use crate::common::capture::Capture;
-use crate::common::counters::Counters;
-use crate::common::process::{self, ip};
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
+use test_support::capture::Capture;
+use test_support::counters::Counters;
+use test_support::process::{self, ip};
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
 const NEEDS: [Need; 3] = [Need::Namespaces, Need::Tool("ip"), Need::Tool("ping")];
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         suite.test(
             format!(
@@ -24,11 +25,6 @@ pub(crate) fn add(suite: &mut Suite) {
             move || silent_while_it_runs(signal),
         );
     }
-    suite.test(
-        "a host that forwards sends nothing twice",
-        &NEEDS,
-        nothing_twice,
-    );
 }
 
 fn silent_while_it_runs(signal: Signal) -> Result<()> {
@@ -88,7 +84,8 @@ fn answers(bed: &Bed, address: &str) -> Result<bool> {
 }
 
 /// The client takes the box for a router: without farwire the host forwards its packets.
-fn nothing_twice() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"), Tool("ping"))]
+fn a_host_that_forwards_sends_nothing_twice() -> Result<()> {
     const PINGS: u64 = 5;
     let bed = Bed::build(&BedConfig::default())?;
     let emulator = bed.emulator();

@@ -10,43 +10,17 @@ use netio::offloads::Offloads;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::common::process::{self, end_of, farwire, ip, run_in, wait_for};
-use crate::common::state::State;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
+use test_support::process::{self, end_of, farwire, has, ip, run_in, wait_for};
+use test_support::state::State;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
 const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ip")];
 /// A feature that a box switches off.
 const MERGING: &str = "rx-udp-gro-forwarding";
 
-pub(crate) fn add(suite: &mut Suite) {
-    let ping = [NEEDS[0], NEEDS[1], Need::Tool("ping")];
-    suite.test(
-        "a carrier lost on one side is lost on the other, and comes back",
-        &ping,
-        carrier,
-    );
-    suite.test(
-        "interfaces that the box raises have lost no carrier",
-        &ping,
-        raised_at_the_start,
-    );
-    suite.test(
-        "a lowered interface of a killed box is raised by the next",
-        &NEEDS,
-        || {
-            let bed = Bed::build(&BedConfig::default())?;
-            let before = states(&bed)?;
-            let mut wan = WanBox::start(&bed, "")?;
-            ip(bed.client(), &format!("link set {WAN} down"))?;
-            await_carrier(bed.server(), false)?;
-            wan.end_by(Signal::SIGKILL)?;
-            ensure!(!states(&bed)?[1].is_up(), "nothing was left to put back");
-            ip(bed.client(), &format!("link set {WAN} up"))?;
-            WanBox::start(&bed, "")?.stop()?;
-            check_same(&bed, &before)
-        },
-    );
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for signal in [
         Signal::SIGINT,
         Signal::SIGTERM,
@@ -63,7 +37,22 @@ pub(crate) fn add(suite: &mut Suite) {
     }
 }
 
-fn carrier() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"))]
+fn a_lowered_interface_of_a_killed_box_is_raised_by_the_next() -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    let before = states(&bed)?;
+    let mut wan = WanBox::start(&bed, "")?;
+    ip(bed.client(), &format!("link set {WAN} down"))?;
+    await_carrier(bed.server(), false)?;
+    wan.end_by(Signal::SIGKILL)?;
+    ensure!(!states(&bed)?[1].is_up(), "nothing was left to put back");
+    ip(bed.client(), &format!("link set {WAN} up"))?;
+    WanBox::start(&bed, "")?.stop()?;
+    check_same(&bed, &before)
+}
+
+#[test_support::test(Namespaces, Tool("ip"), Tool("ping"))]
+fn a_carrier_lost_on_one_side_is_lost_on_the_other_and_comes_back() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let before = states(&bed)?;
     let wan = WanBox::start(&bed, "--delay 1ms")?;
@@ -82,7 +71,8 @@ fn carrier() -> Result<()> {
     check_same(&bed, &before)
 }
 
-fn raised_at_the_start() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"), Tool("ping"))]
+fn interfaces_that_the_box_raises_have_lost_no_carrier() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     for port in [CLIENT_PORT, SERVER_PORT] {
         ip(bed.emulator(), &format!("link set {port} down"))?;
@@ -104,7 +94,7 @@ fn raised_at_the_start() -> Result<()> {
         "{printed}"
     );
     let in_force = "behind delay 1ms each way, up loss 1%, until a signal\n";
-    ensure!(printed.contains(in_force), "{printed}");
+    has(&printed, in_force)?;
     Ok(())
 }
 

@@ -13,49 +13,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::NamedTempFile;
 
-use crate::common::nft;
-use crate::common::process::{farwire, ip, run, run_in, wait_for};
-use crate::common::state::State;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
+use test_support::nft;
+use test_support::process::{ends_with, farwire, has, ip, run, run_in, wait_for};
+use test_support::state::State;
+use test_support::wan_box::WanBox;
 
 /// What has not come by then was lost: a box holds nothing for so long here.
 const SILENCE: Duration = Duration::from_secs(2);
-
-const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ip")];
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "each of many links has conditions, counters and draws of its own",
-        &NEEDS,
-        each_has_its_own,
-    );
-    suite.test(
-        "each of many links is captured into a file of its own",
-        &NEEDS,
-        captured,
-    );
-    suite.test(
-        "forty links leave their interfaces as they were",
-        &NEEDS,
-        as_they_were,
-    );
-    suite.test(
-        "an interface of one link of many goes and comes back, and the others go on",
-        &NEEDS,
-        one_goes_and_comes_back,
-    );
-    suite.test(
-        "a killed box of many links leaves all its interfaces down, and restore puts them back",
-        &NEEDS,
-        killed,
-    );
-    suite.test(
-        "links that cannot be are refused with their line, and nothing is changed",
-        &NEEDS,
-        refused,
-    );
-}
 
 /// Clients, the interfaces of a box, and servers: link N is between `xN` and `yN` in the middle, whose other ends have the
 /// addresses 1 and 2 of a network of its own.
@@ -166,7 +130,8 @@ fn file(links: impl IntoIterator<Item = &'static str>) -> Result<NamedTempFile> 
     Ok(file)
 }
 
-fn each_has_its_own() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"))]
+fn each_of_many_links_has_conditions_counters_and_draws_of_its_own() -> Result<()> {
     let street = Street::build(4)?;
     let half = "loss = '50%', seed = 3";
     let links = file(["delay = '1ms'", half, half, "loss = '100%'"])?;
@@ -196,7 +161,8 @@ fn each_has_its_own() -> Result<()> {
     Ok(())
 }
 
-fn captured() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"))]
+fn each_of_many_links_is_captured_into_a_file_of_its_own() -> Result<()> {
     let street = Street::build(2)?;
     let links = file(["delay = '1ms'", "loss = '100%'"])?;
     let folder = tempfile::tempdir()?;
@@ -223,13 +189,12 @@ fn captured() -> Result<()> {
     both.args(["emulate", "--pcap", "-", "--links"])
         .arg(links.path());
     let refused = run(&mut both)?;
-    let said = String::from_utf8_lossy(&refused.stderr);
-    ensure!(refused.status.code() == Some(2), "{said}");
-    ensure!(said.contains("takes one link's: name a PREFIX"), "{said}");
+    ends_with(&refused, 2, "takes one link's: name a PREFIX")?;
     Ok(())
 }
 
-fn as_they_were() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"))]
+fn forty_links_leave_their_interfaces_as_they_were() -> Result<()> {
     let street = Street::build(40)?;
     let before = street.states()?;
     let links = file((0..40).map(|_| "delay = '1ms'"))?;
@@ -250,7 +215,8 @@ fn as_they_were() -> Result<()> {
     Ok(())
 }
 
-fn one_goes_and_comes_back() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"))]
+fn an_interface_of_one_link_of_many_goes_and_comes_back_and_the_others_go_on() -> Result<()> {
     let street = Street::build(3)?;
     let links = file(["", "delay = '1ms'", ""])?;
     let mut wan = WanBox::start_links(&street.middle, links.path())?;
@@ -276,7 +242,9 @@ fn one_goes_and_comes_back() -> Result<()> {
     Ok(())
 }
 
-fn killed() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"))]
+fn a_killed_box_of_many_links_leaves_all_its_interfaces_down_and_restore_puts_them_back()
+-> Result<()> {
     let street = Street::build(12)?;
     // One with addresses would not be set down.
     let before = street.states()?;
@@ -303,7 +271,8 @@ fn killed() -> Result<()> {
     Ok(())
 }
 
-fn refused() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"))]
+fn links_that_cannot_be_are_refused_with_their_line_and_nothing_is_changed() -> Result<()> {
     let street = Street::build(2)?;
     let before = street.states()?;
     let try_out = |text: &str, more: &[&str]| -> Result<String> {
@@ -320,24 +289,18 @@ fn refused() -> Result<()> {
     };
     let one = "[[links]]\na = 'x0'\nb = 'y0'\n";
     let said = try_out(&format!("{one}[[links]]\na = 'x1'\nb = 'x0'\n"), &[])?;
-    ensure!(said.contains(":6: links 2: b: x0 is an end"), "{said}");
+    has(&said, ":6: links 2: b: x0 is an end")?;
     let said = try_out(&format!("{one}[[links]]\na = 'x1'\nb = 'y7'\n"), &[])?;
-    ensure!(said.contains("there is no interface y7"), "{said}");
+    has(&said, "there is no interface y7")?;
     let said = try_out(one, &["--delay", "1ms"])?;
-    ensure!(
-        said.contains("--links: each link has its conditions"),
-        "{said}"
-    );
+    has(&said, "--links: each link has its conditions")?;
     let said = try_out(one, &["--packet-log", "-"])?;
-    ensure!(said.contains("cannot be used with"), "{said}");
+    has(&said, "cannot be used with")?;
     // 10 Gbit/s for a second are 1.25 GB each way.
     let long = format!("{one}link = {{ rate = '10gbit', delay = '1s' }}\n");
     let said = try_out(&long, &[])?;
-    ensure!(
-        said.contains("--held-memory 1GiB: rate times delay"),
-        "{said}"
-    );
-    ensure!(said.contains("1250000000 bytes"), "{said}");
+    has(&said, "--held-memory 1GiB: rate times delay")?;
+    has(&said, "1250000000 bytes")?;
     for (name, state) in before {
         state.check_same(&street.middle, &name)?;
     }

@@ -6,19 +6,11 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 
-use crate::common::api::Listening;
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
+use test_support::api::Listening;
+use test_support::process;
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a box is watched, changed, captured and leased while it is confined",
-        &[Need::Namespaces, Need::Tool("ping"), Need::Tool("ip")],
-        confined,
-    );
-}
-
-fn confined() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"), Tool("ip"))]
+fn a_box_is_watched_changed_captured_and_leased_while_it_is_confined() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let ns = bed.emulator();
     process::ip(ns, "link set lo up")?;

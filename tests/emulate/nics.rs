@@ -11,38 +11,19 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::process::{end_of, farwire, ip, run_in, wait_for};
-use crate::common::state::State;
-use crate::common::suite::{Need, Suite};
+use test_support::process::{end_of, farwire, has, ip, run_in, wait_for};
+use test_support::state::State;
+use test_support::suite::{Need, Suite};
 
 const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ip")];
 const NICS: [&str; 2] = ["nic0", "nic1"];
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "an experiment between two interfaces measures what is between them and gives them back",
-        &NEEDS,
-        measured,
-    );
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
         let name = format!("{signal} during an experiment between two interfaces gives them back");
         suite.test(name, &NEEDS, move || interrupted(signal));
     }
-    suite.test(
-        "the scenario for two cards that ships measures between any two interfaces",
-        &[
-            Need::Namespaces,
-            Need::Tool("ip"),
-            Need::Tool("iperf"),
-            Need::CubicForRootOnly,
-        ],
-        shipped,
-    );
-    suite.test(
-        "an interface in use is refused and nothing is changed",
-        &NEEDS,
-        refused,
-    );
 }
 
 /// A machine with two interfaces, of which one is up, and a device between them.
@@ -89,7 +70,9 @@ fn check_same(machine: &NetNs, before: &[State]) -> Result<()> {
     Ok(())
 }
 
-fn measured() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"))]
+fn an_experiment_between_two_interfaces_measures_what_is_between_them_and_gives_them_back()
+-> Result<()> {
     let (machine, directory) = (machine()?, TempDir::new()?);
     let before = states(&machine)?;
     let cases = "[[cases]]\nname = 'plain'\nrepeats = 2\n";
@@ -112,12 +95,13 @@ fn measured() -> Result<()> {
 }
 
 /// `scenarios/needs-cards/alt-speed-cards.toml` with other names of its interfaces.
-fn shipped() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"), Tool("iperf"), CubicForRootOnly)]
+fn the_scenario_for_two_cards_that_ships_measures_between_any_two_interfaces() -> Result<()> {
     let (machine, directory) = (machine()?, TempDir::new()?);
     let before = states(&machine)?;
     let mut text = fs::read_to_string("scenarios/needs-cards/alt-speed-cards.toml")?;
     for (own, nic) in ["ens801f0", "ens801f1"].iter().zip(NICS) {
-        ensure!(text.contains(own), "{text}");
+        has(&text, own)?;
         text = text.replace(own, nic);
     }
     let scenario = directory.path().join("cards.toml");
@@ -173,7 +157,8 @@ fn interrupted(signal: Signal) -> Result<()> {
     check_same(&machine, &before)
 }
 
-fn refused() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"))]
+fn an_interface_in_use_is_refused_and_nothing_is_changed() -> Result<()> {
     let (machine, directory) = (machine()?, TempDir::new()?);
     ip(&machine, "address add 198.51.100.1/24 dev nic1")?;
     let before = states(&machine)?;
@@ -182,6 +167,6 @@ fn refused() -> Result<()> {
     let text = String::from_utf8(output.stderr).context("what it said")?;
     ensure!(output.status.code() == Some(3), "{}: {text}", output.status);
     let cause = "interface nic1 has addresses or routes, which it would lose";
-    ensure!(text.contains(cause), "{text}");
+    has(&text, cause)?;
     check_same(&machine, &before)
 }

@@ -12,66 +12,24 @@ use netio::offloads::Offloads;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::common::capture::Capture;
-use crate::common::process::{farwire, ip, run_in, wait_for};
-use crate::common::state::State;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
-use crate::frames::{End, echo, frame, ipv4};
+use super::frames::{End, echo, frame, ipv4};
+use test_support::capture::Capture;
+use test_support::process::{farwire, has, ip, run_in, stderr, wait_for};
+use test_support::state::State;
+use test_support::wan_box::WanBox;
 
-const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ip")];
-const BRIDGED: [Need; 3] = [NEEDS[0], NEEDS[1], Need::Device("bridge")];
 const PORTS: [&str; 2] = [CLIENT_PORT, SERVER_PORT];
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "an orderly end joins the interfaces where that was asked for, and the next start parts them",
-        &BRIDGED,
-        an_orderly_end_joins,
-    );
-    suite.test(
-        "the bridge that a box leaves passes every frame as it is",
-        &BRIDGED,
-        the_bridge_is_transparent,
-    );
-    suite.test(
-        "an interface with an address is not set down by a kill",
-        &NEEDS,
-        an_address_keeps_an_interface_up,
-    );
-    suite.test(
-        "what a kill left is undone though the interface has another name",
-        &NEEDS,
-        undone_under_another_name,
-    );
-    suite.test(
-        "restore leaves alone what a box that runs has changed",
-        &NEEDS,
-        restore_leaves_a_running_box_alone,
-    );
-    suite.test(
-        "a box whose holder was killed says so, and does itself what is to be done at the end",
-        &BRIDGED,
-        a_box_without_a_holder,
-    );
-    suite.test(
-        "a start that fails leaves the interfaces as they were",
-        &NEEDS,
-        a_failed_start,
-    );
-    suite.test(
-        "root puts back what another user's box left, and does no more on its word",
-        &[Need::Root, NEEDS[0], NEEDS[1]],
-        another_users_journal,
-    );
-    suite.test("restore takes no other argument", &[], || {
-        let output = crate::common::process::run(farwire().args(["emulate", "--restore", "eth0"]))?;
-        ensure!(output.status.code() == Some(2), "{output:?}");
-        Ok(())
-    });
+#[test_support::test]
+fn restore_takes_no_other_argument() -> Result<()> {
+    let output = test_support::process::run(farwire().args(["emulate", "--restore", "eth0"]))?;
+    ensure!(output.status.code() == Some(2), "{output:?}");
+    Ok(())
 }
 
-fn an_orderly_end_joins() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"), Device("bridge"))]
+fn an_orderly_end_joins_the_interfaces_where_that_was_asked_for_and_the_next_start_parts_them()
+-> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let before = states(&bed)?;
     WanBox::start(&bed, "--on-exit bridge")?.stop()?;
@@ -82,7 +40,8 @@ fn an_orderly_end_joins() -> Result<()> {
 }
 
 /// Nothing of its own is heard, and it takes neither tags nor link-local groups for its own.
-fn the_bridge_is_transparent() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"), Device("bridge"))]
+fn the_bridge_that_a_box_leaves_passes_every_frame_as_it_is() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let before = states(&bed)?;
     let mut wan = WanBox::start(&bed, "--on-exit bridge")?;
@@ -136,7 +95,8 @@ fn the_bridge_is_transparent() -> Result<()> {
     check_same(&bed, &before)
 }
 
-fn an_address_keeps_an_interface_up() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"))]
+fn an_interface_with_an_address_is_not_set_down_by_a_kill() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     ip(
         bed.emulator(),
@@ -145,28 +105,27 @@ fn an_address_keeps_an_interface_up() -> Result<()> {
     let before = states(&bed)?;
     let mut wan = WanBox::start(&bed, "")?;
     let (_, printed) = wan.end_by(Signal::SIGKILL)?;
-    ensure!(
-        printed.contains("client is as it was, and not set down"),
-        "{printed}"
-    );
+    has(&printed, "client is as it was, and not set down")?;
     before[0].check_same(bed.emulator(), CLIENT_PORT)?;
     ensure!(!states(&bed)?[1].is_up(), "server is not down");
     restore(&bed)?;
     check_same(&bed, &before)
 }
 
-fn undone_under_another_name() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"))]
+fn what_a_kill_left_is_undone_though_the_interface_has_another_name() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let mut wan = WanBox::start(&bed, "")?;
     wan.end_by(Signal::SIGKILL)?;
     ip(bed.emulator(), &format!("link set {CLIENT_PORT} name lan"))?;
     let said = restore(&bed)?;
-    ensure!(said.contains("lan is put back: up"), "{said}");
+    has(&said, "lan is put back: up")?;
     ensure!(State::of(bed.emulator(), "lan")?.is_up(), "lan is down");
     Ok(())
 }
 
-fn restore_leaves_a_running_box_alone() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"))]
+fn restore_leaves_alone_what_a_box_that_runs_has_changed() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let wan = WanBox::start(&bed, "")?;
     let during = states(&bed)?;
@@ -174,13 +133,15 @@ fn restore_leaves_a_running_box_alone() -> Result<()> {
     let pid = wan.pid();
     for port in PORTS {
         let line = format!("interface {port} is already in use by another farwire (pid {pid})");
-        ensure!(said.contains(&line), "{said}");
+        has(&said, &line)?;
     }
     check_same(&bed, &during)?;
     wan.stop().map(drop)
 }
 
-fn a_box_without_a_holder() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"), Device("bridge"))]
+fn a_box_whose_holder_was_killed_says_so_and_does_itself_what_is_to_be_done_at_the_end()
+-> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let before = states(&bed)?;
     let mut wan = WanBox::start(&bed, "--on-exit bridge")?;
@@ -195,7 +156,8 @@ fn a_box_without_a_holder() -> Result<()> {
     check_same(&bed, &before)
 }
 
-fn a_failed_start() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"))]
+fn a_start_that_fails_leaves_the_interfaces_as_they_were() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let other = WanBox::start(&bed, "")?;
     let during = states(&bed)?;
@@ -203,14 +165,15 @@ fn a_failed_start() -> Result<()> {
     second.args(["emulate", CLIENT_PORT, SERVER_PORT, "--on-exit", "bridge"]);
     let output = run_in(bed.emulator(), &mut second)?;
     ensure!(output.status.code() == Some(1), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = stderr(&output);
     ensure!(said.lines().count() == 1, "{said}");
     check_same(&bed, &during)?;
     other.stop().map(drop)
 }
 
 /// Anybody can write such a file.
-fn another_users_journal() -> Result<()> {
+#[test_support::test(serial, Root, Namespaces, Tool("ip"))]
+fn root_puts_back_what_another_users_box_left_and_does_no_more_on_its_word() -> Result<()> {
     const USER: u32 = 54_321;
     const MERGING: &str = "rx-udp-gro-forwarding";
     let bed = Bed::build(&BedConfig::default())?;
@@ -282,7 +245,7 @@ fn bridge_of(bed: &Bed) -> Result<Option<u32>> {
 fn restore(bed: &Bed) -> Result<String> {
     let mut command = farwire();
     let output = run_in(bed.emulator(), command.args(["emulate", "--restore"]))?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = stderr(&output);
     ensure!(output.status.success(), "{said}");
     Ok(said)
 }

@@ -8,36 +8,11 @@ use netio::bed::{Bed, BedConfig, CLIENT, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
 use netio::iface::Interface;
 use nix::sys::signal::Signal;
 
-use crate::common::process::{ip, run_in, wait_for};
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::{Happened, WanBox};
+use test_support::process::{ip, run_in, stdout, wait_for};
+use test_support::wan_box::{Happened, WanBox};
 
-const NEEDS: [Need; 3] = [Need::Namespaces, Need::Tool("ip"), Need::Tool("ping")];
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "an interface that is unplugged and back is taken again",
-        &NEEDS,
-        unplugged_and_back,
-    );
-    suite.test(
-        "both interfaces may go, and come back the other way round",
-        &NEEDS,
-        both_go,
-    );
-    suite.test(
-        "a killed box leaves down what came back while it ran",
-        &NEEDS,
-        killed_after_a_return,
-    );
-    suite.test(
-        "a lost carrier, a new mtu and a new name are lived with and counted",
-        &NEEDS,
-        changes_are_counted,
-    );
-}
-
-fn unplugged_and_back() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"), Tool("ping"))]
+fn an_interface_that_is_unplugged_and_back_is_taken_again() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let mut wan = WanBox::start(&bed, "--delay 1ms")?;
     for _ in 0..2 {
@@ -57,7 +32,8 @@ fn unplugged_and_back() -> Result<()> {
     Ok(())
 }
 
-fn both_go() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"), Tool("ping"))]
+fn both_interfaces_may_go_and_come_back_the_other_way_round() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let mut wan = WanBox::start(&bed, "--delay 1ms")?;
     unplug(&bed, &mut wan, Cable::Client)?;
@@ -75,7 +51,8 @@ fn both_go() -> Result<()> {
     Ok(())
 }
 
-fn killed_after_a_return() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"), Tool("ping"))]
+fn a_killed_box_leaves_down_what_came_back_while_it_ran() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let mut wan = WanBox::start(&bed, "--delay 1ms")?;
     unplug(&bed, &mut wan, Cable::Client)?;
@@ -89,7 +66,8 @@ fn killed_after_a_return() -> Result<()> {
     Ok(())
 }
 
-fn changes_are_counted() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"), Tool("ping"))]
+fn a_lost_carrier_a_new_mtu_and_a_new_name_are_lived_with_and_counted() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let mut wan = WanBox::start(&bed, "--delay 1ms")?;
     ip(bed.client(), &format!("link set {WAN} down"))?;
@@ -174,7 +152,7 @@ fn ping(bed: &Bed) -> Result<()> {
     let mut ping = Command::new("ping");
     ping.args(["-c", "2", "-i", "0.05", "-W", "5"]);
     let output = run_in(bed.client(), ping.arg(SERVER.v4.to_string()))?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = stdout(&output);
     ensure!(output.status.success(), "{said}");
     said.contains("0% packet loss").then_some(()).context(said)
 }

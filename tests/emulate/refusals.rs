@@ -4,11 +4,11 @@ use anyhow::{Result, ensure};
 use caps::Capability;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 
-use crate::common::powerless;
-use crate::common::process::{self, ip};
-use crate::common::state::State;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
+use test_support::powerless;
+use test_support::process::{self, ip, stderr};
+use test_support::state::State;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
 const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ip")];
 
@@ -60,7 +60,8 @@ const DEFAULT_ROUTE: [&str; 2] = [
     "route add default via 192.0.2.2 dev client",
 ];
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for (name, preparation, ports, word) in REFUSED {
         suite.test(format!("{name} is refused"), &NEEDS, move || {
             let bed = prepared(preparation)?;
@@ -72,72 +73,66 @@ pub(crate) fn add(suite: &mut Suite) {
             Ok(())
         });
     }
-    suite.test(
-        "the interface of the default route is taken by force",
-        &NEEDS,
-        || {
-            let bed = prepared(&DEFAULT_ROUTE)?;
-            WanBox::start(&bed, "--force")?.stop().map(drop)
-        },
-    );
-    suite.test("a link that cannot be is refused", &NEEDS, || {
-        let bed = prepared(&[])?;
-        let mut command = process::farwire();
-        command.args(["emulate", CLIENT_PORT, SERVER_PORT, "--queue", "10pkt"]);
-        check(
-            &process::run_in(bed.emulator(), &mut command)?,
-            2,
-            "a queue needs a rate",
-        )
-    });
-    suite.test(
-        "a user without privilege is told which one is missing",
-        &NEEDS,
-        || {
-            let bed = prepared(&[])?;
-            let before = states(&bed)?;
-            let mut command = powerless::farwire_with(&[])?;
-            command.args(["emulate", CLIENT_PORT, SERVER_PORT]);
-            check(
-                &process::run_in(bed.emulator(), &mut command)?,
-                3,
-                "CAP_NET_RAW",
-            )?;
-            ensure!(states(&bed)? == before, "the interfaces were changed");
-            Ok(())
-        },
-    );
-    suite.test(
-        "CAP_NET_ADMIN and CAP_NET_RAW are all that a box needs",
-        &NEEDS,
-        || {
-            let kept = [Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW];
-            let bed = prepared(&[])?;
-            let farwire = powerless::farwire_with(&kept)?;
-            WanBox::start_as(farwire, &bed, "--delay 1ms")?
-                .stop()
-                .map(drop)
-        },
-    );
-    suite.test(
-        "an interface in use by another farwire is refused",
-        &NEEDS,
-        || {
-            let bed = prepared(&[])?;
-            let wan = WanBox::start(&bed, "--delay 1ms")?;
-            let before = states(&bed)?;
-            let mut command = process::farwire();
-            command.args(["emulate", CLIENT_PORT, SERVER_PORT]);
-            let output = process::run_in(bed.emulator(), &mut command)?;
-            check(
-                &output,
-                1,
-                "client is already in use by another farwire (pid",
-            )?;
-            ensure!(states(&bed)? == before, "the first box has lost something");
-            wan.stop().map(drop)
-        },
-    );
+}
+
+#[test_support::test(Namespaces, Tool("ip"))]
+fn the_interface_of_the_default_route_is_taken_by_force() -> Result<()> {
+    let bed = prepared(&DEFAULT_ROUTE)?;
+    WanBox::start(&bed, "--force")?.stop().map(drop)
+}
+
+#[test_support::test(Namespaces, Tool("ip"))]
+fn a_link_that_cannot_be_is_refused() -> Result<()> {
+    let bed = prepared(&[])?;
+    let mut command = process::farwire();
+    command.args(["emulate", CLIENT_PORT, SERVER_PORT, "--queue", "10pkt"]);
+    check(
+        &process::run_in(bed.emulator(), &mut command)?,
+        2,
+        "a queue needs a rate",
+    )
+}
+
+#[test_support::test(Namespaces, Tool("ip"))]
+fn a_user_without_privilege_is_told_which_one_is_missing() -> Result<()> {
+    let bed = prepared(&[])?;
+    let before = states(&bed)?;
+    let mut command = powerless::farwire_with(&[])?;
+    command.args(["emulate", CLIENT_PORT, SERVER_PORT]);
+    check(
+        &process::run_in(bed.emulator(), &mut command)?,
+        3,
+        "CAP_NET_RAW",
+    )?;
+    ensure!(states(&bed)? == before, "the interfaces were changed");
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Tool("ip"))]
+fn cap_net_admin_and_cap_net_raw_are_all_that_a_box_needs() -> Result<()> {
+    let kept = [Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW];
+    let bed = prepared(&[])?;
+    let farwire = powerless::farwire_with(&kept)?;
+    WanBox::start_as(farwire, &bed, "--delay 1ms")?
+        .stop()
+        .map(drop)
+}
+
+#[test_support::test(Namespaces, Tool("ip"))]
+fn an_interface_in_use_by_another_farwire_is_refused() -> Result<()> {
+    let bed = prepared(&[])?;
+    let wan = WanBox::start(&bed, "--delay 1ms")?;
+    let before = states(&bed)?;
+    let mut command = process::farwire();
+    command.args(["emulate", CLIENT_PORT, SERVER_PORT]);
+    let output = process::run_in(bed.emulator(), &mut command)?;
+    check(
+        &output,
+        1,
+        "client is already in use by another farwire (pid",
+    )?;
+    ensure!(states(&bed)? == before, "the first box has lost something");
+    wan.stop().map(drop)
 }
 
 fn prepared(preparation: &[&str]) -> Result<Bed> {
@@ -154,7 +149,7 @@ fn states(bed: &Bed) -> Result<[State; 2]> {
 }
 
 fn check(output: &std::process::Output, code: i32, word: &str) -> Result<()> {
-    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stderr = stderr(&output);
     ensure!(
         output.status.code() == Some(code),
         "{}: {stderr}",

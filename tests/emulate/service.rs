@@ -11,9 +11,9 @@ use netio::bed::{Bed, BedConfig, CLIENT_PORT};
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
-use crate::common::process::{self, PATIENCE, farwire, ip};
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
+use test_support::process::{self, PATIENCE, farwire, ip, stderr, stdout};
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
 /// Each unit of `dist`, with the exposure that docs/wan-box.md states, in tenths.
 const UNITS: [(&str, u32); 2] = [
@@ -21,18 +21,8 @@ const UNITS: [(&str, u32); 2] = [
     ("farwire-serve.service", 17),
 ];
 
-pub(crate) fn add(suite: &mut Suite) {
-    let needs = [Need::Namespaces, Need::Tool("ip")];
-    suite.test(
-        "systemd is told when a box is ready, what befalls it, and that it ends",
-        &needs,
-        told_to_systemd,
-    );
-    suite.test(
-        "the watchdog is fed by the forwarder alone",
-        &needs,
-        the_watchdog_is_fed,
-    );
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for (unit, exposure) in UNITS {
         suite.test(
             format!("{unit} stands before systemd-analyze"),
@@ -42,7 +32,8 @@ pub(crate) fn add(suite: &mut Suite) {
     }
 }
 
-fn told_to_systemd() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"))]
+fn systemd_is_told_when_a_box_is_ready_what_befalls_it_and_that_it_ends() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let manager = Manager::new()?;
     let wan = WanBox::start_as(manager.farwire(None), &bed, "--delay 1ms")?;
@@ -54,7 +45,8 @@ fn told_to_systemd() -> Result<()> {
 }
 
 /// Nothing but the forwarder's thread is stopped.
-fn the_watchdog_is_fed() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"))]
+fn the_watchdog_is_fed_by_the_forwarder_alone() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let manager = Manager::new()?;
     let interval = Duration::from_secs(2);
@@ -78,19 +70,19 @@ fn stands(unit: &str, exposure: u32) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let copy = dir.path().join(unit);
     let text = fs::read_to_string(shipped)?;
-    let text = text.replace("/usr/local/bin/farwire", env!("CARGO_BIN_EXE_farwire"));
+    let text = text.replace("/usr/local/bin/farwire", process::program());
     fs::write(&copy, text)?;
     let analyze = |arguments: &[&str]| {
         let mut command = Command::new("systemd-analyze");
         process::run(command.args(arguments).arg(&copy))
     };
     let verified = analyze(&["verify", "--man=no"])?;
-    let said = String::from_utf8_lossy(&verified.stderr);
+    let said = stderr(&verified);
     ensure!(verified.status.success(), "{said}");
     ensure!(!said.contains(unit), "{said}");
     let threshold = format!("--threshold={exposure}");
     let security = analyze(&["security", "--offline=true", &threshold])?;
-    let said = String::from_utf8_lossy(&security.stdout);
+    let said = stdout(&security);
     let last = said.lines().last().unwrap_or_default();
     ensure!(security.status.success(), "{last}");
     Ok(())

@@ -6,12 +6,12 @@ use netio::offloads::Offloads;
 use netio::{Gso, GsoKind, Offload, PartialChecksum};
 use std::process::Command;
 
-use crate::common::counters::Counters;
-use crate::common::process;
-use crate::common::stream::Transfer;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
-use crate::frames::{End, Tag, checksum, echo, frame, ipv4};
+use super::frames::{End, Tag, checksum, echo, frame, ipv4};
+use test_support::counters::Counters;
+use test_support::process;
+use test_support::stream::Transfer;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
 const IPV4: u16 = 0x0800;
 const VLAN_100: Tag = (0x8100, 100);
@@ -21,7 +21,8 @@ const SERVICE_VLAN: Tag = (0x88a8, 200);
 /// An EtherType for experiments (IEEE 802).
 const UNKNOWN: u16 = 0x88b5;
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for (name, tags) in [
         ("a vlan tag", &[VLAN_100][..]),
         ("a vlan tag with priority", &[VLAN_ODD]),
@@ -42,36 +43,6 @@ pub(crate) fn add(suite: &mut Suite) {
             },
         );
     }
-    suite.test(
-        "a full packet with a tag passes",
-        &[Need::Namespaces],
-        || {
-            passes_both_ways(|answer| {
-                [frame(
-                    answer,
-                    &[VLAN_100],
-                    IPV4,
-                    &ipv4(answer, 1, &echo(answer, 1480)),
-                )]
-            })
-        },
-    );
-    suite.test(
-        "protocols that nobody knows pass",
-        &[Need::Namespaces],
-        || {
-            passes_both_ways(|answer| {
-                let payload: Vec<u8> = (0..1500u16).map(|n| n.to_le_bytes()[0]).collect();
-                [
-                    frame(answer, &[], UNKNOWN, &payload[..46]),
-                    frame(answer, &[], UNKNOWN, &payload),
-                    frame(answer, &[VLAN_100], UNKNOWN, &payload[..100]),
-                    // A length where others have an EtherType (IEEE 802.3).
-                    frame(answer, &[], 100, &payload[..100]),
-                ]
-            })
-        },
-    );
     for link in ["--rate 300mbit", "--delay 1ms"] {
         suite.test(
             format!("a GSO frame with a tag arrives as its packets: {link}"),
@@ -79,25 +50,6 @@ pub(crate) fn add(suite: &mut Suite) {
             move || a_tagged_gso_frame_arrives(link),
         );
     }
-    suite.test(
-        "an ipv6 ping passes",
-        &[Need::Namespaces, Need::Tool("ping")],
-        || {
-            let bed = Bed::build(&BedConfig::default())?;
-            let wan = WanBox::start(&bed, "--delay 1ms")?;
-            let output = process::run_in(
-                bed.client(),
-                Command::new("ping").args(["-6", "-c", "5", "-i", "0.02", "fd77::2"]),
-            )?;
-            let summary = wan.stop()?;
-            ensure!(output.status.success(), "{output:?}");
-            ensure!(
-                summary.up.packets == 5 && summary.down.delivered == 5,
-                "{summary:?}"
-            );
-            Ok(())
-        },
-    );
     for offloads in [true, false] {
         suite.test(
             format!("a jumbo transfer arrives intact: offloads {offloads}"),
@@ -105,6 +57,49 @@ pub(crate) fn add(suite: &mut Suite) {
             move || a_jumbo_transfer_arrives(offloads),
         );
     }
+}
+
+#[test_support::test(Namespaces)]
+fn a_full_packet_with_a_tag_passes() -> Result<()> {
+    passes_both_ways(|answer| {
+        [frame(
+            answer,
+            &[VLAN_100],
+            IPV4,
+            &ipv4(answer, 1, &echo(answer, 1480)),
+        )]
+    })
+}
+
+#[test_support::test(Namespaces)]
+fn protocols_that_nobody_knows_pass() -> Result<()> {
+    passes_both_ways(|answer| {
+        let payload: Vec<u8> = (0..1500u16).map(|n| n.to_le_bytes()[0]).collect();
+        [
+            frame(answer, &[], UNKNOWN, &payload[..46]),
+            frame(answer, &[], UNKNOWN, &payload),
+            frame(answer, &[VLAN_100], UNKNOWN, &payload[..100]),
+            // A length where others have an EtherType (IEEE 802.3).
+            frame(answer, &[], 100, &payload[..100]),
+        ]
+    })
+}
+
+#[test_support::test(Namespaces, Tool("ping"))]
+fn an_ipv6_ping_passes() -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    let wan = WanBox::start(&bed, "--delay 1ms")?;
+    let output = process::run_in(
+        bed.client(),
+        Command::new("ping").args(["-6", "-c", "5", "-i", "0.02", "fd77::2"]),
+    )?;
+    let summary = wan.stop()?;
+    ensure!(output.status.success(), "{output:?}");
+    ensure!(
+        summary.up.packets == 5 && summary.down.delivered == 5,
+        "{summary:?}"
+    );
+    Ok(())
 }
 
 /// Sends frames each way through a box; they must come out as they went in.

@@ -5,11 +5,11 @@ use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT, WAN};
 use netio::netns::NetNs;
 use netio::offloads::Offloads;
 
-use crate::common::counters::Counters;
-use crate::common::process::ip;
-use crate::common::stream::Transfer;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
+use test_support::counters::Counters;
+use test_support::process::ip;
+use test_support::stream::Transfer;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
 /// Name, kind, whether it runs over IPv6, and the options of a tunnel.
 const TUNNELS: [(&str, &str, bool, &str); 7] = [
@@ -53,7 +53,8 @@ enum Segmented {
     ByTheBoxWithChecksums,
 }
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for tunnel in TUNNELS {
         for segmented in [
             Segmented::BeforeTheTunnel,

@@ -9,42 +9,14 @@ use anyhow::{Context, Result, ensure};
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::{Direction, Summary};
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a capture has every packet that the summary counts, in order of time",
-        &[Need::Namespaces],
-        every_packet_is_captured,
-    );
-    suite.test(
-        "tshark reads a capture of TCP: comments, whole checksums, nothing malformed",
-        &[Need::Namespaces, Need::Tool("tshark")],
-        tshark_reads_it,
-    );
-    suite.test(
-        "a capture that cannot be written, and a filter of unknown words, are found before the command runs",
-        &[Need::Namespaces],
-        refused,
-    );
-    suite.test(
-        "a disk that is full under a capture is said, and the link goes on",
-        &[Need::Namespaces, Need::Tool("ping")],
-        full_disk,
-    );
-    suite.test(
-        "a capture is no longer than its limit, which is said",
-        &[Need::Namespaces, Need::Tool("ping")],
-        limited,
-    );
-}
+use test_support::process::{self, has, stderr, stdout};
+use test_support::wan_box::{Direction, Summary};
 
 /// Each is there and back, none is lost.
 const PINGS: [&str; 8] = ["ping", "-q", "-i", "0.002", "-c", "200", "-s", "1000"];
 
-fn full_disk() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"))]
+fn a_disk_that_is_full_under_a_capture_is_said_and_the_link_goes_on() -> Result<()> {
     let directory = tempfile::tempdir()?;
     // In a mount namespace, which goes with its last process; of a user namespace, in which anybody may mount.
     let script = "mount -t tmpfs -o size=64k full . && cd . && exec \"$@\"";
@@ -54,25 +26,26 @@ fn full_disk() -> Result<()> {
     command.args(["exec", "--delay", "1ms", "--pcap", "seen", "--"]);
     command.args(PINGS).arg("10.77.0.2");
     let output = process::run(command.current_dir(directory.path()))?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = stderr(&output);
     ensure!(output.status.success(), "{said}");
-    ensure!(said.contains("No space left"), "{said}");
-    let pings = String::from_utf8_lossy(&output.stdout);
-    ensure!(pings.contains("200 received"), "{pings}");
-    ensure!(said.contains("200 delivered"), "{said}");
+    has(&said, "No space left")?;
+    let pings = stdout(&output);
+    has(&pings, "200 received")?;
+    has(&said, "200 delivered")?;
     Ok(())
 }
 
-fn limited() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"))]
+fn a_capture_is_no_longer_than_its_limit_which_is_said() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("seen.pcapng");
     let mut run = process::farwire();
     run.args(["exec", "--delay", "1ms", "--pcap-limit", "100KiB"]);
     run.arg("--pcap").arg(&file).arg("--");
     let output = process::run(run.args(PINGS).arg("10.77.0.2"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = stderr(&output);
     ensure!(output.status.success(), "{said}");
-    ensure!(said.contains("the limit was reached"), "{said}");
+    has(&said, "the limit was reached")?;
     let length = std::fs::metadata(&file)?.len();
     // The packet that reaches it is the last; statistics follow.
     ensure!(
@@ -96,20 +69,18 @@ fn captured(directory: &Path, filter: &str, command: &str) -> Result<Summary> {
     run.arg("--json").arg(&json);
     run.args(["--", "sh", "-c", command]);
     let output = process::run(&mut run)?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = stderr(&output);
     ensure!(output.status.success(), "{said}");
-    ensure!(said.contains("capture: "), "{said}");
+    has(&said, "capture: ")?;
     Ok(serde_json::from_slice(&std::fs::read(json)?)?)
 }
 
 fn commands(measurement: &str) -> String {
-    format!(
-        "{} measure {measurement} --quiet",
-        env!("CARGO_BIN_EXE_farwire")
-    )
+    format!("{} measure {measurement} --quiet", process::program())
 }
 
-fn every_packet_is_captured() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_capture_has_every_packet_that_the_summary_counts_in_order_of_time() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let command = commands("tcp 10.77.0.2 -t 1");
     let summary = captured(directory.path(), "", &command)?;
@@ -167,7 +138,8 @@ fn agrees(
     Ok(())
 }
 
-fn tshark_reads_it() -> Result<()> {
+#[test_support::test(Namespaces, Tool("tshark"))]
+fn tshark_reads_a_capture_of_tcp_comments_whole_checksums_nothing_malformed() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let command = commands("tcp 10.77.0.2 -t 1");
     captured(directory.path(), "tcp and host 10.77.0.2", &command)?;
@@ -196,7 +168,9 @@ fn tshark_reads_it() -> Result<()> {
     Ok(())
 }
 
-fn refused() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_capture_that_cannot_be_written_and_a_filter_of_unknown_words_are_found_before_the_command_runs()
+-> Result<()> {
     for (options, word) in [
         (["--pcap=/nowhere/seen", "--"], "/nowhere/seen.pcapng"),
         (["--pcap=-", "--pcap-filter=tpc"], "`tpc`"),
@@ -204,9 +178,9 @@ fn refused() -> Result<()> {
         let mut command = process::farwire();
         command.arg("exec").args(options).args(["echo", "ran"]);
         let output = process::run(&mut command)?;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let said = stderr(&output);
         ensure!(!output.status.success(), "{}", output.status);
-        ensure!(said.contains(word), "{said}");
+        has(&said, word)?;
         ensure!(output.stdout.is_empty(), "the command ran");
     }
     Ok(())

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::common::suite::{Need, Suite};
-use crate::effects::Run;
+use super::effects::Run;
+use test_support::suite::{Need, Suite};
 
 const NAMESPACES: [Need; 1] = [Need::Namespaces];
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for address in ["10.77.0.2", "fd77::2"] {
         suite.test(
             format!("each law of jitter to {address} keeps within its bounds, and the summary has what it came to"),

@@ -5,19 +5,19 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use tempfile::NamedTempFile;
 
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::Summary;
+use test_support::process::{self, has};
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::Summary;
 
 const NAMESPACES: [Need; 1] = [Need::Namespaces];
 const PING: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
 const WGET: [Need; 2] = [Need::Namespaces, Need::Tool("wget")];
-const BASH: [Need; 2] = [Need::Namespaces, Need::Tool("bash")];
 
 /// The far end's addresses, and how ping and wget are told.
 const FAR_ENDS: [(&str, &str); 2] = [("10.77.0.2", "10.77.0.2"), ("fd77::2", "[fd77::2]")];
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for (address, host) in FAR_ENDS {
         suite.test(
             format!("a packet that the link copies comes to {address} twice"),
@@ -129,13 +129,6 @@ pub(crate) fn add(suite: &mut Suite) {
             },
         );
     }
-    suite.test(
-        "a drop-head queue that is full drops what waited, and its counts add up",
-        &BASH,
-        drop_head,
-    );
-    suite.test("a class is what its rule takes", &BASH, classes);
-    suite.test("a gate opens when its schedule says so", &PING, gate);
 }
 
 /// What a shell behind a link said.
@@ -155,7 +148,7 @@ impl Run {
         command.arg("exec").arg("--link").arg(link.path());
         command.arg("--json").arg(json.path());
         command.arg("--packet-log").arg(log.path());
-        command.env("farwire", env!("CARGO_BIN_EXE_farwire"));
+        command.env("farwire", process::program());
         command.args(["--", "sh", "-c", script]);
         let output = process::run(&mut command)?;
         let said = [output.stdout, output.stderr].concat();
@@ -235,7 +228,7 @@ fn too_long(address: &str) -> Result<()> {
         said.contains("mtu = 1400") || said.contains("mtu=1400"),
         "{said}"
     );
-    ensure!(said.contains("essage too long"), "{said}");
+    has(&said, "essage too long")?;
     let up = &summary.up;
     ensure!(up.packets == 1 && up.replies == 1, "{summary:?}");
     ensure!(up.dropped.get("too_big") == Some(&1), "{summary:?}");
@@ -381,7 +374,7 @@ fn marks(host: &str, aqm: &str) -> Result<Summary> {
     let link =
         format!("delay = '5ms'\ndown = {{ rate = '20mbit', queue = '1000pkt', aqm = '{aqm}' }}");
     let Run { said, summary, .. } = Run::of(&link, &script)?;
-    ensure!(said.contains("done"), "{said}");
+    has(&said, "done")?;
     let down = &summary.down;
     ensure!(down.marked > 0 && down.marked < down.packets, "{summary:?}");
     let received = if host.starts_with('[') {
@@ -451,7 +444,8 @@ fn policer(address: &str) -> Result<()> {
     Ok(())
 }
 
-fn drop_head() -> Result<()> {
+#[test_support::test(Namespaces, Tool("bash"))]
+fn a_drop_head_queue_that_is_full_drops_what_waited_and_its_counts_add_up() -> Result<()> {
     // 100 datagrams at once, of which each takes 21 ms or more; 5 wait.
     let script =
         "bash -c 'for n in $(seq 100); do echo > /dev/udp/10.77.0.2/5000; done' 2>/dev/null; true";
@@ -482,7 +476,8 @@ fn drop_head() -> Result<()> {
     Ok(())
 }
 
-fn classes() -> Result<()> {
+#[test_support::test(Namespaces, Tool("bash"))]
+fn a_class_is_what_its_rule_takes() -> Result<()> {
     let script = "bash -c 'for n in 1 2 3 4 5; do for port in 5000 6000; do echo > /dev/udp/10.77.0.2/$port; done; done' 2>/dev/null; true";
     let link = "[[classes]]\nname = 'voice'\nprotocol = 'udp'\nport = 5000\nup = { loss = '100%' }";
     let Run { summary, said, .. } = Run::of(link, script)?;
@@ -500,12 +495,13 @@ fn classes() -> Result<()> {
     Ok(())
 }
 
-fn gate() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"))]
+fn a_gate_opens_when_its_schedule_says_so() -> Result<()> {
     let link = "[[stages]]\nkind = 'gate'\nopen = false\ndirection = 'up'\nschedule = [{ at = '1s', open = true }]";
     let script = "ping -n -c 5 -i 0.1 -W 10 10.77.0.2";
     let run = Run::of(link, script)?;
     let said = &run.said;
-    ensure!(said.contains("5 received"), "{said}");
+    has(&said, "5 received")?;
     let mut opened = None;
     for (arrival, due) in run.times_up()? {
         // One instant for all that waited, and no waiting after it.
@@ -632,7 +628,7 @@ fn repair(address: &str) -> Result<()> {
     );
     let link = "down = { corrupt = '100%,bits=2,repair' }";
     let Run { said, summary, .. } = Run::of(link, &script)?;
-    ensure!(said.contains("wrong data byte"), "{said}");
+    has(&said, "wrong data byte")?;
     ensure!(wrong_checksums(&said, address)? == (0, 0), "{said}");
     let down = &summary.down;
     ensure!(

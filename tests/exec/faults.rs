@@ -10,52 +10,44 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::command::exec;
-use crate::common::powerless;
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
-use crate::family::Family;
+use super::command::exec;
+use test_support::family::Family;
+use test_support::powerless;
+use test_support::process::{self, farwire, stderr};
+use test_support::suite::{Need, Suite};
 
 const NEEDS: [Need; 1] = [Need::Namespaces];
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for (name, arguments, word) in REFUSED {
         suite.test(format!("{name} is refused"), &[], move || {
             check_refusal(&exec(&[arguments, &["--", "true"]].concat())?, word)
         });
     }
-    suite.test(
-        "an unknown key in a link file is refused with line and nearest key",
-        &[],
-        || {
-            let file = tempfile::NamedTempFile::with_suffix(".toml")?;
-            fs::write(file.path(), "loss = '1%'\ndealy = '20ms'\n")?;
-            let path = file.path().to_str().context("a temporary path is plain")?;
-            let output = exec(&["--link", path, "--", "true"])?;
-            check_refusal(&output, &format!("{path}:2: unknown key `dealy`"))?;
-            check_refusal(&output, "did you mean `delay`?")
-        },
-    );
-    suite.test(
-        "neither root nor user namespaces is one clear error",
-        &NEEDS,
-        || {
-            let mut command = powerless::farwire_without_namespaces()?;
-            let output = process::run(command.args(["exec", "--", "true"]))?;
-            check_refusal(&output, "user.max_user_namespaces is 0")
-        },
-    );
-    suite.test(
-        "daemons of the command end with it",
-        &NEEDS,
-        daemons_end_with_the_command,
-    );
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGKILL] {
         for moment in MOMENTS {
             let name = format!("{signal} leaves nothing behind: {}", moment.name());
             suite.test(name, &NEEDS, move || leaves_nothing(signal, moment));
         }
     }
+}
+
+#[test_support::test]
+fn an_unknown_key_in_a_link_file_is_refused_with_line_and_nearest_key() -> Result<()> {
+    let file = tempfile::NamedTempFile::with_suffix(".toml")?;
+    fs::write(file.path(), "loss = '1%'\ndealy = '20ms'\n")?;
+    let path = file.path().to_str().context("a temporary path is plain")?;
+    let output = exec(&["--link", path, "--", "true"])?;
+    check_refusal(&output, &format!("{path}:2: unknown key `dealy`"))?;
+    check_refusal(&output, "did you mean `delay`?")
+}
+
+#[test_support::test(Namespaces)]
+fn neither_root_nor_user_namespaces_is_one_clear_error() -> Result<()> {
+    let mut command = powerless::farwire_without_namespaces()?;
+    let output = process::run(command.args(["exec", "--", "true"]))?;
+    check_refusal(&output, "user.max_user_namespaces is 0")
 }
 
 const REFUSED: [(&str, &[&str], &str); 7] = [
@@ -78,7 +70,7 @@ const REFUSED: [(&str, &[&str], &str); 7] = [
 
 /// 125, nothing on standard output, and an error that names what is wrong.
 fn check_refusal(output: &std::process::Output, word: &str) -> Result<()> {
-    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stderr = stderr(&output);
     let errors = stderr
         .lines()
         .filter(|line| line.contains("error: ") || line.starts_with("farwire: "));
@@ -92,7 +84,8 @@ fn check_refusal(output: &std::process::Output, word: &str) -> Result<()> {
     Ok(())
 }
 
-fn daemons_end_with_the_command() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn daemons_of_the_command_end_with_it() -> Result<()> {
     let family = Family::new();
     let directory = tempfile::tempdir()?;
     let ran = directory.path().join("ran");
@@ -102,10 +95,7 @@ fn daemons_end_with_the_command() -> Result<()> {
         ran.display()
     );
     // That of the far end also listens, which is waited for.
-    let far = format!(
-        "setsid sleep 1000 & exec '{}' serve",
-        env!("CARGO_BIN_EXE_farwire")
-    );
+    let far = format!("setsid sleep 1000 & exec '{}' serve", process::program());
     let mut command = farwire();
     command.args(["exec", "--far", &far, "--", "sh", "-c", &line]);
     let output = process::run(family.mark(&mut command))?;

@@ -5,43 +5,17 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use tempfile::NamedTempFile;
 
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::Summary;
+use test_support::process::{self, stderr, stdout};
+use test_support::wan_box::Summary;
 
-const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
+#[test_support::test(Namespaces, Tool("ping"))]
+fn every_ping_takes_at_least_the_delay_of_both_directions() -> Result<()> {
+    every_ping_takes_at_least("--delay 20ms", "10.77.0.2", 40.0)
+}
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "every ping takes at least the delay of both directions",
-        &NEEDS,
-        || every_ping_takes_at_least("--delay 20ms", "10.77.0.2", 40.0),
-    );
-    suite.test(
-        "every ipv6 ping takes at least the delay of both directions",
-        &NEEDS,
-        || every_ping_takes_at_least("--up-delay 5ms --down-delay 2ms", "fd77::2", 7.0),
-    );
-    suite.test(
-        "losses lie in the 99.9 % binomial interval and add up",
-        &NEEDS,
-        losses_add_up,
-    );
-    suite.test(
-        "a budget of a nanosecond makes every packet late and one of a second none",
-        &[Need::Namespaces],
-        what_is_late,
-    );
-    suite.test(
-        "a delay below what the host adds is said before anything crosses the link",
-        &[Need::Namespaces],
-        too_short_a_delay,
-    );
-    suite.test(
-        "a seed drops the same packets again and another seed others",
-        &NEEDS,
-        seeds,
-    );
+#[test_support::test(Namespaces, Tool("ping"))]
+fn every_ipv6_ping_takes_at_least_the_delay_of_both_directions() -> Result<()> {
+    every_ping_takes_at_least("--up-delay 5ms --down-delay 2ms", "fd77::2", 7.0)
 }
 
 fn every_ping_takes_at_least(link: &str, to: &str, least: f64) -> Result<()> {
@@ -53,7 +27,8 @@ fn every_ping_takes_at_least(link: &str, to: &str, least: f64) -> Result<()> {
 }
 
 /// Nobody wakes up within a nanosecond, and everybody within a second.
-fn too_short_a_delay() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_delay_below_what_the_host_adds_is_said_before_anything_crosses_the_link() -> Result<()> {
     for (delay, is_said) in [("1ns", true), ("1s", false)] {
         let mut command = process::farwire();
         command.args([
@@ -67,7 +42,7 @@ fn too_short_a_delay() -> Result<()> {
         ]);
         let ended = process::run(&mut command)?;
         ensure!(ended.status.success(), "{ended:?}");
-        let text = String::from_utf8_lossy(&ended.stderr).into_owned();
+        let text = stderr(&ended);
         let (before, _) = text.split_once("now\n").with_context(|| text.clone())?;
         let said = before.contains("box.up.delay: a delay of 1ns is less than what this host");
         ensure!(said == is_said, "{text}");
@@ -75,7 +50,8 @@ fn too_short_a_delay() -> Result<()> {
     Ok(())
 }
 
-fn losses_add_up() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"))]
+fn losses_lie_in_the_99_9_binomial_interval_and_add_up() -> Result<()> {
     const COUNT: u64 = 10_000;
     let pings = Pings::run("--loss 10%", &format!("-c {COUNT} -i 0.001 10.77.0.2"))?;
     let (up, down) = (&pings.summary.up, &pings.summary.down);
@@ -112,16 +88,17 @@ fn losses_add_up() -> Result<()> {
 }
 
 /// A departure is stamped when the send call has returned, which is never within a nanosecond of its due time.
-fn what_is_late() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_budget_of_a_nanosecond_makes_every_packet_late_and_one_of_a_second_none() -> Result<()> {
     for (budget, ns, late) in [("1ns", 1, 40), ("1s", 1_000_000_000, 0)] {
         let json = NamedTempFile::new()?;
         let mut command = process::farwire();
         command.args(["exec", "--delay", "2ms", "--late-budget", budget]);
         command.arg("--json").arg(json.path()).arg("--");
-        command.arg(env!("CARGO_BIN_EXE_farwire"));
+        command.arg(process::program());
         command.args("measure ping 10.77.0.2 -c 20 -i 0.002".split(' '));
         let output = process::run(&mut command)?;
-        let said = String::from_utf8_lossy(&output.stderr);
+        let said = stderr(&output);
         ensure!(output.status.success(), "{said}");
         let summary: Summary = serde_json::from_slice(&std::fs::read(json.path())?)?;
         let left = &summary.departure_error;
@@ -133,7 +110,8 @@ fn what_is_late() -> Result<()> {
     Ok(())
 }
 
-fn seeds() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"))]
+fn a_seed_drops_the_same_packets_again_and_another_seed_others() -> Result<()> {
     let run = |seed: u32| {
         let link = format!("--loss 5% --seed {seed}");
         Pings::run(&link, "-c 500 -i 0.002 10.77.0.2")
@@ -172,12 +150,12 @@ impl Pings {
             .args(["--", "ping", "-n"])
             .args(ping.split_whitespace());
         let output = process::run(&mut command)?;
-        let text = String::from_utf8(output.stdout)?;
+        let text = stdout(&output);
         ensure!(
             output.status.success(),
             "{}: {text}{}",
             output.status,
-            String::from_utf8_lossy(&output.stderr)
+            stderr(&output)
         );
         let answers = text.lines().filter(|line| line.contains("time="));
         let mut pings = Self {

@@ -5,27 +5,14 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 use tempfile::NamedTempFile;
 
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::{Direction, Summary};
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "the packet log has a line for every packet that the summary counts",
-        &[Need::Namespaces],
-        every_packet_has_a_line,
-    );
-    suite.test(
-        "a packet log that cannot be written is found before the command runs",
-        &[Need::Namespaces],
-        unwritable,
-    );
-}
+use test_support::process::{self, has, stderr};
+use test_support::wan_box::{Direction, Summary};
 
 /// Rows as maps from column to value.
 type Row = BTreeMap<String, String>;
 
-fn every_packet_has_a_line() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn the_packet_log_has_a_line_for_every_packet_that_the_summary_counts() -> Result<()> {
     let (log, json) = (NamedTempFile::new()?, NamedTempFile::new()?);
     let mut command = process::farwire();
     command.args("exec --delay 300ms --loss 2% --rate 8mbit --queue 10pkt".split(' '));
@@ -33,10 +20,10 @@ fn every_packet_has_a_line() -> Result<()> {
     command.arg("--json").arg(json.path());
     // More than the link carries, and the end comes while packets are on their way.
     let client = "udp 10.77.0.2 -b 10M -l 1000 -t 1 --quiet";
-    command.arg("--").arg(env!("CARGO_BIN_EXE_farwire"));
+    command.arg("--").arg(process::program());
     command.arg("measure").args(client.split(' '));
     let output = process::run(&mut command)?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = stderr(&output);
     ensure!(output.status.success(), "{said}");
     let summary: Summary = serde_json::from_slice(&std::fs::read(json.path())?)?;
     let rows = rows(&std::fs::read_to_string(log.path())?)?;
@@ -52,10 +39,7 @@ fn every_packet_has_a_line() -> Result<()> {
     for (number, expected) in numbers.zip(1..) {
         ensure!(number? == expected, "a gap before {expected}: {said}");
     }
-    ensure!(
-        said.contains(&format!("packet log: {} lines", rows.len())),
-        "{said}"
-    );
+    has(&said, &format!("packet log: {} lines", rows.len()))?;
     Ok(())
 }
 
@@ -102,13 +86,14 @@ fn rows(text: &str) -> Result<Vec<Row>> {
         .collect())
 }
 
-fn unwritable() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_packet_log_that_cannot_be_written_is_found_before_the_command_runs() -> Result<()> {
     let mut command = process::farwire();
     command.args(["exec", "--packet-log", "/nowhere/log", "--", "echo", "ran"]);
     let output = process::run(&mut command)?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = stderr(&output);
     ensure!(output.status.code() == Some(125), "{}", output.status);
-    ensure!(said.contains("/nowhere/log"), "{said}");
+    has(&said, "/nowhere/log")?;
     ensure!(output.stdout.is_empty(), "the command ran");
     Ok(())
 }

@@ -8,34 +8,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
+use test_support::process::{self, farwire};
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "without a terminal, the shell reads its commands from standard input",
-        &[Need::Namespaces],
-        commands_from_a_file,
-    );
-    let terminal = [Need::Namespaces, Need::Tool("script"), Need::Tool("bash")];
-    suite.test(
-        "a shell says what is in force and how to leave, and ends with its own code and the figures",
-        &terminal,
-        greeting_and_code,
-    );
-    suite.test(
-        "Ctrl-C ends what runs in the shell, not the shell nor farwire",
-        &terminal,
-        interrupted,
-    );
-    suite.test(
-        "the terminal is the caller's again after the shell",
-        &terminal,
-        terminal_back,
-    );
-}
-
-fn commands_from_a_file() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn without_a_terminal_the_shell_reads_its_commands_from_standard_input() -> Result<()> {
     let mut input = tempfile::NamedTempFile::new()?;
     writeln!(input, "echo behind $FARWIRE_SERVER\nexit 3\necho never")?;
     let mut child = farwire()
@@ -53,7 +29,9 @@ fn commands_from_a_file() -> Result<()> {
     Ok(())
 }
 
-fn greeting_and_code() -> Result<()> {
+#[test_support::test(Namespaces, Tool("script"), Tool("bash"))]
+fn a_shell_says_what_is_in_force_and_how_to_leave_and_ends_with_its_own_code_and_the_figures()
+-> Result<()> {
     let mut terminal = Terminal::open("exec --delay 2ms --up-loss 1%")?;
     let greeting = terminal.read_to("leaves\r\n")?;
     let line = "farwire: behind delay 2ms each way, up loss 1%; $FARWIRE_SERVER is 10.77.0.2; `exit` leaves";
@@ -65,7 +43,8 @@ fn greeting_and_code() -> Result<()> {
     Ok(())
 }
 
-fn interrupted() -> Result<()> {
+#[test_support::test(Namespaces, Tool("script"), Tool("bash"))]
+fn ctrl_c_ends_what_runs_in_the_shell_not_the_shell_nor_farwire() -> Result<()> {
     let mut terminal = Terminal::open("exec")?;
     terminal.read_to("ready> ")?;
     // A pipeline, whose processes a shell with job control puts into one group and interrupts together. What says that it is under way
@@ -93,8 +72,9 @@ fn interrupted() -> Result<()> {
 }
 
 /// A shell without job control, as the one that runs a script, reads from the terminal after farwire, and farwire writes to it.
-fn terminal_back() -> Result<()> {
-    let program = env!("CARGO_BIN_EXE_farwire");
+#[test_support::test(Namespaces, Tool("script"), Tool("bash"))]
+fn the_terminal_is_the_callers_again_after_the_shell() -> Result<()> {
+    let program = process::program();
     let line =
         format!("stty tostop; {program} exec; echo ended with $?; read word; echo got $word");
     let mut terminal = Terminal::of(&format!("sh -c '{line}'"))?;
@@ -118,7 +98,7 @@ struct Terminal {
 impl Terminal {
     /// `farwire` with these arguments on it.
     fn open(arguments: &str) -> Result<Self> {
-        Self::of(&format!("{} {arguments}", env!("CARGO_BIN_EXE_farwire")))
+        Self::of(&format!("{} {arguments}", process::program()))
     }
 
     /// A line for sh, in which $SHELL is a bash without files of its own.

@@ -3,10 +3,9 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::far_end::FarEnd;
-use crate::common::process::farwire;
-use crate::common::suite::{Need, Suite};
-use crate::small::{PING, Small, stderr};
+use test_support::far_end::FarEnd;
+use test_support::process::{farwire, has, stderr};
+use test_support::scenario::{PING, Small};
 
 const CHAIN: &str = "\
 name = 'chain'
@@ -31,37 +30,8 @@ between = ['c', 'a']
 expect = [{ of = 'ping.rtt_ms.min', least = '14ms' }]
 ";
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "every segment of a chain is measured by itself, and the whole",
-        &[Need::Namespaces],
-        chain,
-    );
-    suite.test(
-        "every client has a link of its own, and all measure at once",
-        &[Need::Namespaces],
-        clients,
-    );
-    suite.test(
-        "a bed of two hundred clients is pinged",
-        &[Need::Namespaces],
-        many_clients,
-    );
-    suite.test(
-        "a number of clients that no bed has is refused with its place",
-        &[],
-        clients_out_of_range,
-    );
-    suite.test(
-        "a node that is not in the chain is refused with its place",
-        &[],
-        unknown_node,
-    );
-    suite.test("a host that exists is measured as it is", &[], external);
-    suite.test("a host without a far end is named", &[], nobody);
-}
-
-fn chain() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn every_segment_of_a_chain_is_measured_by_itself_and_the_whole() -> Result<()> {
     let small = Small::written(&[CHAIN, PING, CASES].concat())?;
     let output = small.run()?;
     ensure!(output.status.success(), "{}", stderr(&output));
@@ -92,7 +62,8 @@ fn clients_head(clients: u32) -> String {
     )
 }
 
-fn clients() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn every_client_has_a_link_of_its_own_and_all_measure_at_once() -> Result<()> {
     const TCP: &str = "[[instruments]]\nname = 'tcp'\nkind = 'tcp'\nparameters = { time = '1s' }\n";
     const CASES: &str = "[[cases]]\nname = 'five'\n\
         expect = [{ of = 'tcp.client_goodput_bit_per_s.min', least = '1kbit' }]\n";
@@ -122,11 +93,12 @@ fn clients() -> Result<()> {
     );
     let fairness = goodput("fairness_index", "mean")?;
     ensure!(fairness > 0.0 && fairness <= 1.0 + 1e-9, "{tcp}");
-    ensure!(stderr(&output).contains("report: "), "{}", stderr(&output));
+    has(&stderr(&output), "report: ")?;
     Ok(())
 }
 
-fn many_clients() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_bed_of_two_hundred_clients_is_pinged() -> Result<()> {
     let cases = "[[cases]]\nname = 'many'\n";
     let small = Small::written(&[&clients_head(200), PING, cases].concat())?;
     let output = small.run()?;
@@ -142,18 +114,15 @@ fn many_clients() -> Result<()> {
     Ok(())
 }
 
-fn clients_out_of_range() -> Result<()> {
+#[test_support::test]
+fn a_number_of_clients_that_no_bed_has_is_refused_with_its_place() -> Result<()> {
     for clients in [0, 1001] {
         let cases = "[[cases]]\nname = 'x'\n";
         let output = Small::written(&[&clients_head(clients), PING, cases].concat())?.run()?;
         ensure!(output.status.code() == Some(2), "{}", stderr(&output));
         let cause = format!("bed: clients: {clients} is out of range: 1 to 1000");
-        ensure!(stderr(&output).contains(&cause), "{}", stderr(&output));
-        ensure!(
-            stderr(&output).contains("small.toml:4"),
-            "{}",
-            stderr(&output)
-        );
+        has(&stderr(&output), &cause)?;
+        has(&stderr(&output), "small.toml:4")?;
     }
     Ok(())
 }
@@ -171,12 +140,13 @@ fn rtt_ms(run: &Value) -> Result<f64> {
     figure(&run["measurements"][0], "rtt_ms", "min")
 }
 
-fn unknown_node() -> Result<()> {
+#[test_support::test]
+fn a_node_that_is_not_in_the_chain_is_refused_with_its_place() -> Result<()> {
     let cases = "[[cases]]\nname = 'x'\nbetween = ['a', 'd']\n";
     let output = Small::written(&[CHAIN, PING, cases].concat())?.run()?;
     ensure!(output.status.code() == Some(2), "{}", stderr(&output));
     let cause = "between: there is no node `d`; there are: a, b, c";
-    ensure!(stderr(&output).contains(cause), "{}", stderr(&output));
+    has(&stderr(&output), cause)?;
     Ok(())
 }
 
@@ -190,7 +160,8 @@ fn against(port: u16) -> String {
     )
 }
 
-fn external() -> Result<()> {
+#[test_support::test]
+fn a_host_that_exists_is_measured_as_it_is() -> Result<()> {
     let far_end = FarEnd::start(farwire().arg("serve"))?;
     let small = Small::written(&against(far_end.address("http")?.port()))?;
     let output = small.run()?;
@@ -204,7 +175,8 @@ fn external() -> Result<()> {
     Ok(())
 }
 
-fn nobody() -> Result<()> {
+#[test_support::test]
+fn a_host_without_a_far_end_is_named() -> Result<()> {
     let mut far_end = FarEnd::start(farwire().arg("serve"))?;
     let port = far_end.address("http")?.port();
     far_end.interrupt()?;
@@ -212,7 +184,7 @@ fn nobody() -> Result<()> {
     let output = small.run()?;
     ensure!(output.status.code() == Some(3), "{}", stderr(&output));
     let cause = format!("no web server on port {port} of 127.0.0.1: run `farwire serve` there");
-    ensure!(stderr(&output).contains(&cause), "{}", stderr(&output));
+    has(&stderr(&output), &cause)?;
     ensure!(!small.path("out").exists(), "something was written");
     Ok(())
 }

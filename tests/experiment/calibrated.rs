@@ -6,9 +6,8 @@ use std::process::Output;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
-use crate::small::{PING, Small, stderr};
+use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
+use test_support::scenario::{PING, Small};
 
 const UDP: &str = "\
 [[instruments]]
@@ -19,25 +18,6 @@ parameters = { bitrate = '2M', length = 1000, time = '300ms' }
 const LINE: &str = "[[cases]]\nname = 'line'\nlink = { delay = '5ms' }\n";
 const BUCKET: &str =
     "[[cases]]\nname = 'bucket'\nbed = { tbf = '10mbit' }\ninstruments = ['udp']\n";
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a calibration runs every instrument alone and writes its report",
-        &[Need::Namespaces],
-        the_report_is_written,
-    );
-    suite.test(
-        "a calibration that is resumed keeps its baselines and its report",
-        &[Need::Namespaces],
-        resumed,
-    );
-    suite.test(
-        "the kernel's token bucket shapes what the client sends",
-        &[Need::Namespaces],
-        shaped,
-    );
-    suite.test("a grid that is no scenario is bad input", &[], refused);
-}
 
 fn calibrate(small: &Small, arguments: &[&str]) -> Result<Output> {
     let mut command = farwire();
@@ -51,7 +31,8 @@ fn report(small: &Small) -> Result<Value> {
     Ok(serde_json::from_str(&text)?)
 }
 
-fn the_report_is_written() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_calibration_runs_every_instrument_alone_and_writes_its_report() -> Result<()> {
     let small = Small::of(&[PING, UDP, LINE, BUCKET])?;
     let output = calibrate(&small, &[])?;
     // Whether the intervals hold is this machine's hour; that it was found out is not.
@@ -60,8 +41,8 @@ fn the_report_is_written() -> Result<()> {
         "{}",
         stderr(&output)
     );
-    let text = String::from_utf8_lossy(&output.stdout);
-    ensure!(text.contains("ping: intervals hold the truth in"), "{text}");
+    let text = stdout(&output);
+    has(&text, "ping: intervals hold the truth in")?;
     let runs = small.runs()?;
     let cases: Vec<&str> = runs.iter().filter_map(|run| run["case"].as_str()).collect();
     ensure!(
@@ -97,7 +78,8 @@ fn the_report_is_written() -> Result<()> {
     Ok(())
 }
 
-fn resumed() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_calibration_that_is_resumed_keeps_its_baselines_and_its_report() -> Result<()> {
     let small = Small::of(&[PING, LINE])?;
     calibrate(&small, &[])?;
     let before = small.record()?;
@@ -115,7 +97,8 @@ fn resumed() -> Result<()> {
 }
 
 /// 1 MB takes 0.8 s at 10 Mbit/s and no less, however fast the machine is.
-fn shaped() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn the_kernels_token_bucket_shapes_what_the_client_sends() -> Result<()> {
     let http = "[[instruments]]\nname = 'tcp'\nkind = 'tcp'\nparameters = { bytes = 1000000 }\n";
     let bucket = BUCKET.replace("instruments = ['udp']\n", "");
     let small = Small::of(&[http, &bucket])?;
@@ -131,14 +114,10 @@ fn shaped() -> Result<()> {
     Ok(())
 }
 
-fn refused() -> Result<()> {
+#[test_support::test]
+fn a_grid_that_is_no_scenario_is_bad_input() -> Result<()> {
     let small = Small::written("name = 'x'\n")?;
     let output = calibrate(&small, &[])?;
-    ensure!(output.status.code() == Some(2), "{}", stderr(&output));
-    ensure!(
-        stderr(&output).contains("small.toml"),
-        "{}",
-        stderr(&output)
-    );
+    ends_with(&output, 2, "small.toml")?;
     Ok(())
 }

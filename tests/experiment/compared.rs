@@ -8,34 +8,15 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::Suite;
-use crate::small::stderr;
+use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
 
 const RECORD: &str = include_str!("../fixtures/records/small.jsonl");
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test("too few runs end compare with 1", &[], too_few_runs);
-    suite.test(
-        "a figure that one record lacks ends compare with 1",
-        &[],
-        a_figure_is_missing,
-    );
-    suite.test(
-        "a case that one record lacks ends compare with 1",
-        &[],
-        a_case_is_missing,
-    );
-    suite.test("compare ends with 0 on what it can tell", &[], enough_runs);
-    suite.test("other links are compared when asked for", &[], other_links);
-}
-
-fn too_few_runs() -> Result<()> {
+#[test_support::test]
+fn too_few_runs_end_compare_with_1() -> Result<()> {
     let records = Records::of(&lines(3, 1.0)?, &lines(3, 3.0)?)?;
     let output = records.compare(&["--json", "-"])?;
-    ensure!(output.status.code() == Some(1), "{output:?}");
-    let text = stderr(&output);
-    ensure!(text.contains("cannot tell: 4"), "{text}");
+    let text = ends_with(&output, 1, "cannot tell: 4")?;
     ensure!(
         !text.contains("got worse") && text.contains("--allow-missing"),
         "{text}"
@@ -51,7 +32,8 @@ fn too_few_runs() -> Result<()> {
     Ok(())
 }
 
-fn a_figure_is_missing() -> Result<()> {
+#[test_support::test]
+fn a_figure_that_one_record_lacks_ends_compare_with_1() -> Result<()> {
     let whole = lines(4, 1.0)?;
     let mut without = whole.clone();
     for run in without.iter_mut().filter_map(|line| line.get_mut("run")) {
@@ -75,13 +57,14 @@ fn a_figure_is_missing() -> Result<()> {
             "{rows:#?}"
         );
         let what = format!("cannot tell: base: ping.rtt_ms.median: not in the {lacking}\n");
-        ensure!(stderr(&output).contains(&what), "{}", stderr(&output));
+        has(&stderr(&output), &what)?;
         ensure!(records.compare(&["--allow-missing"])?.status.success());
     }
     Ok(())
 }
 
-fn a_case_is_missing() -> Result<()> {
+#[test_support::test]
+fn a_case_that_one_record_lacks_ends_compare_with_1() -> Result<()> {
     let one = lines(4, 1.0)?;
     let mut two = one.clone();
     let cases = two[0]["plan"]["cases"].as_array_mut().context("no cases")?;
@@ -90,30 +73,29 @@ fn a_case_is_missing() -> Result<()> {
     cases.push(more);
     let output = Records::of(&one, &two)?.compare(&[])?;
     ensure!(output.status.code() == Some(1), "{output:?}");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(
-        text.contains("cannot tell: more: not in the reference"),
-        "{text}"
-    );
-    ensure!(text.contains("nothing of the rest got worse"), "{text}");
+    let text = stdout(&output);
+    has(&text, "cannot tell: more: not in the reference")?;
+    has(&text, "nothing of the rest got worse")?;
     Ok(())
 }
 
-fn enough_runs() -> Result<()> {
+#[test_support::test]
+fn compare_ends_with_0_on_what_it_can_tell() -> Result<()> {
     let same = Records::of(&lines(4, 1.0)?, &lines(4, 1.0)?)?.compare(&[])?;
     ensure!(same.status.success(), "{same:?}");
     let slower = Records::of(&lines(4, 1.0)?, &lines(4, 3.0)?)?;
     let output = slower.compare(&["--allow-missing"])?;
     ensure!(output.status.code() == Some(1), "{output:?}");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(
-        text.contains("REGRESSION: base: ping.rtt_ms.median: 200.0 % slower"),
-        "{text}"
-    );
+    let text = stdout(&output);
+    has(
+        &text,
+        "REGRESSION: base: ping.rtt_ms.median: 200.0 % slower",
+    )?;
     Ok(())
 }
 
-fn other_links() -> Result<()> {
+#[test_support::test]
+fn other_links_are_compared_when_asked_for() -> Result<()> {
     let plain = lines(4, 1.0)?;
     let mut longer = plain.clone();
     longer[0]["plan"]["cases"][0]["link"] = json!({"delay": "20ms"});
@@ -127,9 +109,9 @@ fn other_links() -> Result<()> {
     );
     let output = records.compare(&["--across-links"])?;
     ensure!(output.status.success(), "{output:?}");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = stdout(&output);
     let links = "across links: case `base`: none against delay 20ms\n";
-    ensure!(text.contains(links), "{text}");
+    has(&text, links)?;
     Ok(())
 }
 

@@ -5,13 +5,13 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::far_end::FarEnd;
-use crate::common::measured::figure;
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
-use crate::small::stderr;
+use test_support::far_end::FarEnd;
+use test_support::measured::figure;
+use test_support::process::{self, ends_with, farwire, stderr};
+use test_support::suite::{Need, Suite};
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for address in ["10.77.0.2", "fd77::2"] {
         suite.test(
             format!("every echo to {address} is answered once"),
@@ -19,40 +19,41 @@ pub(crate) fn add(suite: &mut Suite) {
             move || every_echo_is_answered(address),
         );
     }
-    suite.test("a download from the far end is measured", &[], || {
-        let far_end = FarEnd::start(farwire().arg("serve"))?;
-        let url = format!("http://{}/bytes/1000000", far_end.address("http")?);
-        let output = process::run(farwire().args(["measure", "http", &url, "--json", "-"]))?;
-        ensure!(output.status.success(), "{}", stderr(&output));
-        let measured: Value = serde_json::from_slice(&output.stdout)?;
-        ensure!(
-            figure(&measured, "received_bytes", "total") == Some(1e6),
-            "{measured}"
-        );
-        Ok(())
-    });
-    suite.test(
-        "a resource that is not there fails the measurement",
-        &[],
-        || {
-            let far_end = FarEnd::start(farwire().arg("serve"))?;
-            let url = format!("http://{}/nothing", far_end.address("http")?);
-            let output = process::run(farwire().args(["measure", "http", &url]))?;
-            ensure!(output.status.code() == Some(1), "{}", output.status);
-            ensure!(stderr(&output).contains("404"), "{}", stderr(&output));
-            Ok(())
-        },
+}
+
+#[test_support::test]
+fn a_download_from_the_far_end_is_measured() -> Result<()> {
+    let far_end = FarEnd::start(farwire().arg("serve"))?;
+    let url = format!("http://{}/bytes/1000000", far_end.address("http")?);
+    let output = process::run(farwire().args(["measure", "http", &url, "--json", "-"]))?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    let measured: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(
+        figure(&measured, "received_bytes", "total") == Some(1e6),
+        "{measured}"
     );
-    suite.test("a SIGHUP ignored at the start stays ignored", &[], || {
-        let far_end = FarEnd::start(farwire().arg("serve"))?;
-        ensure!(!far_end.ignores_hang_up()?, "SIGHUP is ignored unasked");
-        let mut shell = Command::new("sh");
-        shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]);
-        shell.arg(farwire().get_program()).arg("serve");
-        let far_end = FarEnd::start(&mut shell)?;
-        ensure!(far_end.ignores_hang_up()?, "SIGHUP is no longer ignored");
-        Ok(())
-    });
+    Ok(())
+}
+
+#[test_support::test]
+fn a_resource_that_is_not_there_fails_the_measurement() -> Result<()> {
+    let far_end = FarEnd::start(farwire().arg("serve"))?;
+    let url = format!("http://{}/nothing", far_end.address("http")?);
+    let output = process::run(farwire().args(["measure", "http", &url]))?;
+    ends_with(&output, 1, "404")?;
+    Ok(())
+}
+
+#[test_support::test]
+fn a_sighup_ignored_at_the_start_stays_ignored() -> Result<()> {
+    let far_end = FarEnd::start(farwire().arg("serve"))?;
+    ensure!(!far_end.ignores_hang_up()?, "SIGHUP is ignored unasked");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]);
+    shell.arg(farwire().get_program()).arg("serve");
+    let far_end = FarEnd::start(&mut shell)?;
+    ensure!(far_end.ignores_hang_up()?, "SIGHUP is no longer ignored");
+    Ok(())
 }
 
 fn every_echo_is_answered(address: &str) -> Result<()> {

@@ -6,16 +6,17 @@ use anyhow::{Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
-use crate::family::Family;
-use crate::small::{PLAIN, Small, WGET, stderr};
+use test_support::family::Family;
+use test_support::process::{self, farwire, has, stderr, stdout};
+use test_support::scenario::{PLAIN, Small, WGET};
+use test_support::suite::{Need, Suite};
 
 /// Takes 27 minutes.
 const ENDLESS: &str =
     "[[cases]]\nname = 'endless'\ntitle = 'very slow'\nlink = { rate = '10kbit' }\n";
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for signal in [
         Signal::SIGINT,
         Signal::SIGTERM,
@@ -52,8 +53,8 @@ fn leaves_the_record(signal: Signal) -> Result<()> {
     let mut report = farwire();
     let output = process::run(report.arg("report").arg(small.path("out")))?;
     ensure!(output.status.success(), "{}", stderr(&output));
-    let text = String::from_utf8_lossy(&output.stdout);
-    ensure!(text.contains("1 of 2 cases are incomplete"), "{text}");
+    let text = stdout(&output);
+    has(&text, "1 of 2 cases are incomplete")?;
     ensure!(!text.contains("FAILED"), "{text}");
     Ok(())
 }

@@ -7,39 +7,11 @@ use anyhow::{Context as _, Result, ensure};
 use record::Record;
 use serde_json::Value;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
-use crate::small::{PING, PLAIN, Small, stderr};
+use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
+use test_support::scenario::{PING, PLAIN, Small};
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a record in --out stays as it is unless --overwrite replaces it",
-        &[Need::Namespaces],
-        in_the_way,
-    );
-    suite.test(
-        "without --out the record goes to the next free directory, and that is said",
-        &[Need::Namespaces],
-        next_free,
-    );
-    suite.test(
-        "a probe's lines are kept beside the record, and go with it",
-        &[Need::Namespaces],
-        kept_lines,
-    );
-    suite.test(
-        "a run's packets are captured beside the record, which says where",
-        &[Need::Namespaces],
-        kept_packets,
-    );
-    suite.test(
-        "a capture of runs that cannot be is refused",
-        &[Need::Namespaces],
-        no_packets,
-    );
-}
-
-fn kept_packets() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_runs_packets_are_captured_beside_the_record_which_says_where() -> Result<()> {
     let small = Small::of(&[PING, "[[cases]]\nname = 'a/b'\nrepeats = 2\n"])?;
     let output = process::run(small.command().args(["--pcap=seen", "--pcap-filter=icmp"]))?;
     ensure!(output.status.success(), "{}", stderr(&output));
@@ -78,7 +50,7 @@ fn summed(small: &Small, folder: &str) -> Result<usize> {
     for artifact in &artifacts {
         let file = small.path(folder).join(&artifact.file);
         let said = process::run(Command::new("sha256sum").arg(&file))?;
-        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let said = stdout(&said);
         ensure!(said.starts_with(&artifact.sha256), "{artifact:?}: {said}");
         ensure!(fs::metadata(&file)?.len() == artifact.bytes, "{artifact:?}");
     }
@@ -86,16 +58,17 @@ fn summed(small: &Small, folder: &str) -> Result<usize> {
     Ok(artifacts.len())
 }
 
-fn no_packets() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_capture_of_runs_that_cannot_be_is_refused() -> Result<()> {
     let small = Small::of(&[PING, PLAIN])?;
     let output = process::run(small.command().arg("--pcap=a/b"))?;
-    ensure!(output.status.code() == Some(2), "{}", stderr(&output));
-    ensure!(stderr(&output).contains("a name, without /"));
+    ends_with(&output, 2, "a name, without /")?;
     ensure!(!small.path("out").exists(), "a record was begun");
     Ok(())
 }
 
-fn kept_lines() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_probes_lines_are_kept_beside_the_record_and_go_with_it() -> Result<()> {
     const PROBE: &str = "\
 [[instruments]]
 name = 'lines'
@@ -133,16 +106,15 @@ parameters = { count = 5, interval = '5ms', timeout = '1s' }
     Ok(())
 }
 
-fn in_the_way() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_record_in_out_stays_as_it_is_unless_overwrite_replaces_it() -> Result<()> {
     let small = Small::of(&[PING, PLAIN])?;
     ensure!(small.run()?.status.success());
     let before = fs::read(small.path("out/record.jsonl"))?;
 
     let refused = small.run()?;
-    let said = stderr(&refused);
-    ensure!(refused.status.code() == Some(2), "{said}");
-    ensure!(said.contains("holds a record of `small`"), "{said}");
-    ensure!(said.contains("--overwrite"), "{said}");
+    let said = ends_with(&refused, 2, "holds a record of `small`")?;
+    has(&said, "--overwrite")?;
     ensure!(before == fs::read(small.path("out/record.jsonl"))?);
 
     // As a run that was killed leaves it.
@@ -163,7 +135,8 @@ fn in_the_way() -> Result<()> {
     Ok(())
 }
 
-fn next_free() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn without_out_the_record_goes_to_the_next_free_directory_and_that_is_said() -> Result<()> {
     let small = Small::of(&[PING, PLAIN])?;
     let run = || {
         let mut command = farwire();
@@ -176,7 +149,7 @@ fn next_free() -> Result<()> {
         let again = run()?;
         let said = stderr(&again);
         ensure!(again.status.success(), "{said}");
-        ensure!(said.contains(&format!("this one goes to {next}")), "{said}");
+        has(&said, &format!("this one goes to {next}"))?;
         ensure!(small.path(next).join("report.html").exists());
     }
     ensure!(before == fs::read(small.path("out/small/record.jsonl"))?);

@@ -6,28 +6,24 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
+use test_support::process::{self, farwire, stdout};
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test("man makes the directory of its pages", &[], || {
-        let directory = tempfile::tempdir()?;
-        let pages = written(directory.path().join("share/man1"))?;
-        ensure!(pages.iter().any(|page| page.ends_with("farwire-exec.1")));
-        Ok(())
-    });
-    suite.test(
-        "mandoc finds nothing wrong with the manual pages",
-        &[Need::Tool("mandoc")],
-        || {
-            let directory = tempfile::tempdir()?;
-            let pages = written(directory.path().to_owned())?;
-            let output = process::run(Command::new("mandoc").arg("-Tlint").args(&pages))?;
-            let found = String::from_utf8_lossy(&output.stdout);
-            ensure!(output.status.success() && found.is_empty(), "{found}");
-            Ok(())
-        },
-    );
+#[test_support::test]
+fn man_makes_the_directory_of_its_pages() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let pages = written(directory.path().join("share/man1"))?;
+    ensure!(pages.iter().any(|page| page.ends_with("farwire-exec.1")));
+    Ok(())
+}
+
+#[test_support::test(Tool("mandoc"))]
+fn mandoc_finds_nothing_wrong_with_the_manual_pages() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let pages = written(directory.path().to_owned())?;
+    let output = process::run(Command::new("mandoc").arg("-Tlint").args(&pages))?;
+    let found = stdout(&output);
+    ensure!(output.status.success() && found.is_empty(), "{found}");
+    Ok(())
 }
 
 fn written(directory: PathBuf) -> Result<Vec<PathBuf>> {

@@ -10,9 +10,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
-use crate::small::{PING, Small, stderr};
+use test_support::process::{self, farwire, stderr};
+use test_support::scenario::{PING, Small};
 
 /// Long enough to be killed in any part of it, the reports included.
 const CASES: &str = "\
@@ -26,25 +25,8 @@ const KILLS: u32 = 20;
 const LATEST_MS: u64 = 4_500;
 const SEED: u64 = 4;
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "an experiment killed 20 times at random moments has every run once when resumed",
-        &[Need::Namespaces],
-        killed_again_and_again,
-    );
-    suite.test(
-        "a finished experiment that is resumed runs nothing",
-        &[Need::Namespaces],
-        nothing_is_missing,
-    );
-    suite.test(
-        "a finished experiment has two baselines, and one that was resumed three",
-        &[Need::Namespaces],
-        baselines,
-    );
-}
-
-fn killed_again_and_again() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn an_experiment_killed_20_times_at_random_moments_has_every_run_once_when_resumed() -> Result<()> {
     let small = Small::of(&[PING, CASES])?;
     let mut random = fastrand::Rng::with_seed(SEED);
     let mut begun = false;
@@ -73,7 +55,8 @@ fn killed_again_and_again() -> Result<()> {
     check(&small)
 }
 
-fn nothing_is_missing() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_finished_experiment_that_is_resumed_runs_nothing() -> Result<()> {
     let small = Small::of(&[PING, CASES])?;
     ensure!(small.run()?.status.success());
     check(&small)?;
@@ -82,7 +65,8 @@ fn nothing_is_missing() -> Result<()> {
 }
 
 /// The machine is measured at the start and the end, and again where the experiment goes on.
-fn baselines() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_finished_experiment_has_two_baselines_and_one_that_was_resumed_three() -> Result<()> {
     let small = Small::of(&[PING, CASES])?;
     ensure!(small.run()?.status.success());
     ensure!(places(&small)?.starts_with("BR") && places(&small)?.ends_with("RBF"));

@@ -6,40 +6,9 @@ use std::{env, fs};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::measured::figure;
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
-use crate::small::{HTTP, PING, PLAIN, SYSTEM_PING, Small, WGET, stderr};
-
-const TOOLS: [Need; 3] = [Need::Namespaces, Need::Tool("ping"), Need::Tool("wget")];
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "an experiment records every run of every instrument and reports it",
-        &TOOLS,
-        recorded_and_reported,
-    );
-    suite.test(
-        "a case that fails is recorded with its cause and the others go on",
-        &[Need::Namespaces],
-        others_go_on,
-    );
-    suite.test(
-        "the budget of lateness is the file's, or the flag's, which the record keeps",
-        &[Need::Namespaces],
-        what_is_late,
-    );
-    suite.test(
-        "a client that dies in a download ends its case with the cause and the others go on",
-        &TOOLS,
-        a_client_dies,
-    );
-    suite.test(
-        "a wget of a stated duration ends with it",
-        &TOOLS,
-        wget_for_a_time,
-    );
-}
+use test_support::measured::figure;
+use test_support::process::{self, farwire, has, stderr, stdout};
+use test_support::scenario::{HTTP, PING, PLAIN, SYSTEM_PING, Small, WGET};
 
 const FAR: &str = "\
 [[cases]]
@@ -49,7 +18,8 @@ link = { delay = '30ms' }
 expect = [{ of = 'ping.rtt_ms.median', gain = '60ms', within = '20ms' }]
 ";
 
-fn recorded_and_reported() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"), Tool("wget"))]
+fn an_experiment_records_every_run_of_every_instrument_and_reports_it() -> Result<()> {
     let reference = "reference = 'plain'\n";
     let small = Small::of(&[PING, HTTP, SYSTEM_PING, WGET, PLAIN, FAR])?;
     let text = fs::read_to_string(small.path("small.toml"))?;
@@ -65,7 +35,7 @@ fn recorded_and_reported() -> Result<()> {
         let median = figure(&run["measurements"][0], "rtt_ms", "median");
         ensure!(median.is_some_and(|ms| ms >= least), "{run}");
     }
-    let table = String::from_utf8_lossy(&output.stdout);
+    let table = stdout(&output);
     ensure!(
         ["plain", "far"].iter().all(|case| table.contains(case)),
         "{table}"
@@ -90,7 +60,8 @@ fn recorded_and_reported() -> Result<()> {
 }
 
 /// A departure is stamped when the send call has returned, which is never within a nanosecond of its due time.
-fn what_is_late() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn the_budget_of_lateness_is_the_file_s_or_the_flag_s_which_the_record_keeps() -> Result<()> {
     for (flag, budget, ns) in [
         (&[][..], "1ns", 1),
         (&["--late-budget", "1s"], "1s", 1_000_000_000),
@@ -155,7 +126,8 @@ fn check_run(run: &Value) -> Result<()> {
     Ok(())
 }
 
-fn others_go_on() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_case_that_fails_is_recorded_with_its_cause_and_the_others_go_on() -> Result<()> {
     let cut = "[[cases]]\nname = 'cut'\ntitle = 'nothing arrives'\nlink = { loss = '100%' }\n\
                parameters = { ping = { timeout = '1s' } }\n";
     let small = Small::of(&[PING, cut, PLAIN])?;
@@ -171,7 +143,9 @@ fn others_go_on() -> Result<()> {
     Ok(())
 }
 
-fn a_client_dies() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"), Tool("wget"))]
+fn a_client_that_dies_in_a_download_ends_its_case_with_the_cause_and_the_others_go_on() -> Result<()>
+{
     let first = "[[cases]]\nname = 'first'\ntitle = 'its client dies'\n";
     let small = Small::of(&[WGET, first, PLAIN])?;
     let wget = which::which("wget")?;
@@ -206,7 +180,8 @@ fn a_client_dies() -> Result<()> {
     Ok(())
 }
 
-fn wget_for_a_time() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"), Tool("wget"))]
+fn a_wget_of_a_stated_duration_ends_with_it() -> Result<()> {
     let small = Small::of(&[&WGET.replace("/bytes/2000000", "/seconds/1"), PLAIN])?;
     let output = small.run()?;
     let runs = small.runs().with_context(|| stderr(&output))?;
@@ -221,6 +196,6 @@ fn check_failure(run: &Value, cause: &str) -> Result<()> {
     let outcome = &run["outcome"];
     ensure!(outcome["outcome"] == "failed", "{outcome}");
     let told = outcome["cause"].as_str().unwrap_or_default();
-    ensure!(told.contains(cause), "{told}");
+    has(&told, cause)?;
     Ok(())
 }

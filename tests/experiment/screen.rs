@@ -5,38 +5,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
-use crate::small::{HTTP, PING, PLAIN, Small, stderr};
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a run of two cases and two instruments ends with one screen in the units of its progress",
-        &[Need::Namespaces],
-        one_screen,
-    );
-    suite.test(
-        "a quiet run, exec or measurement says nothing on standard error",
-        &[Need::Namespaces],
-        quiet,
-    );
-    suite.test(
-        "a log as JSON has an object a line, errors among them",
-        &[Need::Namespaces],
-        log_as_json,
-    );
-    suite.test(
-        "the text of a report is the same in a pipe whatever the terminal's variables say",
-        &[],
-        same_in_a_pipe,
-    );
-    suite.test(
-        "a table is folded to the terminal's width, or to COLUMNS",
-        &[Need::Tool("script"), Need::Tool("stty")],
-        folded_to_the_terminal,
-    );
-    suite.test("one of anything is no plural", &[Need::Namespaces], one_run);
-}
+use test_support::process::{self, farwire, has, stderr};
+use test_support::scenario::{HTTP, PING, PLAIN, Small};
 
 const FAR: &str = "\
 [[cases]]
@@ -45,7 +15,9 @@ title = '30 ms each way'
 link = { delay = '30ms' }
 ";
 
-fn one_screen() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_run_of_two_cases_and_two_instruments_ends_with_one_screen_in_the_units_of_its_progress()
+-> Result<()> {
     let small = Small::of(&[PING, HTTP, PLAIN, FAR])?;
     let output = small.run()?;
     let (text, progress) = (String::from_utf8(output.stdout.clone())?, stderr(&output));
@@ -90,14 +62,15 @@ fn check_width(text: &str) -> Result<()> {
     Ok(())
 }
 
-fn quiet() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_quiet_run_exec_or_measurement_says_nothing_on_standard_error() -> Result<()> {
     let small = Small::of(&[PING, PLAIN])?;
     let mut run = small.command();
     let mut json = small.command();
     let mut exec = farwire();
     exec.args(["-q", "exec", "--delay", "1ms", "--", "true"]);
     let mut measured = farwire();
-    measured.args(["exec", "--quiet", "--", env!("CARGO_BIN_EXE_farwire")]);
+    measured.args(["exec", "--quiet", "--", process::program()]);
     measured.args([
         "measure",
         "ping",
@@ -127,7 +100,8 @@ fn quiet() -> Result<()> {
     Ok(())
 }
 
-fn log_as_json() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_log_as_json_has_an_object_a_line_errors_among_them() -> Result<()> {
     let small = Small::of(&[PING, PLAIN])?;
     let mut found = small.command();
     let mut missing = farwire();
@@ -161,7 +135,8 @@ fn log_as_json() -> Result<()> {
     Ok(())
 }
 
-fn same_in_a_pipe() -> Result<()> {
+#[test_support::test]
+fn the_text_of_a_report_is_the_same_in_a_pipe_whatever_the_terminals_variables_say() -> Result<()> {
     for fixture in ["small", "grid", "every-kind-v4"] {
         let record = format!("tests/fixtures/records/{fixture}.jsonl");
         for details in [None, Some("--details")] {
@@ -187,15 +162,16 @@ fn same_in_a_pipe() -> Result<()> {
     Ok(())
 }
 
-fn folded_to_the_terminal() -> Result<()> {
-    let farwire = env!("CARGO_BIN_EXE_farwire");
+#[test_support::test(Tool("script"), Tool("stty"))]
+fn a_table_is_folded_to_the_terminals_width_or_to_columns() -> Result<()> {
+    let farwire = process::program();
     let report = format!("NO_COLOR=1 {farwire} report tests/fixtures/records/small.jsonl");
     let widest = |before: &str| -> Result<usize> {
         let mut script = Command::new("script");
         script.args(["-qec", &format!("{before} {report}"), "/dev/null"]);
         let output = process::run(script.stdin(Stdio::null()).env_remove("COLUMNS"))?;
         let text = String::from_utf8(output.stdout)?;
-        ensure!(text.contains("all 4 expectations met"), "{text}");
+        has(&text, "all 4 expectations met")?;
         let widths = text.lines().map(|line| line.trim_end().chars().count());
         Ok(widths.max().unwrap_or_default())
     };
@@ -208,7 +184,8 @@ fn folded_to_the_terminal() -> Result<()> {
     Ok(())
 }
 
-fn one_run() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn one_of_anything_is_no_plural() -> Result<()> {
     let small = Small::of(&[PING, PLAIN])?;
     let checked = process::run(small.command().arg("--check"))?;
     let output = small.run()?;

@@ -4,27 +4,14 @@ use std::fs;
 
 use anyhow::{Result, ensure};
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
-use crate::small::{PING, PLAIN, Small, stderr};
+use test_support::process::{self, ends_with, farwire, has, stderr};
+use test_support::scenario::{PING, PLAIN, Small};
 
 /// Faster than light.
 const UNMET: &str = "expect = [{ of = 'ping.rtt_ms.median', most = '1us' }]\n";
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "several scenarios all run, and one page leads to their reports",
-        &[Need::Namespaces],
-        all_run,
-    );
-    suite.test(
-        "of several scenarios none runs where one cannot be read, or two have one name",
-        &[],
-        none_runs,
-    );
-}
-
-fn all_run() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn several_scenarios_all_run_and_one_page_leads_to_their_reports() -> Result<()> {
     let small = Small::of(&[PING, PLAIN, UNMET])?;
     let text = fs::read_to_string(small.path("small.toml"))?;
     let met = text.replace("'small'", "'met'").replace(UNMET, "");
@@ -32,22 +19,18 @@ fn all_run() -> Result<()> {
     let mut command = farwire();
     command.current_dir(small.path("")).arg("run");
     let ended = process::run(command.args(["small.toml", "met.toml", "--out", "all"]))?;
-    let said = stderr(&ended);
-    ensure!(ended.status.code() == Some(1), "{said}");
-    ensure!(
-        said.contains("not all that is expected is met: small.toml"),
-        "{said}"
-    );
-    ensure!(said.contains("all reports: all/index.html"), "{said}");
+    let said = ends_with(&ended, 1, "not all that is expected is met: small.toml")?;
+    has(&said, "all reports: all/index.html")?;
     let page = fs::read_to_string(small.path("all/index.html"))?;
     for report in ["small/report.html", "met/report.html"] {
-        ensure!(page.contains(&format!("href=\"{report}\"")), "{page}");
+        has(&page, &format!("href=\"{report}\""))?;
         ensure!(small.path("all").join(report).exists(), "{report}");
     }
     Ok(())
 }
 
-fn none_runs() -> Result<()> {
+#[test_support::test]
+fn of_several_scenarios_none_runs_where_one_cannot_be_read_or_two_have_one_name() -> Result<()> {
     let small = Small::of(&[PING, PLAIN])?;
     let text = fs::read_to_string(small.path("small.toml"))?;
     fs::write(small.path("same.toml"), &text)?;
@@ -74,8 +57,6 @@ fn none_runs() -> Result<()> {
     let files = ["small.toml", "met.toml", "--only", "plain"];
     fs::write(small.path("met.toml"), text.replace("'small'", "'met'"))?;
     let refused = process::run(command.args(files))?;
-    let said = stderr(&refused);
-    ensure!(refused.status.code() == Some(2), "{said}");
-    ensure!(said.contains("--only is of one scenario"), "{said}");
+    ends_with(&refused, 2, "--only is of one scenario")?;
     Ok(())
 }

@@ -9,9 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 use record::Record;
 use serde_json::Value;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
-use crate::small::{PING, PLAIN, Small, stderr};
+use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
+use test_support::scenario::{PING, PLAIN, Small};
 
 /// Six runs, one of them longer.
 const CASES: &str = "\
@@ -23,46 +22,6 @@ name = 'long'
 parameters = { ping = { count = 40 } }
 expect = [{ of = 'ping.rtt_ms.median', least = '1ms' }]
 ";
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "three shards have every run once, and their merged record is as that of one machine",
-        &[Need::Namespaces],
-        three_shards,
-    );
-    suite.test(
-        "a shard without runs says so and ends with 0, and its record is merged with the others",
-        &[Need::Namespaces],
-        without_runs,
-    );
-    suite.test(
-        "a merge ends with 1 where not all that is expected of the whole is met, though each shard ends with 0",
-        &[Need::Namespaces],
-        unmet,
-    );
-    suite.test(
-        "what is missing of a merged record is named with the command that does it",
-        &[Need::Namespaces],
-        missing,
-    );
-    suite.test(
-        "what a host's clock says changes neither what is joined nor what the report says, even where it is of the future",
-        &[Need::Namespaces],
-        other_clocks,
-    );
-    suite.test(
-        "a record that a later farwire wrote is refused with both named",
-        &[Need::Namespaces],
-        later_version,
-    );
-    suite.test(
-        "a full disk ends a merge with 1, and what was there stays",
-        &[Need::Namespaces, Need::Tool("prlimit")],
-        full_disk,
-    );
-    suite.test("a shard that there is not is refused", &[], refusals);
-    suite.test("records that are none are refused", &[], no_records);
-}
 
 fn shard(small: &Small, number: &str) -> Command {
     let mut command = farwire();
@@ -88,16 +47,15 @@ fn in_three(small: &Small) -> Result<[&'static str; 3]> {
     Ok(["out/small-1-of-3", "out/small-2-of-3", "out/small-3-of-3"])
 }
 
-fn three_shards() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn three_shards_have_every_run_once_and_their_merged_record_is_as_that_of_one_machine() -> Result<()>
+{
     let small = Small::of(&[PING, CASES])?;
     let [a, b, c] = in_three(&small)?;
     let output = merge(&small, &[a, b, c])?;
     ensure!(output.status.success(), "{}", stderr(&output));
-    let said = String::from_utf8_lossy(&output.stdout);
-    ensure!(
-        said.contains("small: 6 of 6 runs from 3 records on 1 host\n"),
-        "{said}"
-    );
+    let said = stdout(&output);
+    has(&said, "small: 6 of 6 runs from 3 records on 1 host\n")?;
     let record = Record::read(&small.path("all"))?;
     let runs = record
         .runs
@@ -114,24 +72,28 @@ fn three_shards() -> Result<()> {
     );
     let mut report = farwire();
     let output = process::run(report.arg("report").arg(small.path("all")))?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    ensure!(said.contains("the one expectation is met"), "{said}");
+    let said = stdout(&output);
+    has(&said, "the one expectation is met")?;
     Ok(())
 }
 
-fn without_runs() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_shard_without_runs_says_so_and_ends_with_0_and_its_record_is_merged_with_the_others()
+-> Result<()> {
     let small = Small::of(&[PING, PLAIN])?;
     let output = process::run(&mut shard(&small, "2/2"))?;
     ensure!(output.status.success(), "{}", stderr(&output));
     let said = stderr(&output);
-    ensure!(said.contains("shard 2/2 has none of the 1 run"), "{said}");
+    has(&said, "shard 2/2 has none of the 1 run")?;
     ensure!(process::run(&mut shard(&small, "1/2"))?.status.success());
     let merged = merge(&small, &["out/small-1-of-2", "out/small-2-of-2"])?;
     ensure!(merged.status.success(), "{}", stderr(&merged));
     Ok(())
 }
 
-fn unmet() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_merge_ends_with_1_where_not_all_that_is_expected_of_the_whole_is_met_though_each_shard_ends_with_0()
+-> Result<()> {
     const UNMET: &str = "repeats = 2\nexpect = [{ of = 'ping.rtt_ms.median', most = '1us' }]\n";
     let small = Small::of(&[PING, PLAIN, UNMET])?;
     for number in ["1/2", "2/2"] {
@@ -150,7 +112,8 @@ fn unmet() -> Result<()> {
     Ok(())
 }
 
-fn missing() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn what_is_missing_of_a_merged_record_is_named_with_the_command_that_does_it() -> Result<()> {
     let small = Small::of(&[PING, CASES])?;
     let [a, b, c] = in_three(&small)?;
     // The second host's directory is gone, the third one's file ends within its last run.
@@ -160,14 +123,14 @@ fn missing() -> Result<()> {
     let last = text.rfind("{\"run\"").context("a run")?;
     fs::write(&file, &text[..last + 20])?;
     let output = merge(&small, &[a, c])?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = stdout(&output);
     ensure!(output.status.code() == Some(1), "{said}");
     let commands = [
         "farwire run --resume out/small-3-of-3",
         "farwire run small.toml --shard 2/3",
     ];
     for command in commands {
-        ensure!(said.contains(command), "{said}");
+        has(&said, command)?;
     }
     let mut as_json = farwire();
     as_json.current_dir(small.path("")).args(["merge", a, c]);
@@ -228,7 +191,9 @@ fn move_in(value: &mut Value, by: SignedDuration, moved: &mut u32) -> Result<()>
     }
 }
 
-fn other_clocks() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn what_a_hosts_clock_says_changes_neither_what_is_joined_nor_what_the_report_says_even_where_it_is_of_the_future()
+-> Result<()> {
     let small = Small::of(&[PING, CASES])?;
     let [a, b, c] = in_three(&small)?;
     // Of each run its case, its repeat and when it began; and what the report says of the cases.
@@ -273,7 +238,8 @@ fn other_clocks() -> Result<()> {
     Ok(())
 }
 
-fn later_version() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_record_that_a_later_farwire_wrote_is_refused_with_both_named() -> Result<()> {
     let small = Small::of(&[PING, CASES])?;
     let [a, b, c] = in_three(&small)?;
     let file = small.path(b).join("record.jsonl");
@@ -294,17 +260,13 @@ fn later_version() -> Result<()> {
     // Nor does anything else take it for one of its own.
     for command in [["run", "--resume"].as_slice(), &["report"]] {
         let output = process::run(farwire().args(command).arg(small.path(b)))?;
-        ensure!(output.status.code() == Some(2), "{}", stderr(&output));
-        ensure!(
-            stderr(&output).contains(&format!("version {}", version + 1)),
-            "{}",
-            stderr(&output)
-        );
+        ends_with(&output, 2, &format!("version {}", version + 1))?;
     }
     Ok(())
 }
 
-fn full_disk() -> Result<()> {
+#[test_support::test(Namespaces, Tool("prlimit"))]
+fn a_full_disk_ends_a_merge_with_1_and_what_was_there_stays() -> Result<()> {
     let small = Small::of(&[PING, PLAIN])?;
     let output = process::run(&mut shard(&small, "1/1"))?;
     ensure!(output.status.success(), "{}", stderr(&output));
@@ -321,36 +283,31 @@ fn full_disk() -> Result<()> {
     let refused = process::run(&mut command)?;
     ensure!(refused.status.code() == Some(2), "{}", stderr(&refused));
     let full = process::run(command.arg("--overwrite"))?;
-    ensure!(full.status.code() == Some(1), "{}", stderr(&full));
-    let said = stderr(&full);
-    ensure!(
-        said.contains("all/record.jsonl: cannot write: File too large"),
-        "{said}"
-    );
+    ends_with(&full, 1, "all/record.jsonl: cannot write: File too large")?;
     ensure!(fs::read(small.path("all/record.jsonl"))? == before);
     Ok(())
 }
 
-fn refusals() -> Result<()> {
+#[test_support::test]
+fn a_shard_that_there_is_not_is_refused() -> Result<()> {
     for (number, cause) in [
         ("0/4", "shards count from 1"),
         ("5/4", "the last 4/4"),
         ("x", "as 3/16"),
     ] {
         let output = process::run(farwire().args(["run", "x.toml", "--shard", number]))?;
-        ensure!(output.status.code() == Some(2), "{}", output.status);
-        ensure!(stderr(&output).contains(cause), "{}", stderr(&output));
+        ends_with(&output, 2, cause)?;
     }
     Ok(())
 }
 
-fn no_records() -> Result<()> {
+#[test_support::test]
+fn records_that_are_none_are_refused() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let mut command = farwire();
     command.current_dir(directory.path());
     let output = process::run(command.args(["merge", "gone", "--out", "all"]))?;
-    ensure!(output.status.code() == Some(2), "{}", output.status);
-    ensure!(stderr(&output).contains("gone"), "{}", stderr(&output));
+    ends_with(&output, 2, "gone")?;
     ensure!(
         !directory.path().join("all").exists(),
         "something was written"

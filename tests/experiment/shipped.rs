@@ -6,15 +6,16 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use toml::{Table, Value as Toml, toml};
 
-use crate::common::powerless;
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
-use crate::small::{Small, stderr};
+use test_support::powerless;
+use test_support::process::{self, stderr};
+use test_support::scenario::Small;
+use test_support::suite::{Need, Suite};
 
 /// What the scenarios measure with beside farwire itself.
 const TOOLS: [&str; 5] = ["iperf", "iperf3", "nuttcp", "ping", "wget"];
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     let folder = fs::read_dir("scenarios").expect("the scenarios that ship");
     let files = folder.flatten().map(|entry| entry.path());
     let mut files: Vec<_> = files.filter(|file| file.is_file()).collect();

@@ -7,9 +7,9 @@ use anyhow::{Context, Result, ensure};
 use netio::netns::NetNs;
 use tempfile::NamedTempFile;
 
-use crate::common::far_end::FarEnd;
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
+use test_support::far_end::FarEnd;
+use test_support::process::{self, farwire, has};
+use test_support::suite::Suite;
 
 /// Bytes of UDP and IPv4 headers.
 const HEADER: usize = 28;
@@ -18,20 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The rows of RFC 9097's table end there: 10 Gbit/s.
 const LAST_ROW: u16 = 1152;
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a capacity test in another's name brings him at most three times its bytes",
-        &[],
-        || bounded(DOWN, |_, _| Ok(0)),
-    );
-    suite.test("blind feedback ends a capacity test", &[], || {
-        bounded(DOWN, blind_feedback)
-    });
-    suite.test(
-        "one load datagram upstream brings at most three times its bytes",
-        &[],
-        || bounded(UP, one_load_datagram),
-    );
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for (kind, service, address) in [
         ("capacity", "capacity", "127.0.0.7"),
         ("udp", "iperf3", "127.0.0.7"),
@@ -39,11 +27,21 @@ pub(crate) fn add(suite: &mut Suite) {
         let name = format!("{kind} is answered from the address that was asked");
         suite.test(name, &[], move || answered_from(kind, service, address));
     }
-    suite.test(
-        "a far end that strangers reach says so at its start",
-        &[Need::Namespaces],
-        public_far_end,
-    );
+}
+
+#[test_support::test]
+fn a_capacity_test_in_anothers_name_brings_him_at_most_three_times_its_bytes() -> Result<()> {
+    bounded(DOWN, |_, _| Ok(0))
+}
+
+#[test_support::test]
+fn blind_feedback_ends_a_capacity_test() -> Result<()> {
+    bounded(DOWN, blind_feedback)
+}
+
+#[test_support::test]
+fn one_load_datagram_upstream_brings_at_most_three_times_its_bytes() -> Result<()> {
+    bounded(UP, one_load_datagram)
 }
 
 const UP: u8 = 1;
@@ -84,7 +82,7 @@ fn bounded(
         came += length + HEADER;
     }
     ensure!(came <= 3 * sent, "{sent} bytes brought {came}: {text}");
-    ensure!(text.contains("\"failure\""), "{text}");
+    has(&text, "\"failure\"")?;
     Ok(())
 }
 
@@ -135,7 +133,8 @@ fn answered_from(kind: &str, service: &str, address: &str) -> Result<()> {
 }
 
 /// RFC 5737's addresses stand for public ones.
-fn public_far_end() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_far_end_that_strangers_reach_says_so_at_its_start() -> Result<()> {
     let ns = NetNs::create()?;
     process::ip(&ns, "link set lo up")?;
     process::ip(&ns, "address add 10.9.8.7/32 dev lo")?;

@@ -11,51 +11,7 @@ use record::Record;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a scenario names files below its own folder, or below --allow-files, and no others",
-        &[],
-        named_files,
-    );
-    suite.test(
-        "a file below the scenario's folder is sent, and no record of a stranger sends another",
-        &[Need::Namespaces],
-        sent_files,
-    );
-    suite.test(
-        "--check lists every command, file and host that a scenario would use",
-        &[Need::Tool("ping"), Need::Namespaces],
-        listed,
-    );
-    suite.test(
-        "names from a scenario lead to no other folder, no formula and no markup",
-        &[Need::Namespaces],
-        names,
-    );
-    suite.test(
-        "names that a terminal would obey, or that are another folder's, are refused",
-        &[],
-        refused_names,
-    );
-    suite.test(
-        "a second run in one directory is told which process writes the record, and changes nothing",
-        &[Need::Namespaces],
-        two_runs,
-    );
-    suite.test(
-        "a record is on the disk, with its directory, when a run is called finished",
-        &[Need::Namespaces, Need::Tool("strace")],
-        on_the_disk,
-    );
-    suite.test(
-        "a full disk ends an experiment with 1, and what was whole is resumed",
-        &[Need::Namespaces, Need::Tool("unshare")],
-        full_disk,
-    );
-}
+use test_support::process::{self, farwire, has, stderr, stdout};
 
 const PING: &str = "\
 name = 'small'
@@ -109,7 +65,8 @@ impl Folder {
     }
 }
 
-fn named_files() -> Result<()> {
+#[test_support::test]
+fn a_scenario_names_files_below_its_own_folder_or_below_allow_files_and_no_others() -> Result<()> {
     let link = "[[cases]]\nname = 'a'\nlink = { delay = '9ms', jitter = { spread = '2ms', law = 'table', file = 'FILE' } }\n";
     let own = "parameters = { file = 'FILE' }\n[[cases]]\nname = 'a'\n";
     let of_case = "[[cases]]\nname = 'a'\nparameters.transfer = { file = 'FILE' }\n";
@@ -160,7 +117,9 @@ fn named_files() -> Result<()> {
     Ok(())
 }
 
-fn sent_files() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_file_below_the_scenarios_folder_is_sent_and_no_record_of_a_stranger_sends_another()
+-> Result<()> {
     let case = "parameters = { file = '../other/data' }\n[[cases]]\nname = 'a'\nrepeats = 2\n";
     let folder = Folder::of(&(TRANSFER.to_owned() + case))?;
     fs::write(folder.at("other/data"), [7; 4321])?;
@@ -201,7 +160,8 @@ fn sent_files() -> Result<()> {
     Ok(())
 }
 
-fn listed() -> Result<()> {
+#[test_support::test(Tool("ping"), Namespaces)]
+fn check_lists_every_command_file_and_host_that_a_scenario_would_use() -> Result<()> {
     let text = "\
 name = 'small'
 [[instruments]]
@@ -229,7 +189,7 @@ server = { interface = 'no-such1', address = '192.0.2.2/24' }
     fs::write(folder.at("own/two.dist"), "-8192 8192\n")?;
     // The cards are not there, which is said after the list.
     let output = process::run(folder.command().arg("--check"))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = stdout(&output);
     let own = folder.at("own").canonicalize()?;
     let files = ["data", "two.dist"].map(|name| own.join(name).display().to_string());
     let ping = which::which("ping")?.display().to_string();
@@ -254,7 +214,8 @@ server = { interface = 'no-such1', address = '192.0.2.2/24' }
     Ok(())
 }
 
-fn names() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn names_from_a_scenario_lead_to_no_other_folder_no_formula_and_no_markup() -> Result<()> {
     let text = "\
 name = 'small'
 late_budget = '1s'
@@ -294,7 +255,7 @@ name = '@x'
         let mut command = farwire();
         command.arg("report").arg(folder.at("out"));
         let output = process::run(command.args(["--format", format]))?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let text = stdout(&output);
         ensure!(
             output.status.success() && text.contains("script"),
             "{format}: {output:?}"
@@ -318,7 +279,8 @@ fn below(folder: &Path, all: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-fn refused_names() -> Result<()> {
+#[test_support::test]
+fn names_that_a_terminal_would_obey_or_that_are_another_folder_s_are_refused() -> Result<()> {
     let case = "[[cases]]\nname = 'a'\n";
     for (from, to, cause) in [
         ("'small'", "'../x'", "x.toml:1: name: `../x`"),
@@ -349,13 +311,15 @@ fn refused_names() -> Result<()> {
         let refused = process::run(&mut folder.command())?;
         ensure!(refused.status.code() == Some(2), "{to}: {}", told(&refused));
         let told = told(&refused);
-        ensure!(told.contains(cause), "{told}");
+        has(&told, cause)?;
         ensure!(!told.contains(['\u{1b}', '\u{202e}']), "{told:?}");
     }
     Ok(())
 }
 
-fn two_runs() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_second_run_in_one_directory_is_told_which_process_writes_the_record_and_changes_nothing()
+-> Result<()> {
     let case = "[[cases]]\nname = 'a'\nrepeats = 1000\n";
     let folder = Folder::of(&(PING.to_owned() + case))?;
     let mut first = Killed(
@@ -397,7 +361,8 @@ impl Drop for Killed {
     }
 }
 
-fn on_the_disk() -> Result<()> {
+#[test_support::test(Namespaces, Tool("strace"))]
+fn a_record_is_on_the_disk_with_its_directory_when_a_run_is_called_finished() -> Result<()> {
     let folder = Folder::of(&(PING.to_owned() + "[[cases]]\nname = 'a'\n"))?;
     let mut command = Command::new("strace");
     let calls = "trace=fsync,fdatasync,write,rename,renameat,renameat2";
@@ -438,7 +403,8 @@ fn on_the_disk() -> Result<()> {
 /// Room for the beginning and a few of the runs.
 const ROOM: &str = "size=128k";
 
-fn full_disk() -> Result<()> {
+#[test_support::test(Namespaces, Tool("unshare"))]
+fn a_full_disk_ends_an_experiment_with_1_and_what_was_whole_is_resumed() -> Result<()> {
     let text = "\
 name = 'small'
 late_budget = '1s'
@@ -481,11 +447,8 @@ repeats = 5
     let why =
         "disk/out/record.jsonl: cannot write; the runs before this one are kept: No space left";
     ensure!(read("code")? == "1\n1\n", "{first}");
-    ensure!(first.contains(why), "{first}");
-    ensure!(
-        first.contains("`farwire run --resume disk/out` does the rest"),
-        "{first}"
-    );
+    has(&first, why)?;
+    has(&first, "`farwire run --resume disk/out` does the rest")?;
     let before = kept.matches("\n{\"run\"").count();
     ensure!(
         (1..5).contains(&before) && kept.ends_with("}\n"),
@@ -514,5 +477,5 @@ repeats = 5
 }
 
 fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    stderr(&output)
 }

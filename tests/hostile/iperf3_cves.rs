@@ -15,11 +15,11 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use socket2::SockRef;
 
-use crate::common::far_end::FarEnd;
-use crate::common::process::{self, farwire};
-use crate::common::raw::{self, state};
-use crate::common::suite::Suite;
-use crate::common::usage::Usage;
+use test_support::far_end::FarEnd;
+use test_support::process::{self, farwire, has, stderr};
+use test_support::raw::{self, state};
+use test_support::suite::Suite;
+use test_support::usage::Usage;
 
 /// A vulnerability, the input behind it, and what tries that.
 type Tried = (&'static str, &'static str, fn() -> Result<()>);
@@ -100,15 +100,16 @@ const BAD_PARAMETERS: [u8; 9] = [state::SERVER_ERROR, 0, 0, 0, 114, 0, 0, 0, 0];
 const TOO_MUCH_MEMORY: [u8; 9] = [state::SERVER_ERROR, 0, 0, 0, 8, 0, 0, 0, 0];
 const EXPIRED: [u8; 9] = [state::SERVER_ERROR, 0, 0, 0, 160, 0, 0, 0, 0];
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for (cve, input, test) in KNOWN {
         suite.test(format!("{cve}: {input}"), &[], test);
     }
-    suite.test("every vulnerability in the docs is tried", &[], is_complete);
 }
 
 /// The page lists what is tried here, no more and no less.
-fn is_complete() -> Result<()> {
+#[test_support::test]
+fn every_vulnerability_in_the_docs_is_tried() -> Result<()> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/iperf3-cves.md");
     let page = fs::read_to_string(page)?;
     let rows = page.lines().filter_map(|line| line.strip_prefix("| CVE-"));
@@ -399,9 +400,9 @@ fn to_client_bytes(results: &[u8], words: &str) -> Result<()> {
         server.join().expect("the server does not panic")?;
         output
     })?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = stderr(&output);
     ensure!(output.status.code() == Some(1), "{output:?}");
-    ensure!(said.contains(words), "{said}");
+    has(&said, words)?;
     Ok(())
 }
 

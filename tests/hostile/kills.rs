@@ -12,15 +12,12 @@ use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 use netio::offloads::Offloads;
 use nix::unistd::geteuid;
 
-use self::family::Family;
-use crate::common::process::{farwire, ip};
-use crate::common::state::State;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
-use crate::common::{is_soak, nft};
-
-#[path = "../exec/family.rs"]
-mod family;
+use test_support::family::Family;
+use test_support::process::{farwire, ip};
+use test_support::scenario::{HEAD, PLAIN};
+use test_support::state::State;
+use test_support::wan_box::WanBox;
+use test_support::{is_soak, nft};
 
 /// Kills of all commands together.
 const KILLS: u32 = 20;
@@ -30,20 +27,11 @@ const SEED: u64 = 17;
 /// A feature that a box switches off, on before it starts.
 const MERGING: &str = "rx-udp-gro-forwarding";
 /// Its runs take seconds, its baseline a part of one.
-const SCENARIO: &str = "\
-name = 'killed'
-title = 'Killed at some moment'
-order = 'as-written'
-late_budget = '1s'
-bed = { kind = 'netns', wire = { rate = '20mbit', delay = '1ms' } }
-tcp = { congestion = 'reno' }
+const DOWNLOAD: &str = "\
 [[instruments]]
 name = 'download'
 kind = 'http'
 parameters = { path = '/bytes/20000000' }
-[[cases]]
-name = 'plain'
-title = 'nothing added'
 ";
 
 /// What is started, and until when a kill may come.
@@ -57,20 +45,18 @@ enum Killed {
 
 const ALL: [Killed; 4] = [Killed::Exec, Killed::Run, Killed::Emulate, Killed::Serve];
 
-pub(crate) fn add(suite: &mut Suite) {
-    let needs = [Need::Namespaces, Need::Tool("ip")];
-    suite.test("kills at random moments leave nothing", &needs, || {
-        let kills = if is_soak() { KILLS_IN_FULL } else { KILLS };
-        let place = Place::new()?;
-        let mut moments = fastrand::Rng::with_seed(SEED);
-        for kill in 0..kills {
-            let what = ALL[kill as usize % ALL.len()];
-            let after = Duration::from_micros(moments.u64(..what.longest_us()));
-            let killed = place.kill(what, after);
-            killed.with_context(|| format!("kill {kill}, of {what:?} after {after:?}"))?;
-        }
-        Ok(())
-    });
+#[test_support::test(serial, Namespaces, Tool("ip"))]
+fn kills_at_random_moments_leave_nothing() -> Result<()> {
+    let kills = if is_soak() { KILLS_IN_FULL } else { KILLS };
+    let place = Place::new()?;
+    let mut moments = fastrand::Rng::with_seed(SEED);
+    for kill in 0..kills {
+        let what = ALL[kill as usize % ALL.len()];
+        let after = Duration::from_micros(moments.u64(..what.longest_us()));
+        let killed = place.kill(what, after);
+        killed.with_context(|| format!("kill {kill}, of {what:?} after {after:?}"))?;
+    }
+    Ok(())
 }
 
 impl Killed {
@@ -106,7 +92,8 @@ impl Place {
         emulator.run(|| Offloads::open(CLIENT_PORT)?.switch(MERGING, true))??;
         ip(emulator, "link set lo up")?;
         let directory = tempfile::tempdir()?;
-        fs::write(directory.path().join("killed.toml"), SCENARIO)?;
+        let text = [HEAD, DOWNLOAD, PLAIN].concat();
+        fs::write(directory.path().join("killed.toml"), text)?;
         let before = Traces::of(&bed)?;
         let untouched = before.tables.is_empty() && before.journals.is_empty();
         ensure!(untouched, "there is something before the first: {before:?}");

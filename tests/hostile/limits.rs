@@ -7,37 +7,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use socket2::{Domain, Socket, Type};
 
-use crate::common::far_end::FarEnd;
-use crate::common::process::{self, farwire};
-use crate::common::suite::Suite;
+use test_support::far_end::FarEnd;
+use test_support::process::{self, farwire, has};
 
 /// Loopback addresses of two clients.
 const ONE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const OTHER: &str = "127.0.0.3";
 const PATIENCE: Duration = Duration::from_secs(10);
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "cookies without parameters take no test",
-        &[],
-        cookies_take_no_test,
-    );
-    suite.test(
-        "one client has its share of the tests, and another has the rest",
-        &[],
-        tests_are_shared,
-    );
-    suite.test(
-        "a client that hangs up frees its place at once",
-        &[],
-        hanging_up_frees,
-    );
-    suite.test(
-        "eight tests of 128 streams leave descriptors for others",
-        &[],
-        streams_leave_descriptors,
-    );
-}
 
 /// A connection to `server` from `source`.
 fn connect(source: Ipv4Addr, server: SocketAddr) -> Result<TcpStream> {
@@ -71,7 +47,8 @@ fn other_tests(far_end: &FarEnd) -> Result<()> {
     Ok(())
 }
 
-fn cookies_take_no_test() -> Result<()> {
+#[test_support::test]
+fn cookies_without_parameters_take_no_test() -> Result<()> {
     let far_end = FarEnd::start(farwire().args(["serve", "--max-tests", "4"]))?;
     let server = far_end.address("iperf3")?;
     let _held: Vec<_> = (0..100)
@@ -80,7 +57,8 @@ fn cookies_take_no_test() -> Result<()> {
     other_tests(&far_end)
 }
 
-fn tests_are_shared() -> Result<()> {
+#[test_support::test]
+fn one_client_has_its_share_of_the_tests_and_another_has_the_rest() -> Result<()> {
     let far_end = FarEnd::start(farwire().args(["serve", "--max-tests", "4"]))?;
     let request = "GET /seconds/3600 HTTP/1.1\r\nHost: x\r\n\r\n";
     let get = || -> Result<TcpStream> {
@@ -96,14 +74,12 @@ fn tests_are_shared() -> Result<()> {
     let mut first = get()?;
     ensure!(said(&mut first)?.starts_with("HTTP/1.1 200"));
     let refused = said(&mut get()?)?;
-    ensure!(
-        refused.contains("1 tests run already for this address"),
-        "{refused}"
-    );
+    has(&refused, "1 tests run already for this address")?;
     other_tests(&far_end)
 }
 
-fn hanging_up_frees() -> Result<()> {
+#[test_support::test]
+fn a_client_that_hangs_up_frees_its_place_at_once() -> Result<()> {
     let arguments = ["serve", "--max-tests", "1", "--idle-timeout", "3600s"];
     let far_end = FarEnd::start(farwire().args(arguments))?;
     let server = far_end.address("iperf3")?;
@@ -117,7 +93,8 @@ fn hanging_up_frees() -> Result<()> {
     })
 }
 
-fn streams_leave_descriptors() -> Result<()> {
+#[test_support::test]
+fn eight_tests_of_128_streams_leave_descriptors_for_others() -> Result<()> {
     // As many as a shell gives by default, and no more.
     let far_end = FarEnd::start(process::limited("--nofile=1024:1024").arg("serve"))?;
     let server = far_end.address("iperf3")?;

@@ -9,31 +9,12 @@ use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::Suite;
+use test_support::process::{self, farwire, stderr, stdout};
 
 /// Of which a pipe of 64 KiB holds about a third.
 const TESTS: usize = 2000;
 /// Words that a terminal would obey: a new line, ECMA-48 in 7 and in 8 bits, text turned around.
 const HOSTILE: &str = "x\n\u{1b}[2J\u{9b}31m\u{202e}gnp";
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a log that nobody reads holds up no test and no end",
-        &[],
-        unread,
-    );
-    suite.test(
-        "nothing that a client says is obeyed by the operator's terminal",
-        &[],
-        client_s_words,
-    );
-    suite.test(
-        "nothing that a server says is obeyed by the client's terminal",
-        &[],
-        server_s_words,
-    );
-}
 
 /// Killed with its test.
 struct Serving(Child);
@@ -88,7 +69,8 @@ fn end(child: &mut Child) -> Result<()> {
     Ok(())
 }
 
-fn unread() -> Result<()> {
+#[test_support::test]
+fn a_log_that_nobody_reads_holds_up_no_test_and_no_end() -> Result<()> {
     let (mut child, services) = serve()?;
     let http = of(&services, "http")?;
     for _ in 0..TESTS {
@@ -119,7 +101,8 @@ fn unread() -> Result<()> {
     Ok(())
 }
 
-fn client_s_words() -> Result<()> {
+#[test_support::test]
+fn nothing_that_a_client_says_is_obeyed_by_the_operators_terminal() -> Result<()> {
     let (mut child, services) = serve()?;
     let mut stream = TcpStream::connect(of(&services, "iperf3")?)?;
     stream.write_all(format!("{:0>36}\0", 1).as_bytes())?;
@@ -149,7 +132,8 @@ fn client_s_words() -> Result<()> {
     is_harmless(&said)
 }
 
-fn server_s_words() -> Result<()> {
+#[test_support::test]
+fn nothing_that_a_server_says_is_obeyed_by_the_clients_terminal() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?.to_string();
     // Whatever is asked of it, it says what it should not.
@@ -174,8 +158,8 @@ fn server_s_words() -> Result<()> {
             let mut command: Command = farwire();
             command.args(["measure", instrument, &target]).args(json);
             let output = process::run(&mut command)?;
-            is_harmless(&String::from_utf8_lossy(&output.stdout))?;
-            is_harmless(&String::from_utf8_lossy(&output.stderr))?;
+            is_harmless(&stdout(&output))?;
+            is_harmless(&stderr(&output))?;
         }
     }
     Ok(())

@@ -8,24 +8,16 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::common::far_end::FarEnd;
-use crate::common::process::farwire;
-use crate::common::suite::{Need, Suite};
+use test_support::far_end::FarEnd;
+use test_support::process::farwire;
 
 /// Bytes of a STAMP packet (RFC 8762).
 const STAMP: usize = 44;
 /// IPPROTO_RAW: the IP header is in the packet (raw(7)).
 const RAW: i32 = 255;
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "two reflectors let a spoofed packet rest",
-        &[Need::Namespaces],
-        packet_rests,
-    );
-}
-
-fn packet_rests() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn two_reflectors_let_a_spoofed_packet_rest() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let log = directory.path().join("log");
     let mut one = FarEnd::start(farwire().arg("serve").arg("--json").arg(&log))?;

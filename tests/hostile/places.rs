@@ -10,11 +10,10 @@ use anyhow::{Result, ensure};
 use netio::netns::NetNs;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use crate::common::far_end::FarEnd;
-use crate::common::process::{self, farwire, ip};
-use crate::common::raw;
-use crate::common::suite::{Need, Suite};
-use crate::common::usage::Usage;
+use test_support::far_end::FarEnd;
+use test_support::process::{self, farwire, ip, stderr};
+use test_support::raw;
+use test_support::usage::Usage;
 
 /// Half-open clients of each protocol.
 const CLIENTS: u16 = 1000;
@@ -25,27 +24,19 @@ const BURST: u16 = 100;
 /// By how much the second wave may leave memory above the first.
 const GROWTH: f64 = 1.05;
 
-pub(crate) fn add(suite: &mut Suite) {
-    let needs = [Need::Namespaces, Need::Tool("ip")];
-    suite.test(
-        "half-open clients of one address leave places for those of another",
-        &needs,
-        || {
-            let wave = ["127.0.0.1".parse()?];
-            survives("127.0.0.9", &wave, "127.0.0.2".parse()?, &[])
-        },
-    );
-    suite.test(
-        "half-open clients of one /64 leave places for those of another",
-        &needs,
-        || {
-            let addresses: Vec<String> = (1..=50).map(|host| format!("fd77:1::{host:x}")).collect();
-            let mut added: Vec<&str> = addresses.iter().map(String::as_str).collect();
-            added.extend(["fd77:2::1", "fd77:9::1"]);
-            let wave: Result<Vec<IpAddr>, _> = addresses.iter().map(|text| text.parse()).collect();
-            survives("fd77:9::1", &wave?, "fd77:2::1".parse()?, &added)
-        },
-    );
+#[test_support::test(Namespaces, Tool("ip"))]
+fn half_open_clients_of_one_address_leave_places_for_those_of_another() -> Result<()> {
+    let wave = ["127.0.0.1".parse()?];
+    survives("127.0.0.9", &wave, "127.0.0.2".parse()?, &[])
+}
+
+#[test_support::test(Namespaces, Tool("ip"))]
+fn half_open_clients_of_one_64_leave_places_for_those_of_another() -> Result<()> {
+    let addresses: Vec<String> = (1..=50).map(|host| format!("fd77:1::{host:x}")).collect();
+    let mut added: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    added.extend(["fd77:2::1", "fd77:9::1"]);
+    let wave: Result<Vec<IpAddr>, _> = addresses.iter().map(|text| text.parse()).collect();
+    survives("fd77:9::1", &wave?, "fd77:2::1".parse()?, &added)
 }
 
 /// Two waves of half-open clients from the addresses `wave` against a far end at `address`: while each is there, a client
@@ -153,7 +144,7 @@ fn complete_all(far_end: &FarEnd, from: IpAddr) -> Result<()> {
         command.args(words.split_whitespace());
         let output = process::run(aimed(&mut command, instrument, to))?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
+            let said = stderr(&output);
             writeln!(failures, "{instrument}: {}", said.trim())?;
         }
     }

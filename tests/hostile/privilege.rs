@@ -15,69 +15,20 @@ use netio::sandbox::Capability;
 use netio::userns::Privilege;
 use serde_json::json;
 
-use crate::common::far_end::FarEnd;
-use crate::common::powerless;
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
+use test_support::far_end::FarEnd;
+use test_support::powerless;
+use test_support::process::{self, farwire, has, stderr};
+use test_support::wan_box::WanBox;
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "serve has no capability, no new privileges and a filter in every thread while it serves",
-        &[],
-        || serves_confined(farwire()),
-    );
-    suite.test("so it has when a plain user runs it", &[], || {
-        serves_confined(powerless::farwire_unprivileged()?)
-    });
-    suite.test(
-        "as root serve goes on as nobody, or as whom it is told, without root's groups",
-        &[Need::Root],
-        goes_on_as_nobody,
-    );
-    suite.test("serve keeps everything when it is told so", &[], keeps_all);
-    suite.test(
-        "serve tells the service manager that it is ready, and goes on",
-        &[],
-        tells_ready,
-    );
-    suite.test("a user that is not there is refused", &[], unknown_user);
-    suite.test(
-        "a port that takes a privilege is served by who has dropped it, UDP too",
-        &[Need::Namespaces, Need::Tool("iperf3")],
-        privileged_ports,
-    );
-    suite.test(
-        "a congestion control that the far end does not have is refused, and the kernel never asked for it",
-        &[],
-        no_module_by_name,
-    );
-    suite.test(
-        "emulate keeps what interfaces take, and nothing else, while it forwards",
-        &[Need::Namespaces, Need::Tool("ping"), Need::Tool("ip")],
-        emulates_confined,
-    );
-    suite.test(
-        "the far end of a test bed has CAP_NET_ADMIN alone, and the command what its caller had",
-        &[Need::Namespaces],
-        far_end_of_a_bed,
-    );
-    let tools = [Need::Namespaces, Need::Tool("ping"), Need::Tool("iperf3")];
-    suite.test(
-        "a plain user's command pings and sets any congestion control",
-        &tools,
-        plain_users_command,
-    );
-    suite.test(
-        "a plain user's command captures packets",
-        &[Need::Namespaces, Need::Tool("tcpdump"), Need::Tool("ping")],
-        plain_users_capture,
-    );
-    suite.test(
-        "a plain user's command has no privilege outside",
-        &[Need::Namespaces, Need::Tool("nsenter")],
-        nothing_outside,
-    );
+#[test_support::test]
+fn serve_has_no_capability_no_new_privileges_and_a_filter_in_every_thread_while_it_serves()
+-> Result<()> {
+    serves_confined(farwire())
+}
+
+#[test_support::test]
+fn so_it_has_when_a_plain_user_runs_it() -> Result<()> {
+    serves_confined(powerless::farwire_unprivileged()?)
 }
 
 /// Of one thread, what /proc says of its privileges: the lines of its status by their names.
@@ -151,7 +102,8 @@ fn serves_confined(mut command: Command) -> Result<()> {
     ensure_confined(&threads(far_end.pid())?, &[])
 }
 
-fn goes_on_as_nobody() -> Result<()> {
+#[test_support::test(Root)]
+fn as_root_serve_goes_on_as_nobody_or_as_whom_it_is_told_without_roots_groups() -> Result<()> {
     for (option, user) in [
         (None, "nobody"),
         (Some("nobody"), "nobody"),
@@ -177,7 +129,8 @@ fn goes_on_as_nobody() -> Result<()> {
     Ok(())
 }
 
-fn keeps_all() -> Result<()> {
+#[test_support::test]
+fn serve_keeps_everything_when_it_is_told_so() -> Result<()> {
     let far_end = FarEnd::start(farwire().args(["serve", "--no-sandbox"]))?;
     let own = parse(&fs::read_to_string("/proc/self/status")?);
     for status in threads(far_end.pid())? {
@@ -188,7 +141,8 @@ fn keeps_all() -> Result<()> {
     Ok(())
 }
 
-fn tells_ready() -> Result<()> {
+#[test_support::test]
+fn serve_tells_the_service_manager_that_it_is_ready_and_goes_on() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("notify");
     let manager = UnixDatagram::bind(&path)?;
@@ -202,12 +156,13 @@ fn tells_ready() -> Result<()> {
     manager.set_read_timeout(Some(process::PATIENCE))?;
     let length = manager.recv(&mut said)?;
     let said = String::from_utf8_lossy(&said[..length]);
-    ensure!(said.contains("READY=1"), "{said}");
+    has(&said, "READY=1")?;
     let _client = under_load(&far_end)?;
     Ok(())
 }
 
-fn unknown_user() -> Result<()> {
+#[test_support::test]
+fn a_user_that_is_not_there_is_refused() -> Result<()> {
     let output = process::run(farwire().args(["serve", "--user", "no-such-user"]))?;
     ensure!(output.status.code() == Some(2), "{output:?}");
     ensure!(
@@ -217,7 +172,8 @@ fn unknown_user() -> Result<()> {
     Ok(())
 }
 
-fn privileged_ports() -> Result<()> {
+#[test_support::test(Namespaces, Tool("iperf3"))]
+fn a_port_that_takes_a_privilege_is_served_by_who_has_dropped_it_udp_too() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let ports = [
         "--iperf3-port",
@@ -262,7 +218,9 @@ fn privileged_ports() -> Result<()> {
 }
 
 /// Asks as iperf3's client does, whose own side would refuse first (`iperf_api.c`): a cookie, then the parameters.
-fn no_module_by_name() -> Result<()> {
+#[test_support::test]
+fn a_congestion_control_that_the_far_end_does_not_have_is_refused_and_the_kernel_never_asked_for_it()
+-> Result<()> {
     let far_end = FarEnd::start(farwire().arg("serve"))?;
     let at: SocketAddr = far_end.address("iperf3")?;
     let mut cookies = 0;
@@ -302,7 +260,8 @@ fn no_module_by_name() -> Result<()> {
     Ok(())
 }
 
-fn emulates_confined() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"), Tool("ip"))]
+fn emulate_keeps_what_interfaces_take_and_nothing_else_while_it_forwards() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let wan = WanBox::start(&bed, "--delay 1ms")?;
     let ping = process::run_in(
@@ -323,7 +282,9 @@ fn emulates_confined() -> Result<()> {
     Ok(())
 }
 
-fn far_end_of_a_bed() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn the_far_end_of_a_test_bed_has_cap_net_admin_alone_and_the_command_what_its_caller_had()
+-> Result<()> {
     let directory = tempfile::tempdir()?;
     let pid_file = directory.path().join("go");
     // The command waits until its caller's threads have been looked at.
@@ -368,7 +329,8 @@ fn looked_at(pid: u32, go: &Path) -> Result<()> {
     ensure_confined(&found?, &[Capability::CAP_NET_ADMIN])
 }
 
-fn plain_users_command() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"), Tool("iperf3"))]
+fn a_plain_users_command_pings_and_sets_any_congestion_control() -> Result<()> {
     for line in [
         "ping -c 1 10.77.0.2",
         "iperf3 -c 10.77.0.2 -n 1M -C cubic",
@@ -382,7 +344,8 @@ fn plain_users_command() -> Result<()> {
     Ok(())
 }
 
-fn plain_users_capture() -> Result<()> {
+#[test_support::test(Namespaces, Tool("tcpdump"), Tool("ping"))]
+fn a_plain_users_command_captures_packets() -> Result<()> {
     let line = "tcpdump -c 1 -i any icmp & sleep 0.5; ping -c 3 -i 0.3 10.77.0.2; wait $!";
     let output =
         process::run(powerless::farwire_unprivileged()?.args(["exec", "--", "sh", "-c", line]))?;
@@ -390,7 +353,8 @@ fn plain_users_capture() -> Result<()> {
     Ok(())
 }
 
-fn nothing_outside() -> Result<()> {
+#[test_support::test(Namespaces, Tool("nsenter"))]
+fn a_plain_users_command_has_no_privilege_outside() -> Result<()> {
     // Where the test is, and so the namespace of farwire's caller.
     let callers = fs::File::open("/proc/self/ns/net")?;
     let line = "nsenter --net=/proc/self/fd/0 true";
@@ -415,5 +379,5 @@ fn address(far_end: &FarEnd, service: &str) -> Result<String> {
 }
 
 fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    stderr(&output)
 }

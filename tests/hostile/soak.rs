@@ -13,12 +13,11 @@ use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 use serde_json::Value;
 
-use crate::common::far_end::FarEnd;
-use crate::common::is_soak;
-use crate::common::process::{self, farwire};
-use crate::common::raw::{self, state};
-use crate::common::suite::Suite;
-use crate::common::usage::Usage;
+use test_support::far_end::FarEnd;
+use test_support::is_soak;
+use test_support::process::{self, farwire, stderr};
+use test_support::raw::{self, state};
+use test_support::usage::Usage;
 
 const BEHAVED: u8 = 40;
 const MISBEHAVING: u8 = 10;
@@ -65,15 +64,8 @@ struct Kind {
     figure: Option<(&'static str, &'static str)>,
 }
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "fifty clients, ten of which misbehave, leave nothing and are all accounted for",
-        &[],
-        soak,
-    );
-}
-
-fn soak() -> Result<()> {
+#[test_support::test]
+fn fifty_clients_ten_of_which_misbehave_leave_nothing_and_are_all_accounted_for() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let log = directory.path().join("log");
     let mut command = farwire();
@@ -234,7 +226,7 @@ fn test_on(far_end: &FarEnd, number: u8, over: &AtomicBool) -> Result<Completed>
             output.status.success(),
             "after {} tests: {}",
             completed.tests,
-            String::from_utf8_lossy(&output.stderr)
+            stderr(&output)
         );
         let measured: Value = serde_json::from_slice(&output.stdout)?;
         completed.tests += 1;

@@ -8,27 +8,22 @@ use netio::iface::Interface;
 use netio::offloads::Offloads;
 use nix::sys::signal::Signal;
 
-use crate::common::process::{farwire, run_in, wait_for};
-use crate::common::state::State;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
+use test_support::process::{farwire, run_in, stderr, wait_for};
+use test_support::state::State;
+use test_support::wan_box::WanBox;
 
 /// A feature that a box switches off.
 const MERGING: &str = "rx-udp-gro-forwarding";
 const PORTS: [&str; 2] = [CLIENT_PORT, SERVER_PORT];
 
-pub(crate) fn add(suite: &mut Suite) {
-    let needs = [Need::Namespaces, Need::Tool("ip")];
-    suite.test(
-        "ten killed boxes leave their interfaces down until the next start or restore",
-        &needs,
-        || ten_kills("cut"),
-    );
-    suite.test(
-        "ten killed boxes leave their interfaces joined until the next start or restore",
-        &[needs[0], needs[1], Need::Device("bridge")],
-        || ten_kills("bridge"),
-    );
+#[test_support::test(Namespaces, Tool("ip"))]
+fn ten_killed_boxes_leave_their_interfaces_down_until_the_next_start_or_restore() -> Result<()> {
+    ten_kills("cut")
+}
+
+#[test_support::test(Namespaces, Tool("ip"), Device("bridge"))]
+fn ten_killed_boxes_leave_their_interfaces_joined_until_the_next_start_or_restore() -> Result<()> {
+    ten_kills("bridge")
 }
 
 /// Every other time the next start undoes what the kill left, else `--restore`.
@@ -73,7 +68,7 @@ fn await_left(bed: &Bed, on_exit: &str) -> Result<()> {
 
 fn restore(bed: &Bed) -> Result<String> {
     let output = run_in(bed.emulator(), farwire().args(["emulate", "--restore"]))?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = stderr(&output);
     ensure!(output.status.success(), "{said}");
     Ok(said)
 }

@@ -9,10 +9,10 @@ use anyhow::{Context, Result, ensure};
 use netio::bed::{Bed, BedConfig, SERVER_PORT, WAN};
 use serde_json::Value;
 
-use crate::common::counters::InterfaceCounters;
-use crate::common::process::{self, farwire, run_in};
-use crate::common::suite::{Need, Suite};
-use crate::tcp::start;
+use super::tcp::start;
+use test_support::counters::InterfaceCounters;
+use test_support::process::{self, farwire, has, run_in, stderr};
+use test_support::suite::{Need, Suite};
 
 /// An instrument, and what becomes of it.
 #[derive(Clone, Copy)]
@@ -65,18 +65,19 @@ const CASES: [Case; 4] = [
     },
 ];
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     // Time-outs are waited for side by side.
     suite.test(
         "a cut at the far end's side ends every instrument with its cause",
         &[Need::Namespaces],
         || all(Side::Far),
     );
-    suite.test(
-        "a cut at one's own side ends every instrument with its cause",
-        &[Need::Namespaces],
-        || all(Side::Near),
-    );
+}
+
+#[test_support::test(Namespaces)]
+fn a_cut_at_ones_own_side_ends_every_instrument_with_its_cause() -> Result<()> {
+    all(Side::Near)
 }
 
 #[derive(Clone, Copy)]
@@ -131,7 +132,7 @@ impl Case {
     }
 
     fn check(self, side: Side, output: &Output) -> Result<()> {
-        let said = String::from_utf8_lossy(&output.stderr);
+        let said = stderr(&output);
         let words = match side {
             Side::Far => self.far,
             Side::Near => self.near,
@@ -139,7 +140,7 @@ impl Case {
         // Packets that are lost are an outcome of a probe, not its failure.
         let code = i32::from(!words.is_empty());
         ensure!(output.status.code() == Some(code), "{output:?}");
-        ensure!(said.contains(words), "{said}");
+        has(&said, words)?;
         Ok(())
     }
 }

@@ -10,12 +10,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::far_end::FarEnd;
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
+use test_support::far_end::FarEnd;
+use test_support::process::{self, farwire, has};
+use test_support::suite::{Need, Suite};
 
 const RATE: f64 = 50e6;
-const CLIENT: &str = env!("CARGO_BIN_EXE_farwire");
 /// Longer than any time-out of the protocol.
 const IMPOSTOR_TIMEOUT: Duration = Duration::from_secs(20);
 /// Answers of obudpst 9.0.0 to a setup request, and what is said of them.
@@ -28,7 +27,8 @@ const REFUSALS: [(u8, &str); 6] = [
     (77, "no meaning"),
 ];
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for (direction, address) in [
         ("--down", "10.77.0.2"),
         ("--up", "10.77.0.2"),
@@ -36,12 +36,12 @@ pub(crate) fn add(suite: &mut Suite) {
         ("--up", "fd77::2"),
     ] {
         let name = format!("capacity {direction} finds the link's rate at {address}");
-        suite.test(name, &[Need::Namespaces], move || {
+        suite.serial(name, &[Need::Namespaces], move || {
             finds_the_rate(direction, address, &[])
         });
         let name = format!("capacity {direction} finds the link's rate with obudpst at {address}");
         let needs = [Need::Udpst, Need::Namespaces];
-        suite.test(name, &needs, move || {
+        suite.serial(name, &needs, move || {
             let version = if address.contains(':') { "-6" } else { "-4" };
             finds_the_rate(
                 direction,
@@ -50,68 +50,71 @@ pub(crate) fn add(suite: &mut Suite) {
             )
         });
         let name = format!("obudpst finds the link's rate {direction} with us at {address}");
-        suite.test(name, &needs, move || {
+        suite.serial(name, &needs, move || {
             obudpst_finds_the_rate(direction, address)
         });
     }
-    suite.test("several capacity tests run at once", &[], run_at_once);
-    suite.test("a full server says so", &[], is_full);
-    suite.test("a client that vanishes is forgotten", &[], vanishing_client);
-    suite.test("a port without a server is refused at once", &[], || {
-        fails(&["127.0.0.1:9"], "nothing listens there")
-    });
-    suite.test("a server that is silent is given up", &[], || {
-        against(|_, _| None, "does not answer the setup request within 3 s")
-    });
-    suite.test("a server that answers garbage is given up", &[], || {
-        against(
-            |_, _| Some(b"GET / HTTP/1.1".to_vec()),
-            "setup message of 14 bytes, where 56 are right",
-        )
-    });
     for (code, words) in REFUSALS {
-        suite.test(format!("refusal {code} is in words"), &[], move || {
+        suite.serial(format!("refusal {code} is in words"), &[], move || {
             against(move |_, request| Some(answered(request, code, 1)), words)
         });
     }
-    suite.test("a server of an unknown version is named", &[], || {
-        let answer = |_: &UdpSocket, request: &[u8]| {
-            let mut answer = answered(request, 2, 0);
-            answer[2..4].copy_from_slice(&99u16.to_be_bytes());
-            Some(answer)
-        };
-        against(
-            answer,
-            "speaks version 99 of the protocol; farwire speaks 11 to 20",
-        )
-    });
-    suite.test(
-        "a server that vanishes before the activation is given up",
-        &[],
-        || {
-            against(
-                accepts_here,
-                "does not answer the activation request within 3 s",
-            )
-        },
-    );
-    suite.test(
-        "a server that vanishes during the test is given up",
-        &[],
-        || {
-            against(
-                sends_load(&[(1, 1222)]),
-                "fell silent for 3 s during the test",
-            )
-        },
-    );
-    suite.test("load with absurd numbers is not counted", &[], || {
-        const LOAD: &[(u32, usize)] = &[(1, 1222), (u32::MAX, 1222), (0, 1222), (2, 40)];
-        against(
-            sends_load(LOAD),
-            "2 had numbers that cannot be: not counted",
-        )
-    });
+}
+
+#[test_support::test(serial)]
+fn a_port_without_a_server_is_refused_at_once() -> Result<()> {
+    fails(&["127.0.0.1:9"], "nothing listens there")
+}
+
+#[test_support::test(serial)]
+fn a_server_that_is_silent_is_given_up() -> Result<()> {
+    against(|_, _| None, "does not answer the setup request within 3 s")
+}
+
+#[test_support::test(serial)]
+fn a_server_that_answers_garbage_is_given_up() -> Result<()> {
+    against(
+        |_, _| Some(b"GET / HTTP/1.1".to_vec()),
+        "setup message of 14 bytes, where 56 are right",
+    )
+}
+
+#[test_support::test(serial)]
+fn a_server_of_an_unknown_version_is_named() -> Result<()> {
+    let answer = |_: &UdpSocket, request: &[u8]| {
+        let mut answer = answered(request, 2, 0);
+        answer[2..4].copy_from_slice(&99u16.to_be_bytes());
+        Some(answer)
+    };
+    against(
+        answer,
+        "speaks version 99 of the protocol; farwire speaks 11 to 20",
+    )
+}
+
+#[test_support::test(serial)]
+fn a_server_that_vanishes_before_the_activation_is_given_up() -> Result<()> {
+    against(
+        accepts_here,
+        "does not answer the activation request within 3 s",
+    )
+}
+
+#[test_support::test(serial)]
+fn a_server_that_vanishes_during_the_test_is_given_up() -> Result<()> {
+    against(
+        sends_load(&[(1, 1222)]),
+        "fell silent for 3 s during the test",
+    )
+}
+
+#[test_support::test(serial)]
+fn load_with_absurd_numbers_is_not_counted() -> Result<()> {
+    const LOAD: &[(u32, usize)] = &[(1, 1222), (u32::MAX, 1222), (0, 1222), (2, 40)];
+    against(
+        sends_load(LOAD),
+        "2 had numbers that cannot be: not counted",
+    )
 }
 
 fn finds_the_rate(direction: &str, address: &str, far: &[&str]) -> Result<()> {
@@ -121,7 +124,7 @@ fn finds_the_rate(direction: &str, address: &str, far: &[&str]) -> Result<()> {
     command.args(["exec", "--rate", "50mbit", "--delay", "5ms"]);
     command
         .args(far)
-        .args(["--", CLIENT, "measure", "capacity", address]);
+        .args(["--", process::program(), "measure", "capacity", address]);
     command.args([direction, "-t", "5", "--quiet", "--json"]);
     let output = process::run(command.arg(&file))?;
     ensure!(output.status.success(), "{output:?}");
@@ -150,7 +153,8 @@ fn obudpst_finds_the_rate(direction: &str, address: &str) -> Result<()> {
     Ok(())
 }
 
-fn run_at_once() -> Result<()> {
+#[test_support::test(serial)]
+fn several_capacity_tests_run_at_once() -> Result<()> {
     let far_end = FarEnd::start(farwire().arg("serve"))?;
     let address = far_end.address("capacity")?;
     let tests: Vec<JoinHandle<Result<Output>>> = ["--up", "--down", "--down"]
@@ -164,7 +168,8 @@ fn run_at_once() -> Result<()> {
     Ok(())
 }
 
-fn is_full() -> Result<()> {
+#[test_support::test(serial)]
+fn a_full_server_says_so() -> Result<()> {
     let far_end = FarEnd::start(farwire().args(["serve", "--max-tests", "1"]))?;
     let address = far_end.address("capacity")?;
     let mut holder = TcpStream::connect(far_end.address("http")?)?;
@@ -174,7 +179,8 @@ fn is_full() -> Result<()> {
 }
 
 /// A client asks for a test and for load, and is gone: the server ends the test by itself, and serves the next one.
-fn vanishing_client() -> Result<()> {
+#[test_support::test(serial)]
+fn a_client_that_vanishes_is_forgotten() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let log = directory.path().join("log");
     let far_end = FarEnd::start(
@@ -315,7 +321,7 @@ fn fails(arguments: &[&str], words: &str) -> Result<()> {
     // Lines end where the terminal does.
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
     ensure!(output.status.code() == Some(1), "{output:?}");
-    ensure!(said.contains(words), "{said}");
+    has(&said, words)?;
     Ok(())
 }
 

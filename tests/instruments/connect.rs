@@ -6,38 +6,32 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 
-use crate::common::far_end::FarEnd;
-use crate::common::measured::figure;
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
+use test_support::far_end::FarEnd;
+use test_support::measured::figure;
+use test_support::process::{self, farwire};
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test("every handshake with the far end is timed", &[], answered);
-    suite.test("a closed port answers by refusing", &[], refused);
-    suite.test(
-        "a handshake takes one round trip",
-        &[Need::Namespaces],
-        || {
-            let mut command = farwire();
-            let program = command.get_program().to_owned();
-            command.args(["exec", "--delay", "10ms", "--"]).arg(program);
-            command.args(["measure", "connect", "10.77.0.2", "-c", "6", "-i", "1ms"]);
-            let measured = json(&process::run(command.args(["--json", "-"]))?)?;
-            let least = figure(&measured, "connect_ms", "min").context("a least")?;
-            ensure!(least >= 20.0, "{measured}");
-            Ok(())
-        },
-    );
+#[test_support::test(Namespaces)]
+fn a_handshake_takes_one_round_trip() -> Result<()> {
+    let mut command = farwire();
+    let program = command.get_program().to_owned();
+    command.args(["exec", "--delay", "10ms", "--"]).arg(program);
+    command.args(["measure", "connect", "10.77.0.2", "-c", "6", "-i", "1ms"]);
+    let measured = json(&process::run(command.args(["--json", "-"]))?)?;
+    let least = figure(&measured, "connect_ms", "min").context("a least")?;
+    ensure!(least >= 20.0, "{measured}");
+    Ok(())
 }
 
-fn answered() -> Result<()> {
+#[test_support::test]
+fn every_handshake_with_the_far_end_is_timed() -> Result<()> {
     let far_end = FarEnd::start(farwire().arg("serve"))?;
     let measured = measure(&far_end.address("http")?.to_string())?;
     ensure!(measured["facts"]["refused"] == "0 of 6", "{measured}");
     Ok(())
 }
 
-fn refused() -> Result<()> {
+#[test_support::test]
+fn a_closed_port_answers_by_refusing() -> Result<()> {
     // Bound and not listening: nobody else gets the port, and the kernel refuses.
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     let any: std::net::SocketAddr = "127.0.0.1:0".parse()?;

@@ -6,11 +6,12 @@ use std::process::{Command, Output};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::far_end::FarEnd;
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
+use test_support::far_end::FarEnd;
+use test_support::process::{self, ends_with, farwire};
+use test_support::suite::{Need, Suite};
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for (tool, kind, server, more) in [
         ("iperf3", "tcp", "iperf3 -s", "-P 2"),
         ("iperf3", "tcp", "iperf3 -s", "--bidir"),
@@ -33,28 +34,6 @@ pub(crate) fn add(suite: &mut Suite) {
             },
         );
     }
-    suite.test(
-        "iperf does not call what it buffered goodput",
-        &[Need::Namespaces, Need::Tool("iperf")],
-        || {
-            let output = in_bed(Some("iperf -s"), "tcp 10.77.0.2 --tool iperf -t 1")?;
-            let measured = measured(&output)?;
-            ensure!(value(&measured, "goodput_bit_per_s").is_err(), "{measured}");
-            ensure!(value(&measured, "sent_rate_bit_per_s")? > 0.0, "{measured}");
-            Ok(())
-        },
-    );
-    suite.test(
-        "a server that is not there is named by the tool's own words",
-        &[Need::Namespaces, Need::Tool("iperf3")],
-        || {
-            let output = in_bed(None, "tcp 10.77.0.2 --tool iperf3 -p 9 -t 1")?;
-            ensure!(output.status.code() == Some(1), "{output:?}");
-            let said = String::from_utf8_lossy(&output.stderr);
-            ensure!(said.contains("Connection refused"), "{said}");
-            Ok(())
-        },
-    );
     for (tool, metric) in [("wget", "received_bytes"), ("curl", "first_byte_ms")] {
         suite.test(
             format!("{tool} measures a download"),
@@ -70,51 +49,56 @@ pub(crate) fn add(suite: &mut Suite) {
             },
         );
     }
-    suite.test(
-        "the system's ping takes the same options",
-        &[Need::Namespaces, Need::Tool("ping")],
-        || {
-            let options = "ping 10.77.0.2 --tool ping -c 3 -i 10ms -t 5 -S 0xb8 -B 10.77.0.1";
-            let measured = measured(&in_bed(None, options)?)?;
-            ensure!(value(&measured, "received_packets")? == 3.0, "{measured}");
-            Ok(())
-        },
-    );
-    suite.test("a tool that is not here names its package", &[], || {
-        let empty = tempfile::tempdir()?;
+}
+
+#[test_support::test(Namespaces, Tool("iperf"))]
+fn iperf_does_not_call_what_it_buffered_goodput() -> Result<()> {
+    let output = in_bed(Some("iperf -s"), "tcp 10.77.0.2 --tool iperf -t 1")?;
+    let measured = measured(&output)?;
+    ensure!(value(&measured, "goodput_bit_per_s").is_err(), "{measured}");
+    ensure!(value(&measured, "sent_rate_bit_per_s")? > 0.0, "{measured}");
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Tool("iperf3"))]
+fn a_server_that_is_not_there_is_named_by_the_tools_own_words() -> Result<()> {
+    let output = in_bed(None, "tcp 10.77.0.2 --tool iperf3 -p 9 -t 1")?;
+    ends_with(&output, 1, "Connection refused")?;
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Tool("ping"))]
+fn the_systems_ping_takes_the_same_options() -> Result<()> {
+    let options = "ping 10.77.0.2 --tool ping -c 3 -i 10ms -t 5 -S 0xb8 -B 10.77.0.1";
+    let measured = measured(&in_bed(None, options)?)?;
+    ensure!(value(&measured, "received_packets")? == 3.0, "{measured}");
+    Ok(())
+}
+
+#[test_support::test]
+fn a_tool_that_is_not_here_names_its_package() -> Result<()> {
+    let empty = tempfile::tempdir()?;
+    let mut command = farwire();
+    command.args(["measure", "tcp", "127.0.0.1", "--tool", "nuttcp"]);
+    let output = process::run(command.env("PATH", empty.path()))?;
+    ends_with(&output, 3, "apt-get install nuttcp")?;
+    Ok(())
+}
+
+#[test_support::test]
+fn what_a_tool_cannot_do_is_bad_input() -> Result<()> {
+    for options in [
+        "--tool nuttcp -C reno",
+        "--tool iperf --bidir",
+        "--tool iperf --connect-timeout 1s",
+        "--tool iperf3 -t 1.5",
+    ] {
         let mut command = farwire();
-        command.args(["measure", "tcp", "127.0.0.1", "--tool", "nuttcp"]);
-        let output = process::run(command.env("PATH", empty.path()))?;
-        ensure!(output.status.code() == Some(3), "{output:?}");
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(said.contains("apt-get install nuttcp"), "{said}");
-        Ok(())
-    });
-    suite.test("what a tool cannot do is bad input", &[], || {
-        for options in [
-            "--tool nuttcp -C reno",
-            "--tool iperf --bidir",
-            "--tool iperf --connect-timeout 1s",
-            "--tool iperf3 -t 1.5",
-        ] {
-            let mut command = farwire();
-            command.args(["measure", "tcp", "127.0.0.1"]);
-            let output = process::run(command.args(options.split(' ')))?;
-            ensure!(output.status.code() == Some(2), "{options}: {output:?}");
-        }
-        Ok(())
-    });
-    suite.test(
-        "tools are instruments of a scenario, with their servers at the far end",
-        &[
-            Need::Namespaces,
-            Need::Tool("iperf3"),
-            Need::Tool("iperf"),
-            Need::Tool("nuttcp"),
-            Need::Tool("curl"),
-        ],
-        in_a_scenario,
-    );
+        command.args(["measure", "tcp", "127.0.0.1"]);
+        let output = process::run(command.args(options.split(' ')))?;
+        ensure!(output.status.code() == Some(2), "{options}: {output:?}");
+    }
+    Ok(())
 }
 
 const SCENARIO: &str = "\
@@ -152,7 +136,14 @@ name = 'plain'
 title = 'nothing added'
 ";
 
-fn in_a_scenario() -> Result<()> {
+#[test_support::test(
+    Namespaces,
+    Tool("iperf3"),
+    Tool("iperf"),
+    Tool("nuttcp"),
+    Tool("curl")
+)]
+fn tools_are_instruments_of_a_scenario_with_their_servers_at_the_far_end() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let (file, out) = (
         directory.path().join("tools.toml"),

@@ -3,40 +3,12 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::far_end::FarEnd;
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
+use test_support::far_end::FarEnd;
+use test_support::process::{self, ends_with, farwire};
+use test_support::suite::{Need, Suite};
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test("many files are fetched, the same ones again", &[], || {
-        let sizes = || -> Result<Vec<Value>> {
-            let measured = fetch(&["--count", "30", "--sizes", "lognormal:5kb,1"])?;
-            let samples = measured["samples"].as_array().context("samples")?.iter();
-            let mut all: Vec<_> = samples
-                .filter(|sample| sample["metric"] == "completion_ms")
-                .map(|sample| (sample["index"].as_u64(), sample["size"].clone()))
-                .collect();
-            all.sort_by_key(|(index, _)| *index);
-            Ok(all.into_iter().map(|(_, size)| size).collect())
-        };
-        let first = sizes()?;
-        ensure!(first.len() == 30 && first == sizes()?, "{first:?}");
-        Ok(())
-    });
-    suite.test("a URL's own size is asked for", &[], || {
-        let far_end = FarEnd::start(farwire().arg("serve"))?;
-        let address = far_end.address("http")?;
-        let url = format!("http://{address}/bytes/{{size}}");
-        let arguments = ["measure", "http", &url, "--size", "2kb", "--count", "3"];
-        let output = process::run(farwire().args(arguments))?;
-        ensure!(output.status.success(), "{output:?}");
-        let url = format!("http://{address}/bytes/1");
-        let output = process::run(farwire().args(["measure", "http", &url, "--size", "2kb"]))?;
-        ensure!(output.status.code() == Some(2), "{output:?}");
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(said.contains("write {size}"), "{said}");
-        Ok(())
-    });
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     // Each 20 ms away and back: what a new connection costs is a round trip that no size explains.
     suite.test(
         "a new connection for each file costs a round trip more",
@@ -48,6 +20,37 @@ pub(crate) fn add(suite: &mut Suite) {
             Ok(())
         },
     );
+}
+
+#[test_support::test]
+fn many_files_are_fetched_the_same_ones_again() -> Result<()> {
+    let sizes = || -> Result<Vec<Value>> {
+        let measured = fetch(&["--count", "30", "--sizes", "lognormal:5kb,1"])?;
+        let samples = measured["samples"].as_array().context("samples")?.iter();
+        let mut all: Vec<_> = samples
+            .filter(|sample| sample["metric"] == "completion_ms")
+            .map(|sample| (sample["index"].as_u64(), sample["size"].clone()))
+            .collect();
+        all.sort_by_key(|(index, _)| *index);
+        Ok(all.into_iter().map(|(_, size)| size).collect())
+    };
+    let first = sizes()?;
+    ensure!(first.len() == 30 && first == sizes()?, "{first:?}");
+    Ok(())
+}
+
+#[test_support::test]
+fn a_urls_own_size_is_asked_for() -> Result<()> {
+    let far_end = FarEnd::start(farwire().arg("serve"))?;
+    let address = far_end.address("http")?;
+    let url = format!("http://{address}/bytes/{{size}}");
+    let arguments = ["measure", "http", &url, "--size", "2kb", "--count", "3"];
+    let output = process::run(farwire().args(arguments))?;
+    ensure!(output.status.success(), "{output:?}");
+    let url = format!("http://{address}/bytes/1");
+    let output = process::run(farwire().args(["measure", "http", &url, "--size", "2kb"]))?;
+    ends_with(&output, 2, "write {size}")?;
+    Ok(())
 }
 
 fn fetch(arguments: &[&str]) -> Result<Value> {

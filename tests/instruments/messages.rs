@@ -7,55 +7,13 @@ use anyhow::{Context, Result, ensure};
 use netio::bed::{Bed, BedConfig, SERVER_PORT, WAN};
 use serde_json::Value;
 
-use crate::common::counters::InterfaceCounters;
-use crate::common::far_end::FarEnd;
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
+use test_support::counters::InterfaceCounters;
+use test_support::far_end::FarEnd;
+use test_support::process::{self, ends_with, farwire, stderr};
+use test_support::suite::{Need, Suite};
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "one command prints nettest's table of pingpong",
-        &[],
-        || {
-            let table = sweep("pingpong --sweep nettest --count 100 --nagle --runs 2")?;
-            check_nettest(
-                &table,
-                &["iteration", "1st", "2nd", "AVG", "variation", "RTT"],
-            )
-        },
-    );
-    suite.test("one command prints nettest's table of blast", &[], || {
-        let table = sweep("blast --sweep nettest --count 1000 --nagle --runs 2")?;
-        check_nettest(&table, &["log2(size)", "AVG", "variation", "throughput"])?;
-        ensure!(table.contains(" 11.58496 "), "{table}");
-        Ok(())
-    });
-    suite.test(
-        "one command prints the reads of eight block sizes",
-        &[],
-        eight_blocks,
-    );
-    suite.test("a message larger than a datagram is refused", &[], || {
-        let command = "measure pingpong 127.0.0.1:1 --udp --size 65508";
-        let output = run(command)?;
-        ensure!(output.status.code() == Some(2), "{output:?}");
-        ensure!(stderr(&output).contains("at most 65507"), "{output:?}");
-        Ok(())
-    });
-    suite.test(
-        "a port where nothing listens is said to be one",
-        &[],
-        || {
-            let output = run("measure blast 127.0.0.1:1")?;
-            ensure!(output.status.code() == Some(1), "{output:?}");
-            ensure!(
-                stderr(&output).contains("127.0.0.1:1 refuses"),
-                "{output:?}"
-            );
-            Ok(())
-        },
-    );
-    suite.test("the far end logs the reads of each transfer", &[], logged);
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for (mtu, mss) in [(1500, 1448), (9000, 8948)] {
         suite.test(
             format!("a transfer states its MTU of {mtu}"),
@@ -63,16 +21,43 @@ pub(crate) fn add(suite: &mut Suite) {
             move || states_its_mtu(mtu, mss),
         );
     }
-    suite.test(
-        "what goes over UDP is counted by direction through a lossy link",
-        &[Need::Namespaces],
-        lost_by_direction,
+}
+
+#[test_support::test]
+fn one_command_prints_nettests_table_of_pingpong() -> Result<()> {
+    let table = sweep("pingpong --sweep nettest --count 100 --nagle --runs 2")?;
+    check_nettest(
+        &table,
+        &["iteration", "1st", "2nd", "AVG", "variation", "RTT"],
+    )
+}
+
+#[test_support::test]
+fn one_command_prints_nettests_table_of_blast() -> Result<()> {
+    let table = sweep("blast --sweep nettest --count 1000 --nagle --runs 2")?;
+    check_nettest(&table, &["log2(size)", "AVG", "variation", "throughput"])?;
+    ensure!(table.contains(" 11.58496 "), "{table}");
+    Ok(())
+}
+
+#[test_support::test]
+fn a_message_larger_than_a_datagram_is_refused() -> Result<()> {
+    let command = "measure pingpong 127.0.0.1:1 --udp --size 65508";
+    let output = run(command)?;
+    ensure!(output.status.code() == Some(2), "{output:?}");
+    ensure!(stderr(&output).contains("at most 65507"), "{output:?}");
+    Ok(())
+}
+
+#[test_support::test]
+fn a_port_where_nothing_listens_is_said_to_be_one() -> Result<()> {
+    let output = run("measure blast 127.0.0.1:1")?;
+    ensure!(output.status.code() == Some(1), "{output:?}");
+    ensure!(
+        stderr(&output).contains("127.0.0.1:1 refuses"),
+        "{output:?}"
     );
-    suite.test(
-        "a cable that is cut ends both ends with the cause",
-        &[Need::Namespaces],
-        cable_cut,
-    );
+    Ok(())
 }
 
 fn sweep(command: &str) -> Result<String> {
@@ -111,7 +96,8 @@ fn first_numbers(table: &str) -> Vec<u64> {
     firsts.filter_map(|word| word.parse().ok()).collect()
 }
 
-fn eight_blocks() -> Result<()> {
+#[test_support::test]
+fn one_command_prints_the_reads_of_eight_block_sizes() -> Result<()> {
     let table = sweep("transfer --sweep --bytes 1MiB --runs 2")?;
     for column in [
         "packets",
@@ -129,7 +115,8 @@ fn eight_blocks() -> Result<()> {
     Ok(())
 }
 
-fn logged() -> Result<()> {
+#[test_support::test]
+fn the_far_end_logs_the_reads_of_each_transfer() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let log = directory.path().join("log");
     let far_end = FarEnd::start(farwire().arg("serve").arg("--json").arg(&log))?;
@@ -173,7 +160,8 @@ fn states_its_mtu(mtu: u32, mss: u32) -> Result<()> {
     Ok(())
 }
 
-fn lost_by_direction() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn what_goes_over_udp_is_counted_by_direction_through_a_lossy_link() -> Result<()> {
     let link = "--up-loss 30% --seed 7";
     let options = "--udp --size 64 --count 50 --runs 1 --timeout 100ms --bind wan";
     let output = behind_link(link, "pingpong", options)?;
@@ -206,7 +194,8 @@ fn behind_link(link: &str, kind: &str, options: &str) -> Result<Output> {
     Ok(output)
 }
 
-fn cable_cut() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_cable_that_is_cut_ends_both_ends_with_the_cause() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     bed.bridge()?;
     let directory = tempfile::tempdir()?;
@@ -244,9 +233,7 @@ fn cable_cut() -> Result<()> {
     server.kill()?;
     server.wait()?;
     let output = output?;
-    ensure!(output.status.code() == Some(1), "{output:?}");
-    let said = stderr(&output);
-    ensure!(said.contains("10.77.0.2:5203"), "{said}");
+    let said = ends_with(&output, 1, "10.77.0.2:5203")?;
     ensure!(
         said.contains("neither sent nor took anything for 20 s"),
         "{said}"
@@ -262,8 +249,4 @@ fn command(line: &str) -> Command {
     let mut command = farwire();
     command.args(line.split_whitespace());
     command
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }

@@ -10,36 +10,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::far_end::FarEnd;
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
+use test_support::far_end::FarEnd;
+use test_support::process::{self, farwire, has, stderr, stdout};
+use test_support::suite::{Need, Suite};
 
 const PEER: &str = "stamp-suite";
 /// Bytes of an answer without extensions.
 const BASE: usize = 44;
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "two farwires tell the network's part and which way is which",
-        &[],
-        both_ends,
-    );
-    suite.test("a line a probe is written as CSV", &[], csv);
-    suite.test(
-        "a file that cannot be written is found before measuring",
-        &[],
-        unwritable,
-    );
-    suite.test(
-        "latency under load stands beside idle latency",
-        &[],
-        under_load,
-    );
-    suite.test(
-        "loss by direction is what the emulator counted",
-        &[Need::Namespaces],
-        loss_by_direction,
-    );
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for state in ["stateless", "stateful"] {
         suite.test(
             format!("another's {state} reflector answers our probes"),
@@ -47,39 +27,10 @@ pub(crate) fn add(suite: &mut Suite) {
             move || foreign_reflector(state == "stateful"),
         );
     }
-    suite.test(
-        "another's sender takes our reflector's answers",
-        &[Need::Peer(PEER)],
-        foreign_sender,
-    );
-    suite.test(
-        "a sender of TWAMP Light gets its answer, of less than three times its length",
-        &[],
-        twamp_light,
-    );
-    suite.test(
-        "a port where nobody listens is one clear error",
-        &[],
-        refused,
-    );
-    suite.test(
-        "a reflector that never answers is one clear error",
-        &[],
-        silent,
-    );
-    suite.test(
-        "a reflector that vanishes leaves what was measured",
-        &[],
-        vanishing,
-    );
-    suite.test("garbage is no answer", &[], garbage);
-    suite.test("an answer from elsewhere is no answer", &[], elsewhere);
-    suite.test("a replayed answer is a duplicate", &[], replayed);
-    suite.test("answers without end end the measurement", &[], flood);
-    suite.test("a size that no packet can have is bad input", &[], bad_size);
 }
 
-fn both_ends() -> Result<()> {
+#[test_support::test]
+fn two_farwires_tell_the_networks_part_and_which_way_is_which() -> Result<()> {
     let far_end = FarEnd::start(farwire().arg("serve"))?;
     let measured = probed(far_end.address("stamp")?, "-c 50 -i 1ms -W 20s")?;
     let of = |metric, statistic| figure(&measured, metric, statistic, None);
@@ -88,7 +39,7 @@ fn both_ends() -> Result<()> {
     let clocks = measured["facts"]["one_way_delay"]
         .as_str()
         .context("a fact")?;
-    ensure!(clocks.contains("the same clock"), "{clocks}");
+    has(&clocks, "the same clock")?;
     let one_way =
         ["up", "down"].map(|way| figure(&measured, "one_way_delay_ms", "median", Some(way)));
     let sum: f64 = one_way.into_iter().sum::<Result<_>>()?;
@@ -105,7 +56,8 @@ fn columns(page: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn csv() -> Result<()> {
+#[test_support::test]
+fn a_line_a_probe_is_written_as_csv() -> Result<()> {
     let far_end = FarEnd::start(farwire().arg("serve"))?;
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("probes.csv");
@@ -135,7 +87,8 @@ fn csv() -> Result<()> {
     Ok(())
 }
 
-fn under_load() -> Result<()> {
+#[test_support::test]
+fn latency_under_load_stands_beside_idle_latency() -> Result<()> {
     let far_end = FarEnd::start(farwire().arg("serve"))?;
     let port = far_end.address("iperf3")?.port();
     for load in ["tcp:2", "udp:10mbit"] {
@@ -163,7 +116,8 @@ fn under_load() -> Result<()> {
     Ok(())
 }
 
-fn loss_by_direction() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn loss_by_direction_is_what_the_emulator_counted() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let (link, measured) = (
         directory.path().join("link"),
@@ -173,10 +127,7 @@ fn loss_by_direction() -> Result<()> {
     command.args([
         "exec", "--delay", "5ms", "--loss", "5%", "--seed", "5", "--json",
     ]);
-    command
-        .arg(&link)
-        .arg("--")
-        .arg(env!("CARGO_BIN_EXE_farwire"));
+    command.arg(&link).arg("--").arg(process::program());
     command.args([
         "measure",
         "probe",
@@ -255,7 +206,8 @@ fn foreign_reflector(stateful: bool) -> Result<()> {
     Ok(())
 }
 
-fn foreign_sender() -> Result<()> {
+#[test_support::test(Peer(PEER))]
+fn anothers_sender_takes_our_reflectors_answers() -> Result<()> {
     let far_end = FarEnd::start(farwire().arg("serve"))?;
     let port = far_end.address("stamp")?.port().to_string();
     let mut command = Command::new(process::peer(PEER));
@@ -271,7 +223,7 @@ fn foreign_sender() -> Result<()> {
     ]);
     let output = process::run(&mut command)?;
     ensure!(output.status.success(), "{}", said(&output));
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = stdout(&output);
     for line in [
         "Packets received: 20",
         "Replies: 20 unique, 0 additional, 0 late, 0 duplicates, 0 reordered, 0 unknown",
@@ -283,7 +235,8 @@ fn foreign_sender() -> Result<()> {
     Ok(())
 }
 
-fn twamp_light() -> Result<()> {
+#[test_support::test]
+fn a_sender_of_twamp_light_gets_its_answer_of_less_than_three_times_its_length() -> Result<()> {
     let far_end = FarEnd::start(farwire().arg("serve"))?;
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     socket.set_read_timeout(Some(Duration::from_secs(10)))?;
@@ -307,7 +260,8 @@ fn twamp_light() -> Result<()> {
     Ok(())
 }
 
-fn refused() -> Result<()> {
+#[test_support::test]
+fn a_port_where_nobody_listens_is_one_clear_error() -> Result<()> {
     // A port that was free a moment ago.
     let address = UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
     fails(
@@ -317,7 +271,8 @@ fn refused() -> Result<()> {
     )
 }
 
-fn silent() -> Result<()> {
+#[test_support::test]
+fn a_reflector_that_never_answers_is_one_clear_error() -> Result<()> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     fails(
         socket.local_addr()?,
@@ -326,7 +281,8 @@ fn silent() -> Result<()> {
     )
 }
 
-fn vanishing() -> Result<()> {
+#[test_support::test]
+fn a_reflector_that_vanishes_leaves_what_was_measured() -> Result<()> {
     let (address, reflector) = reflect(10, |socket, request, number, from| {
         socket.send_to(&answer(request, number), from).map(drop)
     })?;
@@ -345,7 +301,8 @@ fn vanishing() -> Result<()> {
     Ok(())
 }
 
-fn garbage() -> Result<()> {
+#[test_support::test]
+fn garbage_is_no_answer() -> Result<()> {
     let (address, _reflector) = reflect(30, |socket, request, number, from| {
         let mut wrong = answer(request, number);
         match number % 3 {
@@ -364,7 +321,8 @@ fn garbage() -> Result<()> {
     )
 }
 
-fn elsewhere() -> Result<()> {
+#[test_support::test]
+fn an_answer_from_elsewhere_is_no_answer() -> Result<()> {
     let other = UdpSocket::bind("127.0.0.1:0")?;
     let (address, _reflector) = reflect(5, move |_, request, number, from| {
         other.send_to(&answer(request, number), from).map(drop)
@@ -372,7 +330,8 @@ fn elsewhere() -> Result<()> {
     fails(address, "-c 5 -i 1ms -W 100ms", "no answer from")
 }
 
-fn replayed() -> Result<()> {
+#[test_support::test]
+fn a_replayed_answer_is_a_duplicate() -> Result<()> {
     let (address, reflector) = reflect(20, |socket, request, number, from| {
         let answer = answer(request, number);
         socket.send_to(&answer, from)?;
@@ -389,7 +348,8 @@ fn replayed() -> Result<()> {
     Ok(())
 }
 
-fn flood() -> Result<()> {
+#[test_support::test]
+fn answers_without_end_end_the_measurement() -> Result<()> {
     let (address, _reflector) = reflect(1, |socket, request, number, from| {
         let answer = answer(request, number);
         // Until the other end is closed.
@@ -399,7 +359,8 @@ fn flood() -> Result<()> {
     fails(address, "-c 100 -i 100ms", "sends packets without end")
 }
 
-fn bad_size() -> Result<()> {
+#[test_support::test]
+fn a_size_that_no_packet_can_have_is_bad_input() -> Result<()> {
     let output = process::run(farwire().args(["measure", "probe", "127.0.0.1", "-s", "45"]))?;
     ensure!(output.status.code() == Some(2), "{}", said(&output));
     ensure!(said(&output).contains("take 44 or 48"), "{}", said(&output));
@@ -461,7 +422,8 @@ impl Drop for Running {
     }
 }
 
-fn unwritable() -> Result<()> {
+#[test_support::test]
+fn a_file_that_cannot_be_written_is_found_before_measuring() -> Result<()> {
     for option in ["--json", "--csv"] {
         let mut command = farwire();
         // Were it to measure, it would fail with 1.
@@ -495,7 +457,7 @@ fn fails(address: SocketAddr, arguments: &str, cause: &str) -> Result<()> {
 }
 
 fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    stderr(&output)
 }
 
 fn figure(measured: &Value, metric: &str, statistic: &str, direction: Option<&str>) -> Result<f64> {

@@ -7,21 +7,11 @@ use std::net::TcpStream;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::far_end::FarEnd;
-use crate::common::process::{self, farwire};
-use crate::common::suite::Suite;
+use test_support::far_end::FarEnd;
+use test_support::process::{self, ends_with, farwire};
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test("each test is logged as a line of JSON", &[], is_logged);
-    suite.test(
-        "a test that the end of the server cuts short is logged",
-        &[],
-        is_logged_at_the_end,
-    );
-    suite.test("who is not allowed is told so", &[], is_refused);
-}
-
-fn is_logged() -> Result<()> {
+#[test_support::test]
+fn each_test_is_logged_as_a_line_of_json() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let log = directory.path().join("log");
     let far_end = FarEnd::start(farwire().arg("serve").arg("--json").arg(&log))?;
@@ -42,7 +32,8 @@ fn is_logged() -> Result<()> {
     Ok(())
 }
 
-fn is_logged_at_the_end() -> Result<()> {
+#[test_support::test]
+fn a_test_that_the_end_of_the_server_cuts_short_is_logged() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let log = directory.path().join("log");
     let mut far_end = FarEnd::start(farwire().arg("serve").arg("--json").arg(&log))?;
@@ -55,12 +46,11 @@ fn is_logged_at_the_end() -> Result<()> {
     Ok(())
 }
 
-fn is_refused() -> Result<()> {
+#[test_support::test]
+fn who_is_not_allowed_is_told_so() -> Result<()> {
     let far_end = FarEnd::start(farwire().args(["serve", "--allow", "10.0.0.0/8"]))?;
     let url = format!("http://{}/bytes/1000", far_end.address("http")?);
     let output = process::run(farwire().args(["measure", "http", &url]))?;
-    ensure!(output.status.code() == Some(1), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(said.contains("503"), "{said}");
+    ends_with(&output, 1, "503")?;
     Ok(())
 }

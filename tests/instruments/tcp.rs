@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 use netio::netns::NetNs;
 use serde_json::Value;
 
-use crate::common::process::{self, farwire, ip, run_in};
-use crate::common::suite::{Need, Suite};
+use test_support::process::{self, farwire, ip, run_in, stderr};
+use test_support::suite::{Need, Suite};
 
 /// What tests with iperf3 need.
 pub(crate) const NEEDS: [Need; 2] = [Need::Tool("iperf3"), Need::Namespaces];
@@ -28,7 +28,8 @@ const OPTIONS: [&str; 10] = [
     "-t 1 -b 20M -C reno -M 1200 -N -S 0xb8",
 ];
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for address in ["127.0.0.1", "::1"] {
         for options in OPTIONS {
             let name = format!("iperf3 {options} at {address} and farwire serve count the same");
@@ -43,22 +44,6 @@ pub(crate) fn add(suite: &mut Suite) {
         let name = format!("iperf3 {options} and farwire serve count the same");
         suite.test(name, &NEEDS, move || served(options, "127.0.0.1"));
     }
-    suite.test(
-        "the largest MSS of iperf3 3.21 is taken by farwire serve and by iperf3 -s",
-        &NEEDS,
-        largest_mss,
-    );
-    suite.test(
-        "farwire measure tcp has iperf3's names",
-        &[Need::Namespaces],
-        names,
-    );
-    suite.test(
-        "a refused port is an error under iperf3's name too",
-        &[Need::Namespaces],
-        refused,
-    );
-    suite.test("ten iperf3 at once are all served", &NEEDS, ten_at_once);
 }
 
 fn served(options: &str, address: &str) -> Result<()> {
@@ -82,14 +67,15 @@ fn measured(options: &str, address: &str) -> Result<()> {
     let mut client = farwire();
     client.args(["measure", "tcp", address, "--json", "-"]);
     let output = run_in(&ns, client.args(options.split(' ')))?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = stderr(&output);
     ensure!(output.status.success(), "{said}");
     let ours = serde_json::from_slice(&output.stdout)?;
     let output = server.finish()?;
     same(&ours, &serde_json::from_slice(&output)?, Said::ByServer)
 }
 
-fn largest_mss() -> Result<()> {
+#[test_support::test(Tool("iperf3"), Namespaces)]
+fn the_largest_mss_of_iperf3_3_21_is_taken_by_farwire_serve_and_by_iperf3_s() -> Result<()> {
     let (ns, directory) = (namespace()?, tempfile::tempdir()?);
     let server = serve(&ns, &directory.path().join("log"))?;
     let (success, json) = measure(&ns, "127.0.0.1 -n 10M -M 32767")?;
@@ -98,7 +84,8 @@ fn largest_mss() -> Result<()> {
     measured("-n 10M -M 32767", "127.0.0.1")
 }
 
-fn names() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn farwire_measure_tcp_has_iperf3s_names() -> Result<()> {
     let (ns, directory) = (namespace()?, tempfile::tempdir()?);
     let _server = serve(&ns, &directory.path().join("log"))?;
     let (status, json) = measure(&ns, "127.0.0.1 -t 1 --bidir -P 2")?;
@@ -128,7 +115,8 @@ fn names() -> Result<()> {
     Ok(())
 }
 
-fn refused() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_refused_port_is_an_error_under_iperf3s_name_too() -> Result<()> {
     let (status, json) = measure(&namespace()?, "127.0.0.1 -t 1")?;
     let failure = json["failure"].as_str().context("a failure")?;
     ensure!(
@@ -150,7 +138,8 @@ fn measure(ns: &NetNs, line: &str) -> Result<(bool, Value)> {
     ))
 }
 
-fn ten_at_once() -> Result<()> {
+#[test_support::test(Tool("iperf3"), Namespaces)]
+fn ten_iperf3_at_once_are_all_served() -> Result<()> {
     let (ns, directory) = (namespace()?, tempfile::tempdir()?);
     let log = directory.path().join("log");
     let _server = serve(&ns, &log)?;

@@ -9,9 +9,9 @@ use anyhow::{Context, Result, ensure};
 use netio::netns::NetNs;
 use serde_json::Value;
 
-use crate::common::process::{self, farwire, run_in};
-use crate::common::suite::Suite;
-use crate::tcp::{NEEDS, namespace, serve, start};
+use super::tcp::{NEEDS, namespace, serve, start};
+use test_support::process::{self, farwire, run_in, stderr, stdout};
+use test_support::suite::Suite;
 
 /// No stream carries more than 90 datagrams, at 1 Mbit/s where nothing is said: iperf3's buffers of 212,992 bytes, of which one
 /// takes 2,304, then hold a whole test, and nothing is lost however long iperf3 does not run.
@@ -32,7 +32,8 @@ const NAMES: [[&str; 2]; 2] = [
     ["sum_sent_bidir_reverse", "sum_received_bidir_reverse"],
 ];
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for address in ["127.0.0.1", "::1"] {
         for options in OPTIONS {
             let name = format!("iperf3 -u {options} at {address} and farwire serve count the same");
@@ -49,16 +50,6 @@ pub(crate) fn add(suite: &mut Suite) {
             move || names(options),
         );
     }
-    suite.test(
-        "ten iperf3 -u at once from one address are all served",
-        &NEEDS,
-        ten_at_once,
-    );
-    suite.test(
-        "garbage at the port of UDP streams changes no figure",
-        &NEEDS,
-        garbage,
-    );
 }
 
 /// iperf3 is the client: it says what both ends counted.
@@ -197,13 +188,14 @@ fn all_came(options: &str, ours: &Value, iperf3: Option<&str>) -> Result<()> {
 /// Whether this machine's iperf3 is 3.14 or later.
 fn tells_what_it_omits() -> Result<bool> {
     let output = Command::new("iperf3").arg("--version").output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = stdout(&output);
     let minor = text.strip_prefix("iperf 3.").context("a version")?;
     let minor: String = minor.chars().take_while(char::is_ascii_digit).collect();
     Ok(minor.parse::<u32>()? >= 14)
 }
 
-fn ten_at_once() -> Result<()> {
+#[test_support::test(Tool("iperf3"), Namespaces)]
+fn ten_iperf3_u_at_once_from_one_address_are_all_served() -> Result<()> {
     let (ns, directory) = (namespace()?, tempfile::tempdir()?);
     let log = directory.path().join("log");
     let _server = serve(&ns, &log)?;
@@ -219,7 +211,8 @@ fn ten_at_once() -> Result<()> {
     Ok(())
 }
 
-fn garbage() -> Result<()> {
+#[test_support::test(Tool("iperf3"), Namespaces)]
+fn garbage_at_the_port_of_udp_streams_changes_no_figure() -> Result<()> {
     let (ns, directory) = (namespace()?, tempfile::tempdir()?);
     let _server = serve(&ns, &directory.path().join("log"))?;
     let stranger = ns.run(|| UdpSocket::bind("127.0.0.1:0"))??;
@@ -251,7 +244,7 @@ fn measure(ns: &NetNs, line: &str) -> Result<Value> {
     let mut client = farwire();
     client.args(["measure", "udp", "--quiet", "--json", "-"]);
     let output = run_in(ns, client.args(line.split(' ')))?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = stderr(&output);
     ensure!(output.status.success(), "{said}");
     Ok(serde_json::from_slice(&output.stdout)?)
 }

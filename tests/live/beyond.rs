@@ -10,29 +10,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::{Need, Suite};
+use test_support::process::{self, farwire, stderr};
 
 const ALL: &str = "all-0123456789abcdef";
 const READ: &str = "read-0123456789abcdef";
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "beyond loopback farwire set changes a link with the token and the fingerprint, and with nothing else",
-        &[Need::Namespaces],
-        by_token_and_fingerprint,
-    );
-    suite.test(
-        "wrong tokens are answered by 401, many of them by 429, and who watches changes nothing",
-        &[Need::Namespaces, Need::Tool("curl")],
-        wrong_tokens,
-    );
-    suite.test(
-        "a token and a certificate that are none are refused at the start, by their files",
-        &[Need::Namespaces],
-        wrong_files,
-    );
-}
 
 /// `farwire exec` that listens on all addresses.
 struct Guarded {
@@ -132,7 +113,9 @@ impl Drop for Guarded {
     }
 }
 
-fn by_token_and_fingerprint() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn beyond_loopback_farwire_set_changes_a_link_with_the_token_and_the_fingerprint_and_with_nothing_else()
+-> Result<()> {
     let exec = Guarded::start()?;
     let (code, said) = exec.asks("set link --delay 30ms", Some("all"), &exec.pin)?;
     ensure!(
@@ -193,7 +176,9 @@ fn by_token_and_fingerprint() -> Result<()> {
     Ok(())
 }
 
-fn wrong_tokens() -> Result<()> {
+#[test_support::test(Namespaces, Tool("curl"))]
+fn wrong_tokens_are_answered_by_401_many_of_them_by_429_and_who_watches_changes_nothing()
+-> Result<()> {
     let exec = Guarded::start()?;
     let asks = |token: &str, more: &[&str]| -> Result<String> {
         let mut curl = Command::new("curl");
@@ -230,7 +215,8 @@ fn wrong_tokens() -> Result<()> {
     bail!("a hundred more wrong tokens were heard")
 }
 
-fn wrong_files() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_token_and_a_certificate_that_are_none_are_refused_at_the_start_by_their_files() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let file = |name: &str, text: &str| -> Result<String> {
         let path = directory.path().join(name);
@@ -266,7 +252,7 @@ fn wrong_files() -> Result<()> {
             .args(&flags)
             .args(["--", "true"]);
         let ended = process::run(&mut exec)?;
-        let said = String::from_utf8_lossy(&ended.stderr);
+        let said = stderr(&ended);
         ensure!(
             ended.status.code() == Some(125) && said.contains(words),
             "{flags:?}: {said}"

@@ -6,45 +6,15 @@ use std::thread;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::common::api::{Answer, Exec, Listening};
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
-
-const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
+use test_support::api::{Answer, Exec, Listening};
+use test_support::process;
 
 /// Three that are answered, and three that are not.
 const PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 20 $FARWIRE_SERVER > /dev/null; echo $?";
 const LOST_PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 1 $FARWIRE_SERVER > /dev/null; echo $?";
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a loss that is set is met and its packets are counted since then",
-        &NEEDS,
-        a_fault_is_met,
-    );
-    suite.test(
-        "of many clients that change one revision at once one does, and the others get 412",
-        &NEEDS[..1],
-        one_of_many,
-    );
-    suite.test(
-        "a dry run says what would be and changes nothing",
-        &NEEDS[..1],
-        a_dry_run,
-    );
-    suite.test(
-        "a lease reverts when its connection ends and nobody else changes the link before",
-        &NEEDS[..1],
-        a_lease_of_a_connection,
-    );
-    suite.test(
-        "a lease of a time reverts by itself and events say so",
-        &NEEDS[..1],
-        a_lease_of_a_time,
-    );
-}
-
-fn a_fault_is_met() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"))]
+fn a_loss_that_is_set_is_met_and_its_packets_are_counted_since_then() -> Result<()> {
     let mut exec = Exec::start("--delay 1ms")?;
     ensure!(exec.shell(PINGS)? == "0", "the link lost pings");
     three(&exec, 1, "/up/delivered")?;
@@ -99,7 +69,9 @@ fn three(exec: &Exec, since: u64, of: &str) -> Result<Value> {
     })
 }
 
-fn one_of_many() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn of_many_clients_that_change_one_revision_at_once_one_does_and_the_others_get_412() -> Result<()>
+{
     let exec = Exec::start("--delay 1ms")?;
     let live: &Listening = &exec;
     for revision in 1..=5 {
@@ -128,7 +100,8 @@ fn one_of_many() -> Result<()> {
     exec.end()
 }
 
-fn a_dry_run() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_dry_run_says_what_would_be_and_changes_nothing() -> Result<()> {
     let exec = Exec::start("--delay 20ms")?;
     let before = exec.link()?;
     let told = exec.patch("?dry_run=1", r#"{"rate": "10mbit"}"#)?.body;
@@ -138,7 +111,9 @@ fn a_dry_run() -> Result<()> {
     exec.end()
 }
 
-fn a_lease_of_a_connection() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_lease_reverts_when_its_connection_ends_and_nobody_else_changes_the_link_before() -> Result<()>
+{
     let exec = Exec::start("--delay 20ms")?;
     let before = exec.link()?;
     let body = r#"{"loss": "5%"}"#;
@@ -173,7 +148,8 @@ fn a_lease_of_a_connection() -> Result<()> {
     exec.end()
 }
 
-fn a_lease_of_a_time() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_lease_of_a_time_reverts_by_itself_and_events_say_so() -> Result<()> {
     let exec = Exec::start("--delay 20ms")?;
     let mut watcher = exec.connect()?;
     write!(

@@ -5,9 +5,8 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use crate::common::api::Exec;
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
+use test_support::api::Exec;
+use test_support::process::{self, stdout};
 
 const SCHEMATHESIS: &str = "bin/schemathesis";
 
@@ -21,15 +20,8 @@ positive_data_acceptance.expected-statuses = [\"2xx\", \"401\", \"403\", \"404\"
 negative_data_rejection.expected-statuses = [\"400\", \"401\", \"403\", \"404\", \"405\", \"406\", \"409\", \"412\", \"415\", \"422\", \"429\"]
 ";
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "what the OpenAPI document says holds for every answer to requests made up of it",
-        &[Need::Soak, Need::Namespaces, Need::SoakTool(SCHEMATHESIS)],
-        conforms,
-    );
-}
-
-fn conforms() -> Result<()> {
+#[test_support::test(Soak, Namespaces, SoakTool(SCHEMATHESIS))]
+fn what_the_openapi_document_says_holds_for_every_answer_to_requests_made_up_of_it() -> Result<()> {
     let mut exec = Exec::start("--delay 5ms --rate 100mbit")?;
     let folder = tempfile::tempdir()?;
     let config = folder.path().join("schemathesis.toml");
@@ -47,7 +39,7 @@ fn conforms() -> Result<()> {
         .args(["--max-time", LASTS, "--no-color"])
         .args(["--generation-deterministic"]);
     let ran = process::run(&mut schemathesis)?;
-    let said = String::from_utf8_lossy(&ran.stdout);
+    let said = stdout(&ran);
     ensure!(ran.status.success(), "{said}");
     // It serves as before.
     ensure!(exec.shell("echo on")? == "on");

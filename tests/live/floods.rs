@@ -6,12 +6,9 @@ use std::net::{IpAddr, TcpStream};
 use anyhow::{Result, ensure};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use crate::common::api::Exec;
-use crate::common::suite::{Need, Suite};
-use crate::common::usage::{Usage, heap_kib};
-use crate::common::{is_soak, process, raw};
-
-const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
+use test_support::api::Exec;
+use test_support::usage::{Usage, heap_kib};
+use test_support::{is_soak, process, raw};
 
 /// Three that are answered.
 const PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 20 $FARWIRE_SERVER > /dev/null; echo $?";
@@ -37,25 +34,8 @@ const MOST_ASKED: usize = 100_000;
 /// How much memory may grow by what is refused.
 const MOST_GROWN_KIB: u64 = 16 << 10;
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "thousands of connections leave the link as it is and others answered",
-        &NEEDS,
-        connections,
-    );
-    suite.test(
-        "a body of a gibibyte is refused before it is taken",
-        &NEEDS[..1],
-        a_gibibyte,
-    );
-    suite.test(
-        "more requests than are taken are told when to ask again",
-        &NEEDS[..1],
-        requests,
-    );
-}
-
-fn connections() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"))]
+fn thousands_of_connections_leave_the_link_as_it_is_and_others_answered() -> Result<()> {
     let wanted = CONNECTIONS[usize::from(is_soak())];
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard.min(wanted + OWN), hard)?;
@@ -92,7 +72,8 @@ fn connections() -> Result<()> {
     exec.end()
 }
 
-fn a_gibibyte() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_body_of_a_gibibyte_is_refused_before_it_is_taken() -> Result<()> {
     let exec = Exec::start("--delay 1ms")?;
     let link = exec.link()?;
     let before = heap_kib(exec.pid())?;
@@ -138,7 +119,8 @@ fn a_gibibyte() -> Result<()> {
 }
 
 /// Requests of one connection without a pause until one is refused.
-fn requests() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn more_requests_than_are_taken_are_told_when_to_ask_again() -> Result<()> {
     let exec = Exec::start("--delay 1ms")?;
     let mut stream = exec.connect()?;
     let some = format!("GET /none HTTP/1.1\r\nHost: {}\r\n\r\n", exec.at).repeat(AT_ONCE);

@@ -6,9 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 
-use crate::common::api::Exec;
-use crate::common::suite::{Need, Suite};
-use crate::common::{is_soak, process};
+use test_support::api::Exec;
+use test_support::{is_soak, process};
 
 /// How often the link is changed.
 const CHANGES: i128 = 20;
@@ -28,21 +27,14 @@ const TRAFFIC: &str =
 const SOAKED: i128 = 1_000_000;
 const DISTURBED: i128 = 50_000_000;
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a change is in force in both directions from the instant that its answer states",
-        &[Need::Namespaces],
-        one_instant,
-    );
-}
-
-fn one_instant() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_change_is_in_force_in_both_directions_from_the_instant_that_its_answer_states() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let log = directory.path().join("packets.csv");
     let mut farwire = process::farwire();
     let link = format!("--delay 1ms --packet-log {}", log.display());
     let mut exec = Exec::start_as(&mut farwire, &link)?;
-    let traffic = TRAFFIC.replace("PROGRAM", env!("CARGO_BIN_EXE_farwire"));
+    let traffic = TRAFFIC.replace("PROGRAM", process::program());
     ensure!(exec.shell(&traffic)? == "on", "no traffic");
     passed(&exec, 1, SOME)?;
     let mut stated = Vec::new();

@@ -7,11 +7,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::api::Exec;
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
-
-const NEEDS: [Need; 1] = [Need::Namespaces];
+use test_support::api::Exec;
+use test_support::process::{self, stderr};
 
 /// Clients that die, one after the other.
 const CLIENTS: usize = 20;
@@ -19,46 +16,9 @@ const CLIENTS: usize = 20;
 /// Dry runs that are computed before what the next change means.
 const BEFORE: usize = 8;
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a lease of a connection ends with a client that goes away before it is answered",
-        &NEEDS,
-        unanswered,
-    );
-    suite.test(
-        "a lease of a connection ends with a client that sent more than its request",
-        &NEEDS,
-        with_more,
-    );
-    suite.test(
-        "a lease of a connection that another connection renews ends with that one",
-        &NEEDS,
-        renewed,
-    );
-    suite.test(
-        "a lease is refused of what could not be taken back, and by its field",
-        &NEEDS,
-        no_way_back,
-    );
-    suite.test(
-        "farwire set says by what its lease is known and changes and ends it by that",
-        &NEEDS,
-        by_set,
-    );
-    suite.test(
-        "a lease of a connection ends with a client that nothing is heard of any more",
-        &[
-            Need::Soak,
-            Need::Root,
-            Need::Tool("unshare"),
-            Need::Tool("curl"),
-        ],
-        vanished,
-    );
-}
-
 /// Some ask and go away at once, others as soon as their change is in force.
-fn unanswered() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_lease_of_a_connection_ends_with_a_client_that_goes_away_before_it_is_answered() -> Result<()> {
     let exec = Exec::start("--delay 20ms")?;
     let before = exec.link()?["conditions"].clone();
     let loss = r#"{"loss": "100%"}"#;
@@ -95,7 +55,8 @@ fn unanswered() -> Result<()> {
 }
 
 /// What follows the request, as a line's end or the next request, waits for the answer's end, and the client's end behind it.
-fn with_more() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_lease_of_a_connection_ends_with_a_client_that_sent_more_than_its_request() -> Result<()> {
     let exec = Exec::start("--delay 20ms")?;
     let before = exec.link()?["conditions"].clone();
     for more in ["\n", "GET / HTTP/1.1\r\n"] {
@@ -113,7 +74,8 @@ fn with_more() -> Result<()> {
     exec.end()
 }
 
-fn renewed() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_lease_of_a_connection_that_another_connection_renews_ends_with_that_one() -> Result<()> {
     let exec = Exec::start("--delay 20ms")?;
     let before = exec.link()?["conditions"].clone();
     let (first, id) = hold(&exec, "")?;
@@ -132,7 +94,8 @@ fn renewed() -> Result<()> {
     exec.end()
 }
 
-fn no_way_back() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_lease_is_refused_of_what_could_not_be_taken_back_and_by_its_field() -> Result<()> {
     let exec = Exec::start("--delay 20ms")?;
     let own =
         r#"{"loss": "0.5%", "classes": [{"name": "voice", "protocol": "udp", "loss": "0%"}]}"#;
@@ -170,7 +133,8 @@ fn no_way_back() -> Result<()> {
     exec.end()
 }
 
-fn by_set() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn farwire_set_says_by_what_its_lease_is_known_and_changes_and_ends_it_by_that() -> Result<()> {
     let exec = Exec::start("--delay 20ms")?;
     let before = exec.link()?["conditions"].clone();
     let at = exec.at.to_string();
@@ -251,14 +215,15 @@ wait
 [ \"${found:-no}\" = yes ]
 ";
 
-fn vanished() -> Result<()> {
+#[test_support::test(Soak, Root, Tool("unshare"), Tool("curl"))]
+fn a_lease_of_a_connection_ends_with_a_client_that_nothing_is_heard_of_any_more() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let mut shell = Command::new("unshare");
     shell.args(["--net", "sh", "-c", VANISHED]);
     shell.current_dir(folder.path());
-    shell.env("FARWIRE", env!("CARGO_BIN_EXE_farwire"));
+    shell.env("FARWIRE", process::program());
     let ran = process::run(&mut shell)?;
-    let said = String::from_utf8_lossy(&ran.stderr);
+    let said = stderr(&ran);
     ensure!(ran.status.success(), "the lease stands: {said}");
     Ok(())
 }

@@ -9,34 +9,16 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::common::api::Exec;
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
+use test_support::api::Exec;
+use test_support::process::{self, stderr};
 
 /// Three that are answered, and three that are not.
 const PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 20 $FARWIRE_SERVER > /dev/null; echo $?";
 const LOST_PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 1 $FARWIRE_SERVER > /dev/null; echo $?";
 
-pub(crate) fn add(suite: &mut Suite) {
-    let ping = Need::Tool("ping");
-    suite.test(
-        "metrics are OpenMetrics whose counters add up and have the packets that were lost",
-        &[Need::Namespaces, ping],
-        openmetrics_that_add_up,
-    );
-    suite.test(
-        "promtool has nothing against the metrics",
-        &[Need::Namespaces, Need::Tool("promtool")],
-        promtool_is_content,
-    );
-    suite.test(
-        "a real Prometheus scrapes the metrics",
-        &[Need::Soak, Need::Namespaces, ping, Need::Tool("prometheus")],
-        prometheus_scrapes,
-    );
-}
-
-fn openmetrics_that_add_up() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"))]
+fn metrics_are_openmetrics_whose_counters_add_up_and_have_the_packets_that_were_lost() -> Result<()>
+{
     let mut exec = Exec::start("--rate 10mbit --delay 1ms")?;
     ensure!(exec.shell(PINGS)? == "0", "the link lost pings");
     exec.patch("", r#"{"up": {"loss": "100%"}}"#)?;
@@ -94,7 +76,8 @@ fn openmetrics_that_add_up() -> Result<()> {
     exec.end()
 }
 
-fn promtool_is_content() -> Result<()> {
+#[test_support::test(Namespaces, Tool("promtool"))]
+fn promtool_has_nothing_against_the_metrics() -> Result<()> {
     let exec = Exec::start("--rate 10mbit")?;
     let host = exec.at;
     let head = format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nAccept: text/plain");
@@ -110,13 +93,14 @@ fn promtool_is_content() -> Result<()> {
     let mut promtool = Command::new("promtool");
     promtool.args(["check", "metrics"]);
     let said = process::run_with(&mut promtool, File::open(&file)?.into())?;
-    let words = String::from_utf8_lossy(&said.stderr);
+    let words = stderr(&said);
     let is_content = said.status.success() && words.is_empty();
     ensure!(is_content, "{}: {words}{}", said.status, answer.text);
     exec.end()
 }
 
-fn prometheus_scrapes() -> Result<()> {
+#[test_support::test(Soak, Namespaces, Tool("ping"), Tool("prometheus"))]
+fn a_real_prometheus_scrapes_the_metrics() -> Result<()> {
     let mut exec = Exec::start("--delay 1ms")?;
     ensure!(exec.shell(PINGS)? == "0", "the link lost pings");
     let prometheus = Prometheus::scraping(exec.at)?;

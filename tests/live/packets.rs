@@ -6,22 +6,8 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use crate::common::api::Exec;
-use crate::common::process::{self, wait_for};
-use crate::common::suite::{Need, Suite};
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a capture streams what passes one side, and tshark reads it",
-        &[Need::Namespaces, Need::Tool("ping"), Need::Tool("tshark")],
-        tshark_reads_it,
-    );
-    suite.test(
-        "captures that nobody reads are cut off, and there are four at a time",
-        &[Need::Namespaces, Need::Tool("wget")],
-        who_does_not_read_is_cut_off,
-    );
-}
+use test_support::api::Exec;
+use test_support::process::{self, stderr, stdout, wait_for};
 
 /// Asks for a capture; on return its answer has begun. By HTTP/1.0, so that the body is the capture and nothing else.
 fn capture(exec: &Exec, query: &str) -> Result<(u16, BufReader<TcpStream>)> {
@@ -45,7 +31,8 @@ fn capture(exec: &Exec, query: &str) -> Result<(u16, BufReader<TcpStream>)> {
     }
 }
 
-fn tshark_reads_it() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"), Tool("tshark"))]
+fn a_capture_streams_what_passes_one_side_and_tshark_reads_it() -> Result<()> {
     let mut exec = Exec::start("--delay 5ms --loss 30%")?;
     let (status, mut body) = capture(&exec, "?side=a&filter=icmp&for=3s")?;
     ensure!(status == 200, "{status}");
@@ -61,12 +48,8 @@ fn tshark_reads_it() -> Result<()> {
     tshark
         .args("-T fields -e frame.interface_name -e _ws.col.Protocol -e frame.comment".split(' '));
     let read = process::run(&mut tshark)?;
-    let rows = String::from_utf8(read.stdout)?;
-    ensure!(
-        read.status.success(),
-        "{}",
-        String::from_utf8_lossy(&read.stderr)
-    );
+    let rows = stdout(&read);
+    ensure!(read.status.success(), "{}", stderr(&read));
     ensure!(
         rows.contains("a\tICMP\tdelivered ") && rows.contains("a\tICMP\tdropped: loss"),
         "{rows}"
@@ -76,7 +59,8 @@ fn tshark_reads_it() -> Result<()> {
     Ok(())
 }
 
-fn who_does_not_read_is_cut_off() -> Result<()> {
+#[test_support::test(Namespaces, Tool("wget"))]
+fn captures_that_nobody_reads_are_cut_off_and_there_are_four_at_a_time() -> Result<()> {
     let mut exec = Exec::start("")?;
     exec.shell("wget -qO /dev/null http://$FARWIRE_SERVER/seconds/600 & echo begun")?;
     let many = "?for=3600s&max_bytes=1073741824";

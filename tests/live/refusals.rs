@@ -2,31 +2,11 @@
 
 use anyhow::{Result, ensure};
 
-use crate::common::api::{Answer, Exec};
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
+use test_support::api::{Answer, Exec};
+use test_support::process::{self, ends_with};
 
-const NEEDS: [Need; 1] = [Need::Namespaces];
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a request that is wrong gets its code and changes nothing",
-        &NEEDS,
-        wrong_requests,
-    );
-    suite.test(
-        "another page's request and one by another name are refused",
-        &NEEDS,
-        strangers,
-    );
-    suite.test(
-        "an address beyond loopback is refused at the start",
-        &NEEDS,
-        beyond_loopback,
-    );
-}
-
-fn wrong_requests() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_request_that_is_wrong_gets_its_code_and_changes_nothing() -> Result<()> {
     let exec = Exec::start("--delay 20ms")?;
     let before = exec.link()?;
     let put =
@@ -100,7 +80,8 @@ fn wrong_requests() -> Result<()> {
     exec.end()
 }
 
-fn strangers() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn another_pages_request_and_one_by_another_name_are_refused() -> Result<()> {
     let exec = Exec::start("--delay 20ms")?;
     let by_name = exec.send("GET /v1/links HTTP/1.1\r\nHost: attacker.example", "")?;
     is_problem(&by_name, 403)?;
@@ -125,12 +106,11 @@ fn strangers() -> Result<()> {
     exec.end()
 }
 
-fn beyond_loopback() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn an_address_beyond_loopback_is_refused_at_the_start() -> Result<()> {
     let ended =
         process::run(process::farwire().args(["exec", "--listen", "0.0.0.0:0", "--", "true"]))?;
-    let said = String::from_utf8_lossy(&ended.stderr);
-    ensure!(ended.status.code() == Some(125), "{said}");
-    ensure!(said.contains("--listen 0.0.0.0:0"), "{said}");
+    ends_with(&ended, 125, "--listen 0.0.0.0:0")?;
     Ok(())
 }
 

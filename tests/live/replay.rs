@@ -7,11 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::api::Exec;
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
-
-const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
+use test_support::api::Exec;
+use test_support::process::{self, stderr};
 
 /// Between two changes.
 const PHASE: Duration = Duration::from_secs(2);
@@ -19,20 +16,8 @@ const PHASE: Duration = Duration::from_secs(2);
 /// Arrivals of different batches of a packet log may differ by what a program is interrupted between two readings of clocks.
 const CLOCKS_NS: i128 = 20_000_000;
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "the changes of a link are made again by its link file and by its scenario",
-        &NEEDS,
-        changes_are_made_again,
-    );
-    suite.test(
-        "a change that no schedule says is no file, and says why",
-        &NEEDS[..1],
-        what_no_schedule_says,
-    );
-}
-
-fn changes_are_made_again() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"))]
+fn the_changes_of_a_link_are_made_again_by_its_link_file_and_by_its_scenario() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let file = |name: &str| directory.path().join(name);
     let [lost, delayed] = change(directory.path())?;
@@ -60,7 +45,7 @@ fn changes_are_made_again() -> Result<()> {
         .arg(file("out"));
     let ran = process::run(&mut run)?;
     // 1 is a host too busy for a measurement, which the conditions are none the worse for.
-    let said = String::from_utf8_lossy(&ran.stderr);
+    let said = stderr(&ran);
     ensure!(matches!(ran.status.code(), Some(0 | 1)), "{said}");
     let record = std::fs::read_to_string(record_below(&file("out"))?)?;
     let lost = record.lines().filter_map(|line| {
@@ -147,7 +132,8 @@ fn record_below(directory: &Path) -> Result<std::path::PathBuf> {
     Ok(first.into())
 }
 
-fn what_no_schedule_says() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_change_that_no_schedule_says_is_no_file_and_says_why() -> Result<()> {
     let exec = Exec::start("--delay 1ms")?;
     let changed = exec.patch("", r#"{"toffee": {"drop": 2}}"#)?;
     ensure!(changed.status == 200, "{changed:?}");

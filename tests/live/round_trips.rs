@@ -6,21 +6,14 @@ use std::net::TcpStream;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::api::Exec;
-use crate::common::suite::{Need, Suite};
+use test_support::api::Exec;
 
 /// Both delays of the link.
 const LEAST_MS: f64 = 40.0;
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "round trips of pings and of TCP are seen at either side, none shorter than the link's delays",
-        &[Need::Namespaces, Need::Tool("ping"), Need::Tool("wget")],
-        seen,
-    );
-}
-
-fn seen() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"), Tool("wget"))]
+fn round_trips_of_pings_and_of_tcp_are_seen_at_either_side_none_shorter_than_the_links_delays()
+-> Result<()> {
     let mut exec = Exec::start("--delay 20ms")?;
     let mut samples = Samples::of(&exec)?;
     let first = samples.next()?;

@@ -8,32 +8,9 @@ use std::process::Stdio;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::common::api::{Answer, Listening};
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
-
-const NEEDS: [Need; 1] = [Need::Namespaces];
-
-/// A short case, and one that lasts until it is ended.
-const TWO_CASES: &str = "\
-name = 'two'
-title = 'Two cases'
-order = 'as-written'
-late_budget = '1s'
-tcp = { congestion = 'reno' }
-bed = { kind = 'netns' }
-[[instruments]]
-name = 'echo'
-kind = 'ping'
-[[cases]]
-name = 'short'
-link = { delay = '1ms' }
-parameters.echo = { count = 3, interval = '10ms' }
-[[cases]]
-name = 'long'
-link = { delay = '2ms' }
-parameters.echo = { count = 60000, interval = '10ms' }
-";
+use test_support::api::{Answer, Listening};
+use test_support::process::{self, has};
+use test_support::scenario::TWO_CASES;
 
 /// Routers in a row, for as long as it takes.
 const CHAIN: &str = "\
@@ -52,20 +29,8 @@ links = { 'b-c' = { delay = '3ms' } }
 name = 'long'
 ";
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a run's link is watched, its table grows, and nobody changes its conditions",
-        &NEEDS,
-        a_run_is_watched,
-    );
-    suite.test(
-        "a chain's links are named by their nodes",
-        &NEEDS,
-        links_of_a_chain,
-    );
-}
-
-fn a_run_is_watched() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_runs_link_is_watched_its_table_grows_and_nobody_changes_its_conditions() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let run = start(folder.path(), TWO_CASES)?;
     let between = process::wait_for("the answer between two runs", || {
@@ -106,10 +71,7 @@ fn a_run_is_watched() -> Result<()> {
     );
     is_refused(&run)?;
     let metrics = run.get("/metrics")?.text;
-    ensure!(
-        metrics.contains("farwire_run_valid{link=\"link\"}"),
-        "{metrics}"
-    );
+    has(&metrics, "farwire_run_valid{link=\"link\"}")?;
     let events = BufReader::new(follow(&run)?);
     let mut events = events.lines().map_while(Result::ok);
     ensure!(events.any(|line| line == "event: sample"), "no sample came");
@@ -121,7 +83,8 @@ fn a_run_is_watched() -> Result<()> {
     Ok(())
 }
 
-fn links_of_a_chain() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_chains_links_are_named_by_their_nodes() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let run = start(folder.path(), CHAIN)?;
     running(&run, "long")?;
@@ -155,7 +118,7 @@ fn is_refused(run: &Listening) -> Result<()> {
         let refused = patch(query)?;
         ensure!(refused.status == 409, "{refused:?}");
         let why = refused.body["detail"].as_str().context("a detail")?;
-        ensure!(why.contains("conditions are its scenario's"), "{why}");
+        has(&why, "conditions are its scenario's")?;
     }
     let tried = patch("?dry_run=1")?;
     ensure!(

@@ -5,12 +5,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::common::api::{Answer, Exec};
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
-use crate::refusals::is_problem;
-
-const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
+use super::refusals::is_problem;
+use test_support::api::{Answer, Exec};
+use test_support::process;
 
 /// Three that are answered, and three that are not.
 const PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 20 $FARWIRE_SERVER > /dev/null; echo $?";
@@ -19,34 +16,6 @@ const LOST_PINGS: &str = "ping -q -n -c 3 -i 0.2 -W 1 $FARWIRE_SERVER > /dev/nul
 /// Its steps lie so far apart that no test comes to one by itself.
 const LINK: &str = "delay = '1ms'\n\
     schedule = [{ at = '1000s', loss = '100%' }, { at = '2000s', without = ['loss'] }]\n";
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a schedule goes to a time and packets meet what it has then",
-        &NEEDS,
-        goes_to_a_time,
-    );
-    suite.test(
-        "a schedule that is stopped stays and goes on from there once it is started",
-        &NEEDS,
-        is_stopped_and_started,
-    );
-    suite.test(
-        "a lease of a schedule ends as though it had never been moved",
-        &NEEDS[..1],
-        a_lease_ends,
-    );
-    suite.test(
-        "what became of a schedule is told as a link file of its own times",
-        &NEEDS[..1],
-        is_told_as_a_file,
-    );
-    suite.test(
-        "a schedule's time that is wrong is refused and changes nothing",
-        &NEEDS[..1],
-        wrong_orders,
-    );
-}
 
 /// Starts behind [`LINK`].
 fn start() -> Result<Exec> {
@@ -78,7 +47,8 @@ fn seconds(value: &Value) -> Result<f64> {
     value.as_f64().with_context(|| format!("seconds: {value}"))
 }
 
-fn goes_to_a_time() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"))]
+fn a_schedule_goes_to_a_time_and_packets_meet_what_it_has_then() -> Result<()> {
     let mut exec = start()?;
     let at_first = schedule(&exec)?;
     ensure!(at_first["state"] == "running", "{at_first}");
@@ -113,7 +83,8 @@ fn goes_to_a_time() -> Result<()> {
     exec.end()
 }
 
-fn is_stopped_and_started() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"))]
+fn a_schedule_that_is_stopped_stays_and_goes_on_from_there_once_it_is_started() -> Result<()> {
     let mut exec = start()?;
     let stopped = order(&exec, r#"{"state": "stopped", "to": "999900ms"}"#)?;
     let says = stopped["link"]["says"].as_str().unwrap_or_default();
@@ -157,7 +128,8 @@ fn is_stopped_and_started() -> Result<()> {
     exec.end()
 }
 
-fn a_lease_ends() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_lease_of_a_schedule_ends_as_though_it_had_never_been_moved() -> Result<()> {
     let exec = start()?;
     let moved = r#"{"to": "1500s", "state": "stopped"}"#;
     let leased = put(&exec, "?for=60s", moved)?;
@@ -179,7 +151,8 @@ fn a_lease_ends() -> Result<()> {
     exec.end()
 }
 
-fn is_told_as_a_file() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn what_became_of_a_schedule_is_told_as_a_link_file_of_its_own_times() -> Result<()> {
     let exec = start()?;
     let moved = order(&exec, r#"{"to": "1000s"}"#)?;
     let back = order(&exec, r#"{"to": "1s", "state": "stopped"}"#)?;
@@ -198,7 +171,8 @@ fn is_told_as_a_file() -> Result<()> {
     exec.end()
 }
 
-fn wrong_orders() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_schedules_time_that_is_wrong_is_refused_and_changes_nothing() -> Result<()> {
     let exec = start()?;
     let before = exec.link()?;
     for (more, body, status, field) in [

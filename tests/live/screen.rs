@@ -17,10 +17,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 use vt100::{Color, Parser};
 
-use crate::common::process::{self, wait_for};
-use crate::common::suite::{Need, Suite};
-
-const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ping")];
+use test_support::process::{self, stderr, wait_for};
+use test_support::scenario::TWO_CASES;
 
 /// The sizes of the terminal.
 const ROWS: NonZero<u16> = NonZero::new(40).expect("40 is not 0");
@@ -30,61 +28,6 @@ const RIGHT: &str = "\x1b[C";
 const UP: &str = "\x1b[A";
 /// What ends a command that SIGTERM ends, as a shell has it.
 const TERMINATED: i32 = 128 + 15;
-
-/// A short case, and one that lasts until it is ended.
-const TWO_CASES: &str = "\
-name = 'two'
-title = 'Two cases'
-order = 'as-written'
-late_budget = '1s'
-tcp = { congestion = 'reno' }
-bed = { kind = 'netns' }
-[[instruments]]
-name = 'echo'
-kind = 'ping'
-[[cases]]
-name = 'short'
-link = { delay = '1ms' }
-parameters.echo = { count = 3, interval = '10ms' }
-[[cases]]
-name = 'long'
-link = { delay = '2ms' }
-parameters.echo = { count = 60000, interval = '10ms' }
-";
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a screen shows the link and the command's output, and its keys change the link",
-        &NEEDS,
-        keys,
-    );
-    suite.test(
-        "a signal ends a screen, and the terminal is as it was",
-        &NEEDS,
-        a_signal,
-    );
-    suite.test(
-        "a screen shows a run: its links, how far it is and its figures; no key changes it, and it ends as by a signal",
-        &[Need::Namespaces],
-        a_run,
-    );
-    suite.test(
-        "a signal ends a run's screen, and what the run came to stands on the terminal as it was",
-        &[Need::Namespaces],
-        signals_to_a_run,
-    );
-    suite.test(
-        "a screen has colours, and none where NO_COLOR is set",
-        &NEEDS,
-        colours,
-    );
-    suite.test(
-        "a screen shows a box between two interfaces, and its keys change it",
-        &[Need::Namespaces, Need::Tool("ip")],
-        a_box,
-    );
-    suite.test("without a terminal there is no screen", &[], refused);
-}
 
 /// A farwire on a terminal.
 struct OnTerminal {
@@ -261,7 +204,8 @@ impl Drop for OnTerminal {
     }
 }
 
-fn keys() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"))]
+fn a_screen_shows_the_link_and_the_commands_output_and_its_keys_change_the_link() -> Result<()> {
     let mut screen = OnTerminal::start()?;
     screen.await_text("first words")?;
     screen.await_text("round trip a ")?;
@@ -309,7 +253,8 @@ fn keys() -> Result<()> {
 const BOX: &str = "ip link add name left type veth peer name client && ip link add name right type veth peer name server && \
     for one in left client right server; do ip link set $one up || exit 99; done; exec \"$0\" emulate left right --tui --delay 3ms";
 
-fn a_box() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ip"))]
+fn a_screen_shows_a_box_between_two_interfaces_and_its_keys_change_it() -> Result<()> {
     let mut command = Command::new("unshare");
     command.args(["--map-root-user", "--net", "sh", "-c", BOX]);
     command.arg(process::farwire().get_program());
@@ -328,7 +273,8 @@ fn a_box() -> Result<()> {
     Ok(())
 }
 
-fn a_signal() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"))]
+fn a_signal_ends_a_screen_and_the_terminal_is_as_it_was() -> Result<()> {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let screen = OnTerminal::start()?;
         // Before, SIGINT ends farwire without it.
@@ -340,7 +286,9 @@ fn a_signal() -> Result<()> {
     Ok(())
 }
 
-fn a_run() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_screen_shows_a_run_its_links_how_far_it_is_and_its_figures_no_key_changes_it_and_it_ends_as_by_a_signal()
+-> Result<()> {
     let mut screen = OnTerminal::run()?;
     screen.await_line("how far it is", |line| {
         line.contains("Two cases") && line.contains(" runs, about ")
@@ -362,7 +310,9 @@ fn a_run() -> Result<()> {
     Ok(())
 }
 
-fn signals_to_a_run() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_signal_ends_a_runs_screen_and_what_the_run_came_to_stands_on_the_terminal_as_it_was()
+-> Result<()> {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let screen = OnTerminal::run()?;
         screen.signal(signal)?;
@@ -373,7 +323,8 @@ fn signals_to_a_run() -> Result<()> {
     Ok(())
 }
 
-fn colours() -> Result<()> {
+#[test_support::test(Namespaces, Tool("ping"))]
+fn a_screen_has_colours_and_none_where_no_color_is_set() -> Result<()> {
     // An empty one is none (no-color.org).
     for (value, expected) in [("", true), ("1", false)] {
         let screen = OnTerminal::exec(&[("NO_COLOR", value)])?;
@@ -390,14 +341,15 @@ fn colours() -> Result<()> {
     Ok(())
 }
 
-fn refused() -> Result<()> {
+#[test_support::test]
+fn without_a_terminal_there_is_no_screen() -> Result<()> {
     for (line, code) in [
         ("exec --tui -- true", 125),
         ("emulate --tui no-a no-b", 2),
         ("run --tui none.toml", 2),
     ] {
         let output = process::run(process::farwire().args(line.split(' ')))?;
-        let said = String::from_utf8_lossy(&output.stderr);
+        let said = stderr(&output);
         ensure!(output.status.code() == Some(code), "{line}: {said}");
         ensure!(
             said.contains("standard input and output must be a terminal"),

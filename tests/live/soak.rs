@@ -11,11 +11,10 @@ use anyhow::{Context, Result, bail, ensure};
 use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::Value;
 
-use crate::common::api::{Exec, Listening};
-use crate::common::is_soak;
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
-use crate::common::usage::heap_kib;
+use test_support::api::{Exec, Listening};
+use test_support::is_soak;
+use test_support::process;
+use test_support::usage::heap_kib;
 
 /// Readers of events that keep up, and those that do not.
 const READERS: usize = 40;
@@ -40,26 +39,15 @@ const TRAFFIC: &str = "\
     (while :; do ping -q -n -i 0.05 -c 100 $FARWIRE_SERVER > /dev/null; done) & all=\"$all $!\"; \
     echo on";
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a change a second and readers that stall leave memory flat and counters that add up",
-        &[Need::Namespaces, Need::Tool("wget"), Need::Tool("ping")],
-        soak,
-    );
-    suite.test(
-        "a lease of a connection reverts within a second of its client's SIGKILL, 20 of 20",
-        &[Need::Soak, Need::Namespaces, Need::Tool("curl")],
-        kills,
-    );
-}
-
-fn soak() -> Result<()> {
+#[test_support::test(Namespaces, Tool("wget"), Tool("ping"))]
+fn a_change_a_second_and_readers_that_stall_leave_memory_flat_and_counters_that_add_up()
+-> Result<()> {
     let lasts = Duration::from_secs(if is_soak() { 30 * 60 } else { 2 * 60 });
     let mut farwire = process::farwire();
     // One heap, so that memory that was given back is found again.
     farwire.env("MALLOC_ARENA_MAX", "1");
     let mut exec = Exec::start_as(&mut farwire, "--rate 20mbit --delay 5ms --queue 100pkt")?;
-    let traffic = TRAFFIC.replace("PROGRAM", env!("CARGO_BIN_EXE_farwire"));
+    let traffic = TRAFFIC.replace("PROGRAM", process::program());
     ensure!(exec.shell(&traffic)? == "on", "no traffic");
     let over = AtomicBool::new(false);
     let (read, cut) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -252,7 +240,8 @@ fn adds_up(exec: &Exec) -> Result<()> {
     Ok(())
 }
 
-fn kills() -> Result<()> {
+#[test_support::test(Soak, Namespaces, Tool("curl"))]
+fn a_lease_of_a_connection_reverts_within_a_second_of_its_clients_sigkill_20_of_20() -> Result<()> {
     let exec = Exec::start("--delay 5ms")?;
     let url = format!("http://{}/v1/links/link?for=connection", exec.at);
     for number in 1..=20 {

@@ -7,25 +7,11 @@ use anyhow::{Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::common::api::Listening;
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
+use test_support::api::Listening;
+use test_support::process::{self, ends_with, stderr};
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "past records are listed and their reports shown, and nothing else of the folder",
-        &[],
-        past_records,
-    );
-    suite.test("a folder without a record is refused", &[], no_record);
-    suite.test(
-        "a socket of the file system is gone with what listened there",
-        &[Need::Namespaces],
-        sockets,
-    );
-}
-
-fn past_records() -> Result<()> {
+#[test_support::test]
+fn past_records_are_listed_and_their_reports_shown_and_nothing_else_of_the_folder() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/records/small.jsonl");
     for name in ["first", "second one"] {
@@ -73,19 +59,16 @@ fn past_records() -> Result<()> {
     view.terminate()
 }
 
-fn no_record() -> Result<()> {
+#[test_support::test]
+fn a_folder_without_a_record_is_refused() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let ended = process::run(process::farwire().arg("view").arg(folder.path()))?;
-    let said = String::from_utf8_lossy(&ended.stderr);
-    ensure!(ended.status.code() == Some(2), "{said}");
-    ensure!(
-        said.contains("neither a record nor a folder of one"),
-        "{said}"
-    );
+    ends_with(&ended, 2, "neither a record nor a folder of one")?;
     Ok(())
 }
 
-fn sockets() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_socket_of_the_file_system_is_gone_with_what_listened_there() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/records/small.jsonl");
     fs::copy(&fixture, folder.path().join("record.jsonl"))?;
@@ -94,7 +77,7 @@ fn sockets() -> Result<()> {
     exec.current_dir(folder.path());
     exec.args(["exec", "--listen", "unix:socket", "--"]);
     let ended = process::run(exec.args(["test", "-S", "socket"]))?;
-    let said = String::from_utf8_lossy(&ended.stderr);
+    let said = stderr(&ended);
     ensure!(ended.status.success(), "{said}");
     ensure!(!socket.exists(), "exec left its socket: {said}");
     let mut view = process::farwire();

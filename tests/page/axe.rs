@@ -5,11 +5,10 @@ use std::fs;
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
-use crate::browser::Browser;
-use crate::common::process;
-use crate::common::suite::{Need, Suite};
-use crate::run::experiment;
-use crate::walk::{NEEDS, Running};
+use super::browser::Browser;
+use super::run::experiment;
+use super::walk::Running;
+use test_support::process;
 
 const AXE: &str = "axe/axe_playwright_python/axe.min.js";
 
@@ -20,21 +19,16 @@ const SIZES: [[u32; 2]; 2] = [[1280, 900], [390, 844]];
 const CHECK: &str = "return axe.run(document, {resultTypes: ['violations']}).then((found) => found.violations.map((violation) =>
     [violation.impact, violation.id, violation.help, ...violation.nodes.map((node) => node.html)]));";
 
-pub(crate) fn add(suite: &mut Suite) {
-    let needs = [&NEEDS[..], &[Need::Soak, Need::SoakTool(AXE)]].concat();
-    suite.test(
-        "axe-core finds nothing serious on the page, wide and narrow, light and dark",
-        &needs,
-        everybody,
-    );
-    suite.test(
-        "axe-core finds nothing serious on the page of an experiment that runs",
-        &needs,
-        of_an_experiment,
-    );
-}
-
-fn of_an_experiment() -> Result<()> {
+#[test_support::test(
+    Namespaces,
+    Tool("chromium"),
+    Tool("chromedriver"),
+    Tool("ping"),
+    Tool("wget"),
+    Soak,
+    SoakTool(AXE)
+)]
+fn axe_core_finds_nothing_serious_on_the_page_of_an_experiment_that_runs() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let run = experiment(folder.path())?;
     let browser = Browser::start(folder.path())?;
@@ -59,7 +53,16 @@ fn nothing_serious(browser: &Browser) -> Result<()> {
     Ok(())
 }
 
-fn everybody() -> Result<()> {
+#[test_support::test(
+    Namespaces,
+    Tool("chromium"),
+    Tool("chromedriver"),
+    Tool("ping"),
+    Tool("wget"),
+    Soak,
+    SoakTool(AXE)
+)]
+fn axe_core_finds_nothing_serious_on_the_page_wide_and_narrow_light_and_dark() -> Result<()> {
     let axe = fs::read_to_string(process::soak_tool(AXE))?;
     let folder = tempfile::tempdir()?;
     let link = Running::start(&folder.path().join("pings"), &[])?;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use ureq::Agent;
 
-use crate::common::process::wait_for;
+use test_support::process::wait_for;
 
 /// The key of an element's reference in an answer (WebDriver, §12).
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";

@@ -5,10 +5,9 @@ use std::process::Stdio;
 
 use anyhow::{Result, ensure};
 
-use crate::browser::Browser;
-use crate::common::process::farwire;
-use crate::common::suite::Suite;
-use crate::walk::{NEEDS, Running};
+use super::browser::Browser;
+use super::walk::Running;
+use test_support::process::farwire;
 
 /// A run is short, so that another has figures soon; all of them outlast the test.
 const EXPERIMENT: &str = "\
@@ -26,14 +25,6 @@ repeats = 100
 link = { delay = '20ms' }
 ";
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "the page of an experiment shows how far it is, its curves, and its figures as they come",
-        &NEEDS[..3],
-        an_experiment,
-    );
-}
-
 /// An experiment whose runs go on until it is dropped.
 pub(crate) fn experiment(folder: &std::path::Path) -> Result<Running> {
     let file = folder.join("seen.toml");
@@ -47,7 +38,9 @@ pub(crate) fn experiment(folder: &std::path::Path) -> Result<Running> {
     Running::of(run.args(["--listen", "127.0.0.1:0"]), "watch it at ")
 }
 
-fn an_experiment() -> Result<()> {
+#[test_support::test(Namespaces, Tool("chromium"), Tool("chromedriver"))]
+fn the_page_of_an_experiment_shows_how_far_it_is_its_curves_and_its_figures_as_they_come()
+-> Result<()> {
     let folder = tempfile::tempdir()?;
     let run = experiment(folder.path())?;
     let browser = Browser::start(folder.path())?;

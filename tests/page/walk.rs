@@ -11,37 +11,22 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::browser::{Browser, ENTER};
-use crate::common::is_soak;
-use crate::common::process::{self, farwire, wait_for};
-use crate::common::suite::{Need, Suite};
-
-pub(crate) const NEEDS: [Need; 5] = [
-    Need::Namespaces,
-    Need::Tool("chromium"),
-    Need::Tool("chromedriver"),
-    Need::Tool("ping"),
-    Need::Tool("wget"),
-];
+use super::browser::{Browser, ENTER};
+use test_support::is_soak;
+use test_support::process::{self, farwire, stderr, stdout, wait_for};
 
 /// Values that are typed: each may be tried once before it is whole.
 const MOST_HALF_TYPED: usize = 4;
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "by the page a link is changed, undone, and taken away as a command and as a scenario",
-        &NEEDS,
-        walk,
-    );
-    suite.test(
-        "the page asks for the token that is wanted",
-        &NEEDS,
-        by_token,
-    );
-}
-
 /// The page asks for the token that is wanted, again where it was a wrong one, and then does all that it does.
-fn by_token() -> Result<()> {
+#[test_support::test(
+    Namespaces,
+    Tool("chromium"),
+    Tool("chromedriver"),
+    Tool("ping"),
+    Tool("wget")
+)]
+fn the_page_asks_for_the_token_that_is_wanted() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let token = folder.path().join("token");
     fs::write(&token, "token-0123456789abcdef")?;
@@ -58,7 +43,15 @@ fn by_token() -> Result<()> {
     browser.wait("document.getElementById('state-words').textContent.includes('delay 60ms')")
 }
 
-fn walk() -> Result<()> {
+#[test_support::test(
+    Namespaces,
+    Tool("chromium"),
+    Tool("chromedriver"),
+    Tool("ping"),
+    Tool("wget")
+)]
+fn by_the_page_a_link_is_changed_undone_and_taken_away_as_a_command_and_as_a_scenario() -> Result<()>
+{
     let folder = tempfile::tempdir()?;
     let pings = folder.path().join("pings");
     let link = Running::start(&pings, &[])?;
@@ -134,10 +127,10 @@ fn run_command(browser: &Browser) -> Result<()> {
     let flags = line
         .strip_prefix("farwire exec ")
         .with_context(|| line.to_owned())?;
-    let program = env!("CARGO_BIN_EXE_farwire");
+    let program = process::program();
     let line = format!("{program} exec {flags} -- ping -c 5 -i 0.1 10.77.0.2");
     let output = process::run(Command::new("sh").args(["-c", &line]))?;
-    let said = String::from_utf8_lossy(&output.stdout);
+    let said = stdout(&output);
     let fastest = round_trips(&said).fold(f64::INFINITY, f64::min);
     // Two delays of 26.55 ms, each less 5 ms of jitter at most.
     ensure!((43.0..1_000.0).contains(&fastest), "{line}: {output:?}");
@@ -163,7 +156,7 @@ fn run_scenario(browser: &Browser, folder: &Path) -> Result<()> {
     // Three attempts, each as long as the walk was.
     let ran = process::run_for(&mut run, 3 * length_of(&scenario)?)?;
     // 1 is a host too busy for a measurement.
-    let said = String::from_utf8_lossy(&ran.stderr);
+    let said = stderr(&ran);
     ensure!(matches!(ran.status.code(), Some(0 | 1)), "{scenario}{said}");
     ensure!(folder.join("out/record.jsonl").is_file(), "{said}");
     Ok(())

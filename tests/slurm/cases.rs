@@ -7,39 +7,11 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::cluster::{Experiment, NEEDS, bounded, configuration, run, slurm, stderr, stdout};
-use crate::common::process::{self, farwire};
-use crate::common::suite::Suite;
+use super::cluster::{Experiment, bounded, configuration, run, slurm};
+use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "twelve cases on three nodes, one at a time: every run once in the joined record",
-        &NEEDS,
-        twelve_cases,
-    );
-    suite.test(
-        "a second submit is refused, and one that was killed goes on when started again",
-        &NEEDS,
-        killed,
-    );
-    suite.test(
-        "an ordinary user submits, and his tasks need no privilege",
-        &NEEDS,
-        ordinary_user,
-    );
-    suite.test(
-        "without waiting: status, cancelling, and going on",
-        &NEEDS,
-        cancelled,
-    );
-    suite.test(
-        "cancelled while tasks run, it goes on at once when started again",
-        &NEEDS,
-        cancelled_while_it_runs,
-    );
-}
-
-fn twelve_cases() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn twelve_cases_on_three_nodes_one_at_a_time_every_run_once_in_the_joined_record() -> Result<()> {
     let experiment = Experiment::of(12)?;
     experiment.wait_for_queue()?;
     let mut command = experiment.submit_by(bounded(), "2s")?;
@@ -66,7 +38,7 @@ fn twelve_cases() -> Result<()> {
         drained?
     ))?;
     ensure!(output.status.success(), "{}", stderr(&output));
-    ensure!(stderr(&output).contains("12 runs"), "{}", stderr(&output));
+    has(&stderr(&output), "12 runs")?;
     let record = experiment.record()?;
     ensure!(record.head.hosts.len() > 1, "one node did it all");
     ensure!(record.head.hosts.iter().all(|host| {
@@ -83,16 +55,12 @@ fn twelve_cases() -> Result<()> {
     ensure!(stdout(&again) == stdout(&output), "{}", stdout(&again));
     // Another experiment does not go there.
     let other = run(experiment.submit()?.arg("--quick"))?;
-    ensure!(other.status.code() == Some(2), "{}", stderr(&other));
-    ensure!(
-        stderr(&other).contains("not with --quick"),
-        "{}",
-        stderr(&other)
-    );
+    ends_with(&other, 2, "not with --quick")?;
     Ok(())
 }
 
-fn killed() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn a_second_submit_is_refused_and_one_that_was_killed_goes_on_when_started_again() -> Result<()> {
     let experiment = Experiment::of(4)?;
     // What Slurm still tidies up of another test is no task of this one.
     experiment.wait_for_queue()?;
@@ -123,7 +91,8 @@ fn killed() -> Result<()> {
     Ok(())
 }
 
-fn cancelled() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn without_waiting_status_cancelling_and_going_on() -> Result<()> {
     let experiment = Experiment::of(4)?;
     slurm("scontrol update PartitionName=main State=DOWN")?;
     let handed = run(experiment.submit()?.arg("--detach"));
@@ -147,18 +116,11 @@ fn cancelled() -> Result<()> {
     ensure!(json["left_s"].is_null(), "{json}");
     ensure!(handed.status.success(), "{}", stderr(&handed));
     let said = stdout(&status);
-    ensure!(
-        said.contains("small: 0 of 4 shards are complete\n"),
-        "{said}"
-    );
+    has(&said, "small: 0 of 4 shards are complete\n")?;
     // Why they wait, Slurm says when it has looked at them.
     let waits = |line: &str| line.starts_with("PENDING, ") && line.ends_with(": 1-4");
     ensure!(said.lines().any(waits), "{said}");
-    ensure!(
-        stdout(&ended).contains("4 tasks ended"),
-        "{}",
-        stdout(&ended)
-    );
+    has(&stdout(&ended), "4 tasks ended")?;
     let again = run(&mut experiment.submit()?)?;
     ensure!(again.status.success(), "{}", stderr(&again));
     // Nobody asks for what was cancelled.
@@ -174,7 +136,8 @@ fn cancelled() -> Result<()> {
     Ok(())
 }
 
-fn cancelled_while_it_runs() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn cancelled_while_tasks_run_it_goes_on_at_once_when_started_again() -> Result<()> {
     let experiment = Experiment::of(4)?;
     configuration()?;
     let mut command = experiment.submit()?;
@@ -189,12 +152,7 @@ fn cancelled_while_it_runs() -> Result<()> {
     // At once: its tasks are still completing, and shards were lost with them.
     let again = run(&mut experiment.submit()?)?;
     let first = first.wait_with_output()?;
-    let said = stderr(&first);
-    ensure!(first.status.code() == Some(1), "{said}");
-    ensure!(
-        said.contains("it was cancelled; the same command goes on"),
-        "{said}"
-    );
+    ends_with(&first, 1, "it was cancelled; the same command goes on")?;
     let ended = ended["ended"].as_u64().context("ended")?;
     ensure!((1..=4).contains(&ended), "{ended}");
     ensure!(again.status.success(), "{}", stderr(&again));
@@ -202,10 +160,11 @@ fn cancelled_while_it_runs() -> Result<()> {
     Ok(())
 }
 
-fn ordinary_user() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn an_ordinary_user_submits_and_his_tasks_need_no_privilege() -> Result<()> {
     let experiment = Experiment::of(3)?;
     let program = experiment.path("farwire");
-    fs::copy(env!("CARGO_BIN_EXE_farwire"), &program)?;
+    fs::copy(process::program(), &program)?;
     fs::set_permissions(experiment.path(""), Permissions::from_mode(0o777))?;
     let mut command = Command::new("timeout");
     command.args([
@@ -219,11 +178,7 @@ fn ordinary_user() -> Result<()> {
     let output = run(&mut experiment.submit_by(command, "1ms")?)?;
     if output.status.code() == Some(3) {
         // A host that keeps namespaces from ordinary users: the nodes say so.
-        ensure!(
-            stderr(&output).contains("user namespaces: "),
-            "{}",
-            stderr(&output)
-        );
+        has(&stderr(&output), "user namespaces: ")?;
         return Ok(());
     }
     ensure!(output.status.success(), "{}", stderr(&output));

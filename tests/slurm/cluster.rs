@@ -13,27 +13,11 @@ use record::Record;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::process::{self, farwire};
-use crate::common::suite::Need;
-
-/// What a test with a cluster needs.
-pub(crate) const NEEDS: [Need; 3] = [Need::Root, Need::Tool("slurmctld"), Need::Tool("munged")];
+use test_support::process::{self, farwire, stderr};
+use test_support::scenario::{HEAD, PING};
 
 /// Started by the first test that needs it.
 static CLUSTER: Mutex<Option<TempDir>> = Mutex::new(None);
-
-const SCENARIO: &str = "\
-name = 'small'
-title = 'A small experiment'
-order = 'as-written'
-late_budget = '1s'
-bed = { kind = 'netns', wire = { rate = '20mbit', delay = '1ms' } }
-tcp = { congestion = 'reno' }
-[[instruments]]
-name = 'ping'
-kind = 'ping'
-parameters = { size = 100, count = 5, interval = '5ms', timeout = '1s' }
-";
 
 /// The configuration of the cluster, which runs.
 pub(crate) fn configuration() -> Result<PathBuf> {
@@ -92,14 +76,6 @@ pub(crate) fn slurm(line: &str) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-pub(crate) fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-pub(crate) fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
 /// An experiment in a directory of its own.
 pub(crate) struct Experiment {
     directory: TempDir,
@@ -122,7 +98,7 @@ impl Experiment {
         let text: String = text.collect();
         fs::write(
             directory.path().join("small.toml"),
-            SCENARIO.to_owned() + &text,
+            [HEAD, PING, &text].concat(),
         )?;
         let runs = names.flat_map(|name| (1..=repeats).map(move |repeat| (name.clone(), repeat)));
         Ok(Self {

@@ -8,9 +8,7 @@ use std::process::{Command, Output};
 use anyhow::{Result, ensure};
 use tempfile::TempDir;
 
-use crate::cluster::{stderr, stdout};
-use crate::common::process::{self, farwire};
-use crate::common::suite::Suite;
+use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
 
 /// All of Slurm's commands. A line of `COMMAND.answers` is for one call: `cancel` puts down the mark of `--cancel` first, `fail WORDS` refuses with
 /// these, `lost WORDS` does what it is to and refuses nevertheless; anything else, or no line, does it. Tasks wait until they are cancelled.
@@ -62,49 +60,6 @@ squeue)
 scancel) : >"ended.$last" ;;
 esac
 "#;
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "an array that is handed in while somebody cancels is ended",
-        &[],
-        cancelled_meanwhile,
-    );
-    suite.test(
-        "a submit that sees that it was cancelled ends its array, whoever else does",
-        &[],
-        cancelled_later,
-    );
-    suite.test(
-        "a controller that is silent for a while is asked again, and has no array twice",
-        &[],
-        silent,
-    );
-    suite.test(
-        "what Slurm refuses is bad input, and nothing of it is waited for",
-        &[],
-        refused,
-    );
-    suite.test(
-        "what is said to submit wins over sbatch's own environment, which has the rest",
-        &[],
-        environment,
-    );
-    suite.test(
-        "without a partition its nodes are those of sbatch's: the environment's, or the default's",
-        &[],
-        partitions,
-    );
-    suite.test(
-        "where all nodes are down or drained, nothing is handed in, and busy ones are waited for",
-        &[],
-        no_node,
-    );
-    suite.test(
-        "the script has paths as they are typed, with their links",
-        &[],
-        links,
-    );
-}
 
 /// Of the environment, with their values.
 type Variables<'a> = &'a [(&'a str, &'a str)];
@@ -183,16 +138,14 @@ impl Fake {
 fn is_cancelled(fake: &Fake, output: &Output) -> Result<()> {
     let said = stderr(output);
     ensure!(output.status.code() == Some(1), "{said}");
-    ensure!(
-        said.contains("it was cancelled; the same command goes on"),
-        "{said}"
-    );
+    has(&said, "it was cancelled; the same command goes on")?;
     ensure!(fake.calls("sbatch ")? == 1 && fake.path("job.1").exists());
     ensure!(fake.path("ended.1").exists(), "the array lives on: {said}");
     Ok(())
 }
 
-fn cancelled_meanwhile() -> Result<()> {
+#[test_support::test]
+fn an_array_that_is_handed_in_while_somebody_cancels_is_ended() -> Result<()> {
     // The mark comes after the submit has looked for it, and Slurm was asked for what there is to cancel before it has the job.
     for more in [&[][..], &["--detach"]] {
         let fake = Fake::new()?;
@@ -202,14 +155,16 @@ fn cancelled_meanwhile() -> Result<()> {
     Ok(())
 }
 
-fn cancelled_later() -> Result<()> {
+#[test_support::test]
+fn a_submit_that_sees_that_it_was_cancelled_ends_its_array_whoever_else_does() -> Result<()> {
     let fake = Fake::new()?;
     // It asks twice before it waits.
     fake.answers("squeue", "-\ncancel\n")?;
     is_cancelled(&fake, &fake.submit(&[])?)
 }
 
-fn silent() -> Result<()> {
+#[test_support::test]
+fn a_controller_that_is_silent_for_a_while_is_asked_again_and_has_no_array_twice() -> Result<()> {
     let fake = Fake::new()?;
     let silence = "fail Unable to contact slurm controller (connect failure)\n";
     fake.answers("sinfo", silence)?;
@@ -219,7 +174,7 @@ fn silent() -> Result<()> {
     let output = fake.submit(&["--detach"])?;
     let said = stderr(&output);
     ensure!(output.status.success(), "{said}");
-    ensure!(said.contains("job 1: 4 shards of 4\n"), "{said}");
+    has(&said, "job 1: 4 shards of 4\n")?;
     ensure!(fake.calls("sbatch ")? == 2, "{said}");
     ensure!(fake.path("job.1").exists() && !fake.path("job.2").exists());
     fake.answers("squeue", silence)?;
@@ -227,28 +182,24 @@ fn silent() -> Result<()> {
     let output = fake.farwire(&["submit", "--cancel", "out"])?;
     ensure!(output.status.success(), "{}", stderr(&output));
     let said = stdout(&output);
-    ensure!(said.contains("4 tasks ended"), "{said}");
+    has(&said, "4 tasks ended")?;
     ensure!(fake.path("ended.1").exists(), "the array lives on");
     Ok(())
 }
 
-fn refused() -> Result<()> {
+#[test_support::test]
+fn what_slurm_refuses_is_bad_input_and_nothing_of_it_is_waited_for() -> Result<()> {
     let fake = Fake::new()?;
     let refusal = "fail Batch job submission failed: Invalid account\n";
     fake.answers("sbatch", &refusal.repeat(2))?;
     for _ in 0..2 {
         let output = fake.submit(&[])?;
-        ensure!(output.status.code() == Some(2), "{}", stderr(&output));
-        ensure!(
-            stderr(&output).contains("Invalid account"),
-            "{}",
-            stderr(&output)
-        );
+        ends_with(&output, 2, "Invalid account")?;
     }
     let output = fake.submit(&["--detach"])?;
     let said = stderr(&output);
     ensure!(output.status.success(), "{said}");
-    ensure!(said.contains("job 1: 4 shards of 4\n"), "{said}");
+    has(&said, "job 1: 4 shards of 4\n")?;
     ensure!(!said.contains("knows its task no more"), "{said}");
     Ok(())
 }
@@ -261,7 +212,8 @@ const SET: [(&str, &str); 4] = [
     ("SBATCH_ACCOUNT", "mine"),
 ];
 
-fn environment() -> Result<()> {
+#[test_support::test]
+fn what_is_said_to_submit_wins_over_sbatchs_own_environment_which_has_the_rest() -> Result<()> {
     let partition = ["--partition", "main"];
     let time = ["--time", "1h"];
     let both = [partition, time].concat();
@@ -285,7 +237,9 @@ fn environment() -> Result<()> {
     Ok(())
 }
 
-fn partitions() -> Result<()> {
+#[test_support::test]
+fn without_a_partition_its_nodes_are_those_of_sbatch_s_the_environment_s_or_the_default_s()
+-> Result<()> {
     let long = [("SBATCH_PARTITION", "long")];
     let both = [("SBATCH_PARTITION", "long,main")];
     let all: [(Variables<'_>, &[&str], &str); 4] = [
@@ -306,12 +260,11 @@ fn partitions() -> Result<()> {
     let fake = Fake::new()?;
     let gone = [("SBATCH_PARTITION", "gone")];
     let output = fake.submit_with(&gone, &[])?;
-    let said = stderr(&output);
-    ensure!(output.status.code() == Some(2), "{said}");
-    ensure!(
-        said.contains("SBATCH_PARTITION gone: Slurm has no such partition; there are: long, main"),
-        "{said}"
-    );
+    ends_with(
+        &output,
+        2,
+        "SBATCH_PARTITION gone: Slurm has no such partition; there are: long, main",
+    )?;
     fs::write(fake.path("partitions"), "main\nlong\n")?;
     ensure!(!fake.path("out").exists(), "something was written");
     // Where there is no default, Slurm decides.
@@ -322,7 +275,9 @@ fn partitions() -> Result<()> {
     Ok(())
 }
 
-fn no_node() -> Result<()> {
+#[test_support::test]
+fn where_all_nodes_are_down_or_drained_nothing_is_handed_in_and_busy_ones_are_waited_for()
+-> Result<()> {
     let fake = Fake::new()?;
     let nodes = "node1|drained|a fan\nnode2|down*|Not responding\n";
     fs::write(fake.path("nodes"), nodes)?;
@@ -351,17 +306,13 @@ fn no_node() -> Result<()> {
     ensure!(handed.status.success(), "{}", stderr(&handed));
     fs::write(fake.path("nodes"), [nodes, "node3|idle|none\n"].concat())?;
     let output = fake.submit(&[])?;
-    let said = stderr(&output);
-    ensure!(output.status.code() == Some(3), "{said}");
-    ensure!(
-        said.contains("no node can do it: node3: no farwire; "),
-        "{said}"
-    );
+    let said = ends_with(&output, 3, "no node can do it: node3: no farwire; ")?;
     ensure!(fake.path("ended.4").exists(), "the array lives on: {said}");
     Ok(())
 }
 
-fn links() -> Result<()> {
+#[test_support::test]
+fn the_script_has_paths_as_they_are_typed_with_their_links() -> Result<()> {
     let fake = Fake::new()?;
     let home = fake.path("home");
     symlink(fake.path(""), &home)?;
@@ -377,6 +328,6 @@ fn links() -> Result<()> {
     ] {
         ensure!(said.lines().any(|found| found == line), "no {line}: {said}");
     }
-    ensure!(said.contains(&format!(" '--allow-files={home}'")), "{said}");
+    has(&said, &format!(" '--allow-files={home}'"))?;
     Ok(())
 }

@@ -3,46 +3,23 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output};
+use test_support::process::{ends_with, has, stderr, stdout};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::cluster::{Experiment, NEEDS, run, slurm, stderr, stdout};
-use crate::common::suite::Suite;
-
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test(
-        "a node that cannot is left out with its cause, and the others do the runs",
-        &NEEDS,
-        one_cannot,
-    );
-    suite.test(
-        "where no node can, the causes are said and nothing is waited for",
-        &NEEDS,
-        none_can,
-    );
-    suite.test(
-        "a full disk on one node is named with its shard, which the next array does",
-        &NEEDS,
-        full_disk,
-    );
-    suite.test(
-        "a torn record, a damaged one and a deleted shard are done again",
-        &NEEDS,
-        damaged,
-    );
-}
+use super::cluster::{Experiment, run, slurm};
 
 /// Hands in by a copy of the program, which is this script when the tasks begin; then waits for the end.
 fn with_program(experiment: &Experiment, script: &str) -> Result<Output> {
     let program = experiment.path("farwire");
-    fs::copy(env!("CARGO_BIN_EXE_farwire"), &program)?;
+    fs::copy(test_support::process::program(), &program)?;
     slurm("scontrol update PartitionName=main State=DOWN")?;
     let mut command = experiment.submit_by(Command::new(&program), "1ms")?;
     let handed = run(command.args(["--detach", "--at-once", "1"]));
     fs::remove_file(&program)?;
     fs::write(
         &program,
-        script.replace("REAL", env!("CARGO_BIN_EXE_farwire")),
+        script.replace("REAL", test_support::process::program()),
     )?;
     fs::set_permissions(&program, Permissions::from_mode(0o755))?;
     slurm("scontrol update PartitionName=main State=UP")?;
@@ -51,21 +28,14 @@ fn with_program(experiment: &Experiment, script: &str) -> Result<Output> {
     run(&mut experiment.submit()?)
 }
 
-fn one_cannot() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn a_node_that_cannot_is_left_out_with_its_cause_and_the_others_do_the_runs() -> Result<()> {
     let experiment = Experiment::of(4)?;
     let script = "#!/bin/sh\n[ \"$(hostname)\" != node1 ] || { echo 'no libc' >&2; exit 127; }\nexec REAL \"$@\"\n";
     let output = with_program(&experiment, script)?;
     ensure!(output.status.success(), "{}", stderr(&output));
-    ensure!(
-        stderr(&output).contains("node1 is left out: "),
-        "{}",
-        stderr(&output)
-    );
-    ensure!(
-        stderr(&output).contains("does not run: no libc"),
-        "{}",
-        stderr(&output)
-    );
+    has(&stderr(&output), "node1 is left out: ")?;
+    has(&stderr(&output), "does not run: no libc")?;
     let record = experiment.record()?;
     let names = record
         .head
@@ -74,21 +44,16 @@ fn one_cannot() -> Result<()> {
         .filter_map(|host| host.name.clone());
     ensure!(names.into_iter().all(|name| name != "node1"));
     let status = experiment.about("--status")?;
-    ensure!(
-        stdout(&status).contains("node1 is left out"),
-        "{}",
-        stdout(&status)
-    );
+    has(&stdout(&status), "node1 is left out")?;
     Ok(())
 }
 
-fn none_can() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn where_no_node_can_the_causes_are_said_and_nothing_is_waited_for() -> Result<()> {
     let experiment = Experiment::of(4)?;
     let output = with_program(&experiment, "#!/bin/sh\necho farwire 99.0.0\n")?;
-    ensure!(output.status.code() == Some(3), "{}", stderr(&output));
-    let said = stderr(&output);
-    ensure!(said.contains("no node can do it: node1: its "), "{said}");
-    ensure!(said.contains("is farwire 99.0.0, not farwire "), "{said}");
+    let said = ends_with(&output, 3, "no node can do it: node1: its ")?;
+    has(&said, "is farwire 99.0.0, not farwire ")?;
     experiment.wait_for_queue()
 }
 
@@ -102,7 +67,8 @@ fi
 exec REAL "$@"
 "#;
 
-fn full_disk() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn a_full_disk_on_one_node_is_named_with_its_shard_which_the_next_array_does() -> Result<()> {
     let experiment = Experiment::of(4)?;
     let output = with_program(&experiment, FULL)?;
     let said = stderr(&output);
@@ -116,12 +82,13 @@ fn full_disk() -> Result<()> {
     );
     ensure!(named.next().is_none(), "{said}");
     // The next array has that shard alone.
-    ensure!(said.contains(": 1 shard of 4\n"), "{said}");
+    has(&said, ": 1 shard of 4\n")?;
     experiment.record()?;
     Ok(())
 }
 
-fn damaged() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn a_torn_record_a_damaged_one_and_a_deleted_shard_are_done_again() -> Result<()> {
     let experiment = Experiment::of(4)?;
     let handed = run(experiment.submit()?.arg("--detach"))?;
     ensure!(handed.status.success(), "{}", stderr(&handed));
@@ -142,7 +109,7 @@ fn damaged() -> Result<()> {
         "{said}"
     );
     ensure!(shard(2).join("pass-1.damaged/record.jsonl").exists());
-    ensure!(said.contains(": 3 shards"), "{said}");
+    has(&said, ": 3 shards")?;
     experiment.record()?;
     Ok(())
 }

@@ -5,38 +5,11 @@ use std::process::Output;
 
 use anyhow::{Result, ensure};
 
-use crate::cluster::{Experiment, NEEDS, run, slurm, stderr, stdout};
-use crate::common::process::{self, farwire};
-use crate::common::suite::Suite;
+use super::cluster::{Experiment, run, slurm};
+use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test("without Slurm it says what is missing", &[], no_slurm);
-    suite.test("a directory that is no submit's is refused", &[], no_submit);
-    suite.test(
-        "a record of something else is left alone",
-        &NEEDS,
-        another_record,
-    );
-    suite.test(
-        "a partition that there is not is refused",
-        &NEEDS,
-        no_partition,
-    );
-    suite.test("what no node has is refused", &NEEDS, too_many_processors);
-    suite.test(
-        "where all nodes are drained, it ends and says so",
-        &NEEDS,
-        all_drained,
-    );
-    suite.test("the script is shown and nothing handed in", &NEEDS, printed);
-    suite.test(
-        "what was refused leaves nothing that is waited for",
-        &NEEDS,
-        refused_then_taken,
-    );
-}
-
-fn no_slurm() -> Result<()> {
+#[test_support::test(serial)]
+fn without_slurm_it_says_what_is_missing() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let scenario = directory.path().join("x.toml");
     fs::write(
@@ -52,49 +25,32 @@ fn no_slurm() -> Result<()> {
         .args(["--slurm", "--out"])
         .arg(&out);
     let output = process::run(command.env("PATH", directory.path()))?;
-    ensure!(output.status.code() == Some(3), "{}", stderr(&output));
-    ensure!(
-        stderr(&output).contains("no sbatch on PATH"),
-        "{}",
-        stderr(&output)
-    );
+    ends_with(&output, 3, "no sbatch on PATH")?;
     ensure!(!out.exists(), "something was written");
     let output = process::run(command.arg("--print"))?;
     ensure!(output.status.success(), "{}", stderr(&output));
-    ensure!(
-        stdout(&output).contains("#SBATCH --array=1"),
-        "{}",
-        stdout(&output)
-    );
+    has(&stdout(&output), "#SBATCH --array=1")?;
     ensure!(!out.exists(), "something was written");
     Ok(())
 }
 
-fn no_submit() -> Result<()> {
+#[test_support::test(serial)]
+fn a_directory_that_is_no_submits_is_refused() -> Result<()> {
     let directory = tempfile::tempdir()?;
     for option in ["--status", "--cancel"] {
         let output = process::run(farwire().args(["submit", option]).arg(directory.path()))?;
-        ensure!(output.status.code() == Some(2), "{}", stderr(&output));
-        ensure!(
-            stderr(&output).contains("no submit's directory"),
-            "{}",
-            stderr(&output)
-        );
+        ends_with(&output, 2, "no submit's directory")?;
     }
     Ok(())
 }
 
-fn another_record() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn a_record_of_something_else_is_left_alone() -> Result<()> {
     let experiment = Experiment::of(1)?;
     fs::create_dir(experiment.path("out"))?;
     fs::write(experiment.path("out/record.jsonl"), "mine\n")?;
     let output = run(&mut experiment.submit()?)?;
-    ensure!(output.status.code() == Some(2), "{}", stderr(&output));
-    ensure!(
-        stderr(&output).contains("no submit's"),
-        "{}",
-        stderr(&output)
-    );
+    ends_with(&output, 2, "no submit's")?;
     ensure!(
         fs::read_dir(experiment.path("out"))?.count() == 1,
         "something was written"
@@ -102,30 +58,28 @@ fn another_record() -> Result<()> {
     Ok(())
 }
 
-fn no_partition() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn a_partition_that_there_is_not_is_refused() -> Result<()> {
     let experiment = Experiment::of(1)?;
     let output = run(experiment.submit()?.args(["--partition", "gone"]))?;
-    ensure!(output.status.code() == Some(2), "{}", stderr(&output));
-    let said = stderr(&output);
-    ensure!(
-        said.contains("no such partition; there are: main"),
-        "{said}"
-    );
+    ends_with(&output, 2, "no such partition; there are: main")?;
     ensure!(!experiment.path("out").exists(), "something was written");
     Ok(())
 }
 
-fn too_many_processors() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn what_no_node_has_is_refused() -> Result<()> {
     let experiment = Experiment::of(1)?;
     let output = run(experiment.submit()?.args(["--cpus", "99"]))?;
     ensure!(output.status.code() == Some(2), "{}", stderr(&output));
     let said = stderr(&output);
     let words = "--cpus 99: the largest node of main has 4";
-    ensure!(said.contains(words), "{said}");
+    has(&said, words)?;
     Ok(())
 }
 
-fn all_drained() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn where_all_nodes_are_drained_it_ends_and_says_so() -> Result<()> {
     let experiment = Experiment::of(1)?;
     experiment.wait_for_queue()?;
     let all = "scontrol update NodeName=node[1-3]";
@@ -133,17 +87,13 @@ fn all_drained() -> Result<()> {
     let output = run(&mut experiment.submit()?);
     slurm(&format!("{all} State=RESUME"))?;
     let output = output?;
-    let said = stderr(&output);
-    ensure!(output.status.code() == Some(3), "{said}");
-    ensure!(said.contains("no node can do it: node1"), "{said}");
-    ensure!(
-        said.contains(" (maintenance); the same command goes on"),
-        "{said}"
-    );
+    let said = ends_with(&output, 3, "no node can do it: node1")?;
+    has(&said, " (maintenance); the same command goes on")?;
     Ok(())
 }
 
-fn printed() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn the_script_is_shown_and_nothing_handed_in() -> Result<()> {
     let experiment = Experiment::of(4)?;
     let output = run(experiment
         .submit()?
@@ -157,26 +107,23 @@ fn printed() -> Result<()> {
     Ok(())
 }
 
-fn refused_then_taken() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn what_was_refused_leaves_nothing_that_is_waited_for() -> Result<()> {
     let experiment = Experiment::of(2)?;
     let submit = |more: &[&str]| -> Result<Output> { run(experiment.submit()?.args(more)) };
     let short = submit(&["--time", "1ms"])?;
-    ensure!(short.status.code() == Some(2), "{}", stderr(&short));
-    let said = stderr(&short);
-    ensure!(said.contains("a shard should take"), "{said}");
+    ends_with(&short, 2, "a shard should take")?;
     slurm("scontrol update PartitionName=main State=DRAIN")?;
     let refused = [submit(&[]), submit(&[])];
     slurm("scontrol update PartitionName=main State=UP")?;
     for output in refused {
         let output = output?;
-        ensure!(output.status.code() == Some(2), "{}", stderr(&output));
-        let said = stderr(&output);
-        ensure!(said.contains("Required partition not available"), "{said}");
+        ends_with(&output, 2, "Required partition not available")?;
     }
     let taken = submit(&[])?;
     let said = stderr(&taken);
     ensure!(taken.status.success(), "{said}");
-    ensure!(said.contains(": 2 shards of 2\n"), "{said}");
+    has(&said, ": 2 shards of 2\n")?;
     ensure!(!said.contains("knows its task no more"), "{said}");
     experiment.record()?;
     Ok(())

@@ -12,9 +12,8 @@ use nix::unistd::Pid;
 use record::figure_name::FigureName;
 use record::{Record, Run};
 
-use crate::cluster::{Experiment, NEEDS, configuration, slurm};
-use crate::common::process::farwire;
-use crate::common::suite::{Need, Suite};
+use super::cluster::{Experiment, configuration, slurm};
+use test_support::process::farwire;
 
 const CASES: u32 = 20;
 const REPEATS: u32 = 10;
@@ -32,20 +31,6 @@ const MORE: &str =
 const LONG: &str = "110s";
 /// Six.
 const SHORT: &str = "60s";
-
-pub(crate) fn add(suite: &mut Suite) {
-    let needs = [&NEEDS[..], &[Need::Soak]].concat();
-    suite.test(
-        "two hundred runs on three nodes are as those of one machine, and take a tenth longer at most",
-        &needs,
-        as_on_one_machine,
-    );
-    suite.test(
-        "twice a task, a slurmstepd, a slurmd and the submit are killed, and every run is there once",
-        &needs,
-        kills,
-    );
-}
 
 fn submit(experiment: &Experiment, shard_time: &str) -> Result<Child> {
     let mut command = experiment.submit_by(farwire(), shard_time)?;
@@ -72,7 +57,9 @@ fn end(mut child: Child) -> Result<Duration> {
     }
 }
 
-fn as_on_one_machine() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"), Soak)]
+fn two_hundred_runs_on_three_nodes_are_as_those_of_one_machine_and_take_a_tenth_longer_at_most()
+-> Result<()> {
     let experiment = Experiment::with(CASES, REPEATS, MORE)?;
     configuration()?;
     let mut single = farwire();
@@ -135,7 +122,9 @@ fn outside(single: &Record, other: &Record) -> Result<usize> {
     Ok(outside)
 }
 
-fn kills() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"), Soak)]
+fn twice_a_task_a_slurmstepd_a_slurmd_and_the_submit_are_killed_and_every_run_is_there_once()
+-> Result<()> {
     let experiment = Experiment::with(CASES, REPEATS, MORE)?;
     let mut submitted = submit(&experiment, SHORT)?;
     for _ in 0..2 {

@@ -7,24 +7,21 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::blocks;
-use crate::cluster::{NEEDS, configuration, run, stderr, stdout};
-use crate::common::suite::Suite;
+use super::cluster::{configuration, run};
+use test_support::blocks;
+use test_support::process::{stderr, stdout};
 
 const PAGE: &str = "docs/cluster.md";
 /// What the page's commands have beside, here.
 const SHORTER: &str = " --slurm --only 'path[delay=1ms, rate=1mbit, loss=0%]' \
     --only 'path[delay=6ms, rate=1mbit, loss=0%]' --shard-time 4s --at-once 1";
 
-pub(crate) fn add(suite: &mut Suite) {
-    suite.test("docs/cluster.md does as it says", &NEEDS, tutorial);
-}
-
-fn tutorial() -> Result<()> {
+#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+fn docs_cluster_md_does_as_it_says() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let bin = directory.path().join("bin");
     fs::create_dir(&bin)?;
-    symlink(env!("CARGO_BIN_EXE_farwire"), bin.join("farwire"))?;
+    symlink(test_support::process::program(), bin.join("farwire"))?;
     let path = std::env::var("PATH").unwrap_or_default();
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE))?;
     let blocks = blocks::of(PAGE, &text)?;

@@ -7,15 +7,16 @@ use anyhow::{Result, ensure};
 use model::{Bytes, Nanos};
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
 
-use crate::common::capture::{Capture, Passed, Seen, Tap, Way};
-use crate::common::counters::Counters;
-use crate::common::datagrams::Flow;
-use crate::common::steering;
-use crate::common::stream::Transfer;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
+use test_support::capture::{Capture, Passed, Seen, Tap, Way};
+use test_support::counters::Counters;
+use test_support::datagrams::Flow;
+use test_support::steering;
+use test_support::stream::Transfer;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for link in ["--rate 3gbit", "--delay 2ms", "--rate 200mbit --delay 1ms"] {
         suite.test(
             format!("a tcp flow leaves in the order in which it came: {link}"),

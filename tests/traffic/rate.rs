@@ -7,13 +7,13 @@ use model::Nanos;
 use netio::bed::{Bed, BedConfig, SERVER, WAN};
 use netio::clock;
 
-use crate::common::counters::InterfaceCounters;
-use crate::common::datagrams::Flow;
-use crate::common::is_soak;
-use crate::common::stream::Transfer;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
-use crate::tcp::Offload;
+use super::tcp::Offload;
+use test_support::counters::InterfaceCounters;
+use test_support::datagrams::Flow;
+use test_support::is_soak;
+use test_support::stream::Transfer;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
 /// Rates in bit/s, as they are written, and as tc counts them: L2 without FCS.
 const RATES: [(&str, u64); 4] = [
@@ -23,7 +23,8 @@ const RATES: [(&str, u64); 4] = [
     ("1gbit", 1_000_000_000),
 ];
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for (name, rate) in RATES {
         let own = if name == "1gbit" {
             Some(Need::Soak)
@@ -31,12 +32,12 @@ pub(crate) fn add(suite: &mut Suite) {
             None
         };
         let needs: Vec<Need> = [Need::Namespaces].into_iter().chain(own).collect();
-        suite.test(
+        suite.serial(
             format!("udp above --rate {name} leaves at that rate"),
             &needs,
             move || udp_leaves_at(name, rate),
         );
-        suite.test(
+        suite.serial(
             format!("tcp reaches 95 % of what --rate {name} allows"),
             &[Need::Namespaces, Need::Soak],
             move || tcp_reaches(name, rate),

@@ -6,11 +6,11 @@ use anyhow::{Result, ensure};
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT};
 use netio::offloads::Offloads;
 
-use crate::common::counters::Counters;
-use crate::common::is_soak;
-use crate::common::stream::Transfer;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
+use test_support::counters::Counters;
+use test_support::is_soak;
+use test_support::stream::Transfer;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
 /// Who makes packets of GSO frames, and who completes checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,8 @@ impl Offload {
     }
 }
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     // At 3 Gb/s two or three segments of a GSO frame are due within a quantum, so that it is taken apart all along.
     for link in ["--rate 3gbit", "--delay 200us"] {
         for loss in ["", "--loss 0.1%"] {

@@ -7,14 +7,15 @@ use anyhow::{Result, ensure};
 use netio::bed::{Bed, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
 use netio::netns::NetNs;
 
-use crate::common::counters::{Counters, InterfaceCounters};
-use crate::common::datagrams::Flow;
-use crate::common::is_soak;
-use crate::common::suite::{Need, Suite};
-use crate::common::wan_box::WanBox;
-use crate::tcp::Offload;
+use super::tcp::Offload;
+use test_support::counters::{Counters, InterfaceCounters};
+use test_support::datagrams::Flow;
+use test_support::is_soak;
+use test_support::suite::{Need, Suite};
+use test_support::wan_box::WanBox;
 
-pub(crate) fn add(suite: &mut Suite) {
+#[test_support::tests]
+fn add(suite: &mut Suite) {
     for loss in ["", " --loss 0.1%", " --loss 10%"] {
         for offload in Offload::ALL {
             let link = format!("--rate 3gbit{loss}");
@@ -24,37 +25,29 @@ pub(crate) fn add(suite: &mut Suite) {
             });
         }
     }
-    suite.test(
-        "datagrams over ipv6 add up: offloads on at the ends only",
-        &[Need::Namespaces],
-        || {
-            add_up(
-                "--rate 3gbit --loss 0.1%",
-                Offload::AtTheEnds,
-                SERVER.v6.into(),
-            )
-        },
-    );
-    suite.test(
-        "datagrams add up where the queue overflows",
-        &[Need::Namespaces],
-        || {
-            add_up(
-                "--rate 500mbit --queue 40pkt --loss 0.1%",
-                Offload::On,
-                SERVER.v4.into(),
-            )
-        },
-    );
-    suite.test(
-        "a long delay fills no receive ring",
-        &[Need::Namespaces],
-        a_long_delay,
-    );
+}
+
+#[test_support::test(Namespaces)]
+fn datagrams_over_ipv6_add_up_offloads_on_at_the_ends_only() -> Result<()> {
+    add_up(
+        "--rate 3gbit --loss 0.1%",
+        Offload::AtTheEnds,
+        SERVER.v6.into(),
+    )
+}
+
+#[test_support::test(Namespaces)]
+fn datagrams_add_up_where_the_queue_overflows() -> Result<()> {
+    add_up(
+        "--rate 500mbit --queue 40pkt --loss 0.1%",
+        Offload::On,
+        SERVER.v4.into(),
+    )
 }
 
 /// More GSO frames on their way than the receive ring has slots.
-fn a_long_delay() -> Result<()> {
+#[test_support::test(Namespaces)]
+fn a_long_delay_fills_no_receive_ring() -> Result<()> {
     let bed = Offload::On.bed(1500)?;
     let wan = WanBox::start(&bed, "--delay 2s")?;
     let flow = Flow {

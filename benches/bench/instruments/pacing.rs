@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use netio::{AfPacket, Ports, Received, RingSlots, clock};
+use netio::{AfPacket, PortSet, ReceivedFrame, RingSlots, clock};
 
 use crate::instruments::pair::{Pair, SERVER, WAN, farwire};
 use crate::instruments::percentile::percentile;
@@ -129,7 +129,7 @@ fn gaps(send: fn(&Pair) -> Result<()>) -> Result<Vec<f64>> {
 fn collect(port: &mut AfPacket, arrivals: &mut Vec<u64>) {
     port.refresh(clock::now());
     while let Some((_, received)) = port.take() {
-        let Received::Frame(frame) = received else {
+        let ReceivedFrame::Frame(frame) = received else {
             continue;
         };
         let payload = frame.bytes().len().saturating_sub(HEADERS);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use model::Nanos;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
-use netio::{AfPacket, Ports, Received, RingSlots, clock};
+use netio::{AfPacket, PortSet, ReceivedFrame, RingSlots, clock};
 use serde_json::Value;
 use stats::order_statistics::{percentile, sorted};
 
@@ -173,7 +173,7 @@ fn collect(port: &mut AfPacket, late: &mut Vec<f64>) {
     const HEADERS: usize = 14 + 20 + 8;
     port.refresh(clock::now());
     while let Some((_, received)) = port.take() {
-        let Received::Frame(frame) = received else {
+        let ReceivedFrame::Frame(frame) = received else {
             continue;
         };
         let payload = frame.bytes().get(HEADERS..HEADERS + 8);

@@ -14,9 +14,9 @@ use crate::condition::{
 use crate::error::{At, Error};
 use crate::layer::{ConditionSet, Layer, Moving};
 use crate::link::LinkSpec;
+use crate::route::{PathStages, Route};
 use crate::rules::{EmulatedLink, Rule};
 use crate::stage::Place;
-use crate::way::{Route, Way};
 
 /// The waiting room of a rate for which none was asked: 100 ms at that rate.
 pub(crate) const DEFAULT_QUEUE: QueueLimit = QueueLimit::Time(Nanos(100_000_000));
@@ -93,8 +93,8 @@ pub fn route(hops: &[Hop]) -> Route {
     Route {
         is_steady: all.all(|stage| stage.schedule.is_empty())
             && hops.iter().all(|hop| hop.classes.is_empty()),
-        up: Way(up),
-        down: Way(down),
+        up: PathStages(up),
+        down: PathStages(down),
     }
 }
 

@@ -2,26 +2,22 @@
 
 mod tried;
 
-use model::{
-    BitsPerSec, Bytes, Delay, Discipline, Effect, LinkConfig, Nanos, NetemLoss, NetemShare,
-    Probability, QueueLimit, Rate,
-};
+use model::{Behaviour, BitsPerSec, Bytes, LinkConfig, LongRunLoss, LossLaw, Nanos, QueueLimit};
 use serde::Serialize;
-use stats::theory::netem::{self, LongRunLoss};
 
 pub use self::tried::{Delays, Tried};
 use crate::Direction;
 use crate::error::Error;
-use crate::way::{Bottleneck, FULL_FRAME, Way};
+use crate::route::{FULL_FRAME, PathStages};
 use crate::{LinkSpec, reach, warnings};
 
 /// What conditions mean, each way.
 #[derive(Clone, Debug, Serialize)]
 pub struct InEffect {
     /// From client to server.
-    pub up: WayInEffect,
+    pub up: DirectionInEffect,
     /// From server to client.
-    pub down: WayInEffect,
+    pub down: DirectionInEffect,
     /// Propagation both ways, in ms.
     pub round_trip_ms: f64,
     /// What whoever wrote them should know, a sentence each.
@@ -30,7 +26,7 @@ pub struct InEffect {
 
 /// What conditions mean one way, at first, for packets that no class takes.
 #[derive(Clone, Debug, Serialize)]
-pub struct WayInEffect {
+pub struct DirectionInEffect {
     /// What is lost at random in the long run, or marked where it allows that, in percent; absent where no formula says it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_percent: Option<f64>,
@@ -82,53 +78,51 @@ impl InEffect {
         if !hop.classes.is_empty() {
             notes.push("classes: what their packets meet is left out here".to_owned());
         }
-        let ways = [Way(hop.rest.up), Way(hop.rest.down)];
-        let round_trip = ways[0].propagation() + ways[1].propagation();
-        let [up, down] = [(Direction::Up, &ways[0]), (Direction::Down, &ways[1])]
-            .map(|(direction, way)| WayInEffect::of(way, round_trip, &config, direction));
+        let [up, down] = [hop.rest.up, hop.rest.down].map(PathStages);
+        let round_trip = up.propagation() + down.propagation();
         Ok(Self {
-            up: up?,
-            down: down?,
+            up: DirectionInEffect::of(&up, round_trip, &config, Direction::Up)?,
+            down: DirectionInEffect::of(&down, round_trip, &config, Direction::Down)?,
             round_trip_ms: ms(round_trip),
             notes,
         })
     }
 }
 
-impl WayInEffect {
+impl DirectionInEffect {
     fn of(
-        way: &Way,
+        stages: &PathStages,
         round_trip: Nanos,
         config: &LinkConfig,
         direction: Direction,
     ) -> Result<Self, Error> {
-        let slowest = way.slowest(FULL_FRAME);
-        let loss = known_loss(way);
-        let served_in = |time: Nanos| slowest.map(|(rate, _)| bytes_in(rate, time));
-        let queue_bytes = slowest.map(|(rate, bottleneck)| room(rate, bottleneck));
-        let queue_ms = slowest
-            .zip(queue_bytes)
-            .map(|((rate, _), bytes)| ms(rate.time_for(Bytes(bytes))));
-        let in_flight = served_in(match slowest {
-            // Its limit counts those that its own delay holds.
-            Some((_, Bottleneck::Netem(of))) => Nanos(way.propagation().0 - of.delay.0),
-            _ => way.propagation(),
+        let loss = known_loss(stages);
+        let slowest = stages.slowest(FULL_FRAME);
+        let rate = slowest.as_ref().map(|(rate, _)| *rate);
+        let queue_bytes = slowest
+            .as_ref()
+            .and_then(|(rate, stage)| room(*rate, stage));
+        let queue = rate.zip(queue_bytes);
+        // Where the stage delays packets too, its room counts those that it delays.
+        let in_flight = slowest.as_ref().map(|(rate, stage)| {
+            let others = Nanos(stages.propagation().0 - stage.propagation.0);
+            bytes_in(*rate, others)
+        });
+        let target = slowest.as_ref().and_then(|(_, stage)| {
+            let bottleneck = stage.bottleneck?;
+            bottleneck.discipline().target()
         });
         let memory = queue_bytes.zip(in_flight);
         Ok(Self {
             loss_percent: loss.map(|loss| loss.share * 100.0),
-            burst_packets: loss
-                .filter(|loss| loss.share > 0.0)
-                .and_then(|loss| loss.burst),
-            at_once_percent: at_once(way).map(|share| share * 100.0),
-            rate_bit_per_s: slowest.map(|(rate, _)| rate.get()),
-            police_bit_per_s: slowest_policer(way).map(BitsPerSec::get),
-            bdp_bytes: served_in(round_trip),
+            burst_packets: loss.and_then(|loss| loss.burst),
+            at_once_percent: at_once(stages).map(|share| share * 100.0),
+            rate_bit_per_s: rate.map(BitsPerSec::get),
+            police_bit_per_s: stages.slowest_policer().map(BitsPerSec::get),
+            bdp_bytes: rate.map(|rate| bytes_in(rate, round_trip)),
             queue_bytes,
-            queue_ms,
-            aqm_target_ms: slowest
-                .and_then(|(_, bottleneck)| target(bottleneck))
-                .map(ms),
+            queue_ms: queue.map(|(rate, bytes)| ms(rate.time_for(Bytes(bytes)))),
+            aqm_target_ms: target.map(ms),
             memory_bytes: memory.map(|(one, other)| one.saturating_add(other)),
             tried: tried::pass(config, direction)?,
         })
@@ -154,14 +148,17 @@ impl MemoryNeed {
     /// As [`LinkSpec::check`].
     pub fn of(spec: &LinkSpec) -> Result<Self, Error> {
         let hop = spec.hop("box")?;
-        Ok(Self::on(&Way(hop.rest.up), &Way(hop.rest.down)))
+        Ok(Self::on(
+            &PathStages(hop.rest.up),
+            &PathStages(hop.rest.down),
+        ))
     }
 
-    /// What these ways imply.
-    pub fn on(up: &Way, down: &Way) -> Self {
-        let [up, down] = [up, down].map(|way| {
-            let slowest = way.slowest(FULL_FRAME);
-            slowest.map_or(0, |(rate, _)| bytes_in(rate, way.propagation()))
+    /// What these stages imply.
+    pub fn on(up: &PathStages, down: &PathStages) -> Self {
+        let [up, down] = [up, down].map(|stages| {
+            let slowest = stages.slowest(FULL_FRAME);
+            slowest.map_or(0, |(rate, _)| bytes_in(rate, stages.propagation()))
         });
         Self { up, down }
     }
@@ -174,71 +171,27 @@ impl MemoryNeed {
     }
 }
 
-/// What may wait for a bottleneck, which serves at this rate.
-fn room(rate: BitsPerSec, bottleneck: Bottleneck<'_>) -> u64 {
-    let limit = match bottleneck {
-        Bottleneck::Rate(of) => of.queue.limit,
-        Bottleneck::Netem(of) => QueueLimit::Packets(of.limit),
-    };
-    match limit {
+/// How many bytes wait at most before `stage`, which serves at this rate.
+fn room(rate: BitsPerSec, stage: &Behaviour<'_>) -> Option<u64> {
+    Some(match stage.room? {
         QueueLimit::Packets(packets) => u64::from(packets) * FULL_FRAME.0,
         QueueLimit::Bytes(bytes) => bytes.0,
         QueueLimit::Time(time) => bytes_in(rate, time),
-    }
+    })
 }
 
-/// The wait that an AQM aims at.
-fn target(bottleneck: Bottleneck<'_>) -> Option<Nanos> {
-    let Bottleneck::Rate(Rate { queue, .. }) = bottleneck else {
-        return None;
-    };
-    match queue.discipline {
-        Discipline::DropTail | Discipline::DropHead | Discipline::Red(_) => None,
-        Discipline::Codel(of) => Some(of.target),
-        Discipline::FqCodel(of) => Some(of.codel.target),
-        Discipline::Pie(of) => Some(of.target),
-        Discipline::DualPi2(of) => Some(of.target),
-    }
-}
-
-fn slowest_policer(way: &Way) -> Option<BitsPerSec> {
-    let rates = way.effects().filter_map(|effect| match effect {
-        Effect::Police(police) => Some(police.rate),
-        _ => None,
-    });
-    rates.min()
-}
-
-/// The loss of the only stage that loses; none where several do, or one of which no formula is known.
-fn known_loss(way: &Way) -> Option<LongRunLoss> {
-    let mut known = netem::loss(&NetemLoss::Nothing);
-    for effect in way.effects() {
-        let own = match effect {
-            Effect::Loss(law) => alone(law.share),
-            // Of full packets, on which most depends.
-            Effect::BitErrors(rate) => alone(rate.loss(FULL_FRAME)),
-            Effect::FourState(law) => netem::loss(&NetemLoss::State(*law)),
-            Effect::GilbertElliott(law) => netem::loss(&NetemLoss::Gemodel(*law)),
-            // Of what is copied and lost one passes.
-            Effect::Netem(of) if of.loss != NetemLoss::Nothing && of.duplicate.is_some() => {
-                return None;
-            }
-            Effect::Netem(of) => netem::loss(&of.loss),
-            Effect::Nothing
-            | Effect::Delay(_)
-            | Effect::Slots(_)
-            | Effect::HoldBack(_)
-            | Effect::Rate(_)
-            | Effect::Police(_)
-            | Effect::Trace(_)
-            | Effect::Toffee(_)
-            | Effect::Gate(_)
-            | Effect::Corrupt(_)
-            | Effect::Duplicate(_) => continue,
-            Effect::EveryNth(_) | Effect::Indexes(_) | Effect::Mtu(_) => return None,
-        };
+/// The loss of the only stage that loses packets, whatever their rate; none where several do, where no formula is known, and where
+/// a stage copies packets too, because one of two equal packets passes.
+fn known_loss(stages: &PathStages) -> Option<LongRunLoss> {
+    let mut known = LongRunLoss::NONE;
+    for stage in stages.behaviours() {
+        if matches!(stage.loss, LossLaw::FasterThan(_)) {
+            continue;
+        }
+        // Of full packets, on which most depends.
+        let own = stage.loss.long_run(FULL_FRAME)?;
         if own.share > 0.0 {
-            if known.share > 0.0 {
+            if known.share > 0.0 || stage.copies.is_some() {
                 return None;
             }
             known = own;
@@ -247,25 +200,11 @@ fn known_loss(way: &Way) -> Option<LongRunLoss> {
     Some(known)
 }
 
-/// The share of packets that pass a delay at once, of the only stage at which any do.
-fn at_once(way: &Way) -> Option<f64> {
-    let mut shares = way.effects().filter_map(|effect| {
-        let share = match effect {
-            Effect::Netem(netem) => netem::reordered(netem),
-            Effect::Delay(Delay {
-                reorder: Some(of), ..
-            }) => 1.0 / (f64::from(of.gap.get() - 1) + 1.0 / of.share.fraction()),
-            _ => 0.0,
-        };
-        (share > 0.0).then_some(share)
-    });
+/// The share of packets that skip a delay, of the only stage at which any do.
+fn at_once(stages: &PathStages) -> Option<f64> {
+    let laws = stages.behaviours().filter_map(|stage| stage.skips);
+    let mut shares = laws.map(|law| law.long_run()).filter(|share| *share > 0.0);
     shares.next().filter(|_| shares.next().is_none())
-}
-
-/// Of packets that are lost each by itself.
-fn alone(share: Probability) -> LongRunLoss {
-    let correlation = None;
-    netem::random(NetemShare { share, correlation })
 }
 
 /// What a rate serves in a time.

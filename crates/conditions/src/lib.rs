@@ -16,12 +16,12 @@ mod netem;
 mod profiles;
 pub mod reach;
 pub mod read;
+pub mod route;
 mod rules;
 pub mod stage;
 mod timeline;
 mod toffee;
 pub mod warnings;
-pub mod way;
 
 pub use as_netem::AsNetem;
 pub use class::ClassSpec;

@@ -1,6 +1,6 @@
 //! What conditions ask for and cannot get: said before, because afterwards it looks like a measurement.
 
-use model::{BitsPerSec, Effect, LinkConfig, Nanos, StageSpec};
+use model::{BitsPerSec, LinkConfig, Nanos, StageSpec};
 
 /// What stands in the way of a link's conditions, whatever they say.
 #[derive(Clone, Copy, Debug, Default)]
@@ -74,20 +74,16 @@ fn of_rate<'a>(
 
 /// The delay of every packet at a stage, if it has one.
 fn delay(stage: &StageSpec) -> Option<Nanos> {
-    match &stage.effect {
-        Effect::Delay(delay) => Some(delay.time).filter(|&time| time > Nanos::ZERO),
-        _ => None,
-    }
+    Some(stage.effect.behaviour().propagation).filter(|&time| time > Nanos::ZERO)
 }
 
 /// A stage's name and the rate that it always has.
 fn rate(stage: &StageSpec) -> Option<(&str, BitsPerSec)> {
-    match &stage.effect {
-        Effect::Rate(rate) if stage.schedule.is_empty() && rate.fluctuation.is_none() => {
-            Some((&stage.name, rate.rate?))
-        }
-        _ => None,
-    }
+    let bottleneck = stage.effect.behaviour().bottleneck;
+    let rate = bottleneck
+        .filter(|_| stage.schedule.is_empty())?
+        .constant_rate()?;
+    Some((&stage.name, rate))
 }
 
 #[cfg(test)]
@@ -114,6 +110,11 @@ mod tests {
         assert!(line.starts_with(begin), "{line}");
         assert!(said("delay = '25us'", 24, None).is_empty());
         assert!(said("loss = '1%'", 24, None).is_empty());
+        let netem = said("up.netem = 'delay 5us'", 24, None);
+        assert!(
+            netem[0].starts_with("box.up.netem: a delay of 5us"),
+            "{netem:?}"
+        );
     }
 
     #[test]
@@ -124,6 +125,15 @@ mod tests {
             [
                 "box.up.rate: a rate of 2gbit is beyond the interfaces, which carry 1gbit: no more than that passes"
             ]
+        );
+    }
+
+    #[test]
+    fn a_rate_of_netem_is_a_rate() {
+        let lines = said("up.netem = 'rate 2gbit'", 0, Some("1gbit"));
+        assert!(
+            lines[0].starts_with("box.up.netem: a rate of 2gbit is beyond the interfaces"),
+            "{lines:?}"
         );
     }
 

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use model::{
     BitErrorRate, BitsPerSec, Bytes, Cells, Codel, Delay, Discipline, DualPi2, Effect, FourState,
     FqCodel, Framing, Gate, GilbertElliott, HoldBack, Jitter, Law, Nanos, Ordering, Pie, Police,
-    Probability, QueueLimit, RandomLoss, Rate, Red, Reorder, Side, Slots, StageSpec, Toffee,
+    Probability, QueueLimit, RandomLoss, Rate, Red, Reorder, Side, Slots, StageSpec, Stall, Toffee,
 };
 
 fn hop(text: &str) -> Hop {
@@ -56,6 +56,21 @@ fn refusal(text: &str) -> String {
         Ok(spec) => spec.check().unwrap_err().to_string(),
         Err(error) => error.to_string(),
     }
+}
+
+#[test]
+fn a_stall_has_its_period_and_its_length() {
+    let text = "[[stages]]\nkind = 'stall'\ndirection = 'up'\nevery = '15s'\nlasts = '100ms'";
+    let stall = Stall {
+        every: Nanos::from_secs(15),
+        lasts: Nanos::from_millis(100),
+    };
+    assert_eq!(
+        hop(text).rest.up,
+        [StageSpec::new("box.up.stall", Effect::Stall(stall))]
+    );
+    let error = refusal("[[stages]]\nkind = 'stall'\nevery = '15s'");
+    assert!(error.contains("lasts = \"100ms\""), "{error}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What conditions do that their words do not say.
 
-use model::{Delay, Effect, LinkConfig, Nanos, Ordering};
+use model::{Behaviour, Delay, Effect, LinkConfig, Nanos, Ordering};
 
 use crate::netem;
 
@@ -13,9 +13,6 @@ pub fn of_link(link: &LinkConfig) -> Vec<String> {
     let mut known: Vec<(&Effect, Vec<&str>)> = Vec::new();
     for stage in link.paths.iter().flat_map(|path| &path.stages) {
         for effect in stage.effects() {
-            if !matches!(effect, Effect::Delay(_) | Effect::Netem(_)) {
-                continue;
-            }
             let place = known.iter().position(|(other, _)| *other == effect);
             let place = place.unwrap_or_else(|| {
                 known.push((effect, Vec::new()));
@@ -36,11 +33,11 @@ pub fn of_link(link: &LinkConfig) -> Vec<String> {
 }
 
 fn of_effect(effect: &Effect) -> Vec<String> {
-    match effect {
-        Effect::Delay(delay) => of_delay(delay),
-        Effect::Netem(netem) => netem::notes(netem),
-        _ => Vec::new(),
-    }
+    let Behaviour { delay, netem, .. } = effect.behaviour();
+    let of_delay = delay.map(of_delay).into_iter().flatten();
+    of_delay
+        .chain(netem.map(netem::notes).into_iter().flatten())
+        .collect()
 }
 
 fn of_delay(delay: &Delay) -> Vec<String> {

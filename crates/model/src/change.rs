@@ -14,7 +14,7 @@ use crate::packet::Side;
 use crate::path::Path;
 use crate::schedule::{ScheduleClock, ScheduleOrder};
 use crate::spec::{ConfigError, Effect, PathSpec, StageSpec};
-use crate::stage::{Nature, Needs};
+use crate::stage::{Entries, Timing};
 use crate::time::Nanos;
 
 impl Link {
@@ -240,21 +240,21 @@ impl Link {
                 .filter(|path| path.stages().any(|met| met == stage))
                 .count()
         };
-        let natures: Vec<Nature> = (0..self.stages.len())
+        let timings: Vec<Timing> = (0..self.stages.len())
             .map(|stage| {
-                let own = self.stages[stage].nature();
-                let needs = if users(stage, None) > 1 {
-                    Needs::Now
+                let own = self.stages[stage].timing();
+                let entries = if users(stage, None) > 1 {
+                    Entries::Now
                 } else {
-                    own.needs
+                    own.entries
                 };
-                Nature { needs, ..own }
+                Timing { entries, ..own }
             })
             .collect();
         self.shared = (0..self.stages.len())
             .any(|stage| Side::BOTH.iter().all(|side| users(stage, Some(*side)) > 0));
         for path in self.paths.iter_mut().filter(|path| !path.is_free()) {
-            path.find_waits(|stage| natures[stage]);
+            path.find_waits(|stage| timings[stage]);
         }
         for stage in 0..self.stages.len() {
             self.rewake(stage, self.stages[stage].next());

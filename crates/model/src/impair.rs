@@ -19,17 +19,48 @@ mod police;
 mod reorder;
 mod score;
 mod slots;
+mod stall;
 mod tally;
 mod wandering;
 
-pub use self::estimate::Estimate;
+pub use self::estimate::DelayEstimate;
+use crate::behaviour::Behaviour;
 use crate::counters::{Achieved, Waiting};
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::queue::server::Server;
 use crate::spec::Effect;
-use crate::stage::{Entered, Nature, Out, Stage};
+use crate::stage::{Entered, Out, Stage};
 use crate::time::Nanos;
+
+impl Effect {
+    /// What it does to packets.
+    #[must_use]
+    pub fn behaviour(&self) -> Behaviour<'_> {
+        match self {
+            Self::Nothing => Behaviour::NONE,
+            Self::Rate(rate) => rate.behaviour(),
+            Self::Trace(trace) => trace.behaviour(),
+            Self::Toffee(toffee) => toffee.behaviour(),
+            Self::Loss(law) => law.behaviour(),
+            Self::Indexes(_) => indexes::behaviour(),
+            Self::EveryNth(n) => every_nth::behaviour(*n),
+            Self::GilbertElliott(law) => law.behaviour(),
+            Self::FourState(law) => law.behaviour(),
+            Self::BitErrors(rate) => rate.behaviour(),
+            Self::Duplicate(law) => law.behaviour(),
+            Self::Corrupt(law) => law.behaviour(),
+            Self::Mtu(mtu) => mtu::behaviour(*mtu),
+            Self::Delay(delay) => delay.behaviour(),
+            Self::Slots(slots) => slots.behaviour(),
+            Self::HoldBack(law) => law.behaviour(),
+            Self::Gate(gate) => gate.behaviour(),
+            Self::Stall(stall) => stall.behaviour(),
+            Self::Police(police) => police.behaviour(),
+            Self::Netem(netem) => netem.behaviour(),
+        }
+    }
+}
 
 /// Lists every kind of stage: the one enum through which the link calls them.
 macro_rules! kinds {
@@ -48,16 +79,6 @@ macro_rules! kinds {
                 match effect {
                     $($(Effect::$effect(_))|+ => Self::$kind(<$stage>::new(start, draws)),)+
                     Effect::Nothing => Self::Nothing,
-                }
-            }
-        }
-
-        impl Effect {
-            /// What the entries of a stage that does this need, and what it gives.
-            pub(crate) fn nature(&self) -> Nature {
-                match self {
-                    $($(Self::$effect(_))|+ => <$stage>::nature(self),)+
-                    Self::Nothing => Nature::NONE,
                 }
             }
         }
@@ -148,5 +169,6 @@ kinds! {
     Gate(gate::GateStage): Gate,
     Policer(police::Policer): Police,
     HoldBack(hold_back::HoldingBack): HoldBack,
+    Stall(stall::StallStage): Stall,
     Netem(netem::NetemStage): Netem,
 }

@@ -6,6 +6,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod behaviour;
 mod change;
 mod check;
 mod counters;
@@ -29,20 +30,15 @@ mod time;
 mod timers;
 mod units;
 
+pub use behaviour::{Behaviour, Bottleneck, Damage, Holding, LongRunLoss, LossLaw, SkipLaw};
 pub use change::check_change;
 pub use counters::{Achieved, Counters, StageReport, Waiting};
 pub use decimal::UnitError;
 pub use framing::{Cells, Framing};
-pub use impair::Estimate;
+pub use impair::DelayEstimate;
 pub use link::Link;
 pub use packet::{DropCause, Ecn, Edit, Flow, Outcome, Packet, PacketId, Reply, Side};
 pub use schedule::{ScheduleClock, ScheduleOrder};
-pub use spec::{
-    BitErrorRate, Codel, ConfigError, Corruption, Delay, Discipline, DualPi2, Duplication, Effect,
-    Fluctuation, FourState, FqCodel, Gate, GilbertElliott, HoldBack, Jitter, Law, LinkConfig,
-    Netem, NetemDistribution, NetemLoss, NetemRate, NetemShare, NetemSlot, NetemSlotDelay,
-    OPPORTUNITY, Opportunities, Ordering, PathSpec, Pie, Police, Queue, RandomLoss, Rate, Red,
-    Reorder, Repeating, Slots, StageSpec, Table, Toffee, Trace,
-};
+pub use spec::*;
 pub use time::Nanos;
 pub use units::{BitsPerSec, Bytes, Factor, Probability, QueueLimit};

@@ -9,7 +9,7 @@ use crate::named::NamedStage;
 use crate::packet::{DropCause, Edit, Outcome, Packet, PacketId, Reply, Side};
 use crate::path::{After, Path, Step};
 use crate::spec::{ConfigError, LinkConfig};
-use crate::stage::{Entered, Fate, Out};
+use crate::stage::{Entered, Out, PacketOutcome};
 use crate::time::Nanos;
 use crate::timers::Timers;
 use crate::units::Bytes;
@@ -347,10 +347,10 @@ impl Link {
         for place in said..self.out.len() {
             let mut one = *self.out.get(place);
             self.advance_clock(one.t.side, now);
-            match one.fate {
-                Fate::Passes | Fate::Copied => self.go_on(now, one.at, one.t),
-                Fate::CopiedAgain => self.carry(now, one.at, &mut one.t),
-                Fate::Dropped(cause) => self.drop(stage, one.at, &one.t, cause, None),
+            match one.outcome {
+                PacketOutcome::Passes | PacketOutcome::Copied => self.go_on(now, one.at, one.t),
+                PacketOutcome::CopiedAgain => self.carry(now, one.at, &mut one.t),
+                PacketOutcome::Dropped(cause) => self.drop(stage, one.at, &one.t, cause, None),
             }
         }
         self.out.truncate(said);
@@ -360,7 +360,10 @@ impl Link {
     fn announce_copies(&mut self, stage: usize, said: usize) {
         for place in said..self.out.len() {
             let one = self.out.get_mut(place);
-            if matches!(one.fate, Fate::Copied | Fate::CopiedAgain) {
+            if matches!(
+                one.outcome,
+                PacketOutcome::Copied | PacketOutcome::CopiedAgain
+            ) {
                 self.copies = self.copies.checked_add(1).unwrap_or(1);
                 one.t.copy = self.copies;
                 let (at, t) = (one.at, one.t);

@@ -9,7 +9,7 @@ use crate::impair::AnyStage;
 use crate::in_flight::{InFlight, Stream};
 use crate::line::Line;
 use crate::spec::{Effect, StageSpec};
-use crate::stage::{Entered, Nature, Needs, Out, Stage};
+use crate::stage::{Entered, Entries, Out, Stage, Timing};
 use crate::time::Nanos;
 
 /// A stage, its name, its schedule, its counters, and the packets that passed it at a time that lies ahead.
@@ -19,7 +19,7 @@ pub(crate) struct NamedStage {
     /// What it may turn into: its kind.
     kind: Effect,
     stage: AnyStage,
-    nature: Nature,
+    timing: Timing,
     /// What it delays every packet by, at least.
     least_delay: Nanos,
     /// What it will do, the next first, at times of the model.
@@ -51,7 +51,7 @@ impl NamedStage {
             name: name.into(),
             kind: Effect::Nothing,
             stage: AnyStage::Nothing,
-            nature: Nature::NONE,
+            timing: Timing::NONE,
             least_delay: Nanos::ZERO,
             schedule: Vec::new(),
             over: 0,
@@ -84,16 +84,16 @@ impl NamedStage {
             self.stage = AnyStage::of_kind(&self.kind, start, draws);
         }
         // Though it does nothing now, it may hold what it took in before.
-        self.nature = spec
+        self.timing = spec
             .effects()
             .chain([&self.kind])
-            .map(Effect::nature)
-            .fold(Nature::NONE, Nature::and);
+            .map(|effect| effect.behaviour().timing)
+            .fold(Timing::NONE, Timing::and);
         if !spec.schedule.is_empty() {
             // Between two entries the schedule may move on, so they come in order.
-            self.nature.needs = self.nature.needs.max(Needs::Order);
+            self.timing.entries = self.timing.entries.max(Entries::InOrder);
         }
-        let delays = spec.effects().map(Effect::least_delay);
+        let delays = spec.effects().map(|effect| effect.behaviour().least_delay);
         self.least_delay = delays.min().unwrap_or(Nanos::ZERO);
         self.is_leaving = false;
         self.effect = (!self.is_set && spec.schedule.is_empty()).then(|| spec.effect.clone());
@@ -136,8 +136,8 @@ impl NamedStage {
         self.line.len() == 0 && self.stage.settled(at)
     }
 
-    pub(crate) fn nature(&self) -> Nature {
-        self.nature
+    pub(crate) fn timing(&self) -> Timing {
+        self.timing
     }
 
     /// No packet leaves it sooner after it came; nothing is known of most kinds.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::packet::Side;
-use crate::stage::{Gives, Nature, Needs};
+use crate::stage::{Departures, Entries, Timing};
 
 /// A way through the link. It never changes: other conditions make another one, and packets keep theirs.
 #[derive(Debug)]
@@ -64,25 +64,28 @@ impl Path {
     ///
     /// Up to the last stage that needs model time, packets enter every stage at their time. After it they are carried ahead,
     /// and wait only where order is needed and was lost.
-    pub(crate) fn find_waits(&mut self, nature: impl Fn(usize) -> Nature) {
-        let needs_now = |step: &Step| nature(step.stage).needs == Needs::Now;
+    pub(crate) fn find_waits(&mut self, timing: impl Fn(usize) -> Timing) {
+        let needs_now = |step: &Step| timing(step.stage).entries == Entries::Now;
         let last_now = self.steps.iter().rposition(needs_now);
         let mut is_ordered = true;
-        let mut before: Option<(&mut Step, Gives)> = None;
+        let mut before: Option<(&mut Step, Departures)> = None;
         for (place, step) in self.steps.iter_mut().enumerate() {
-            let Nature { needs, gives } = nature(step.stage);
-            let is_lost = !is_ordered && needs != Needs::Nothing;
+            let Timing {
+                entries,
+                departures,
+            } = timing(step.stage);
+            let is_lost = !is_ordered && entries != Entries::AnyOrder;
             let waits = last_now.is_some_and(|last| place <= last) || is_lost;
             is_ordered |= waits;
             if let Some((before, given)) = before {
                 before.after = match (waits, given) {
                     (false, _) => After::Go,
-                    (true, Gives::AtOnce) => After::WaitIfAhead,
+                    (true, Departures::Immediate) => After::WaitIfAhead,
                     (true, _) => After::Wait,
                 };
             }
-            is_ordered &= gives != Gives::AnyOrder;
-            before = Some((step, gives));
+            is_ordered &= departures != Departures::AnyOrder;
+            before = Some((step, departures));
         }
         if let Some((last, _)) = before {
             last.after = After::Go;
@@ -96,20 +99,23 @@ mod tests {
 
     use super::*;
 
-    /// Where packets wait among stages of these natures.
-    fn afters(natures: &[(Needs, Gives)]) -> Vec<After> {
-        let mut path = Path::new(Side::A, 0, 0..natures.len());
+    /// Where packets wait among stages of these timings.
+    fn afters(timings: &[(Entries, Departures)]) -> Vec<After> {
+        let mut path = Path::new(Side::A, 0, 0..timings.len());
         path.find_waits(|stage| {
-            let (needs, gives) = natures[stage];
-            Nature { needs, gives }
+            let (entries, departures) = timings[stage];
+            Timing {
+                entries,
+                departures,
+            }
         });
         path.steps.iter().map(|step| step.after).collect()
     }
 
-    const LOSS: (Needs, Gives) = (Needs::Nothing, Gives::AtOnce);
-    const SERVER: (Needs, Gives) = (Needs::Now, Gives::AtOnce);
-    const DELAY: (Needs, Gives) = (Needs::Order, Gives::LaterInOrder);
-    const JITTER: (Needs, Gives) = (Needs::Nothing, Gives::AnyOrder);
+    const LOSS: (Entries, Departures) = (Entries::AnyOrder, Departures::Immediate);
+    const SERVER: (Entries, Departures) = (Entries::Now, Departures::Immediate);
+    const DELAY: (Entries, Departures) = (Entries::InOrder, Departures::LaterInOrder);
+    const JITTER: (Entries, Departures) = (Entries::AnyOrder, Departures::AnyOrder);
 
     #[test]
     fn packets_wait_up_to_the_last_server_and_where_order_was_lost() {

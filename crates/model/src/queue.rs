@@ -20,18 +20,18 @@ use alloc::boxed::Box;
 
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
-use crate::spec::{Discipline as Spec, Queue};
+use crate::spec::{Discipline, Queue};
 use crate::stage::{Entered, Out};
 use crate::time::Nanos;
 use backlog::Backlog;
-use codel::Codel;
-use discipline::Discipline;
+use codel::CodelQueue;
+use discipline::QueueDiscipline;
 use drop_head::DropHead;
-use dual_pi2::DualPi2;
+use dual_pi2::DualPi2Queue;
 use fifo::Fifo;
-use fq_codel::FqCodel;
-use pie::Pie;
-use red::Red;
+use fq_codel::FqCodelQueue;
+use pie::PieQueue;
+use red::RedQueue;
 use service::Service;
 
 /// A discipline of any kind.
@@ -39,11 +39,11 @@ use service::Service;
 pub(crate) enum AnyDiscipline {
     Fifo(Fifo),
     DropHead(DropHead),
-    Codel(Box<Codel>),
-    FqCodel(Box<FqCodel>),
-    DualPi2(Box<DualPi2>),
-    Red(Box<Red>),
-    Pie(Box<Pie>),
+    Codel(Box<CodelQueue>),
+    FqCodel(Box<FqCodelQueue>),
+    DualPi2(Box<DualPi2Queue>),
+    Red(Box<RedQueue>),
+    Pie(Box<PieQueue>),
 }
 
 /// Calls the discipline that it is.
@@ -65,13 +65,15 @@ impl AnyDiscipline {
     /// An empty queue, from `at` on; what it drops at random is drawn from `draws`.
     pub(crate) fn new(at: Nanos, queue: &Queue, draws: Draws) -> Self {
         match queue.discipline {
-            Spec::DropTail => Self::Fifo(Fifo::new(queue.limit)),
-            Spec::DropHead => Self::DropHead(DropHead(Fifo::new(queue.limit))),
-            Spec::Codel(law) => Self::Codel(Codel::new(queue.limit, law).into()),
-            Spec::FqCodel(law) => Self::FqCodel(FqCodel::new(queue.limit, law).into()),
-            Spec::DualPi2(law) => Self::DualPi2(DualPi2::new(at, queue.limit, law).into()),
-            Spec::Red(law) => Self::Red(Red::new(at, queue, law, draws).into()),
-            Spec::Pie(law) => Self::Pie(Pie::new(at, queue, law, draws).into()),
+            Discipline::DropTail => Self::Fifo(Fifo::new(queue.limit)),
+            Discipline::DropHead => Self::DropHead(DropHead(Fifo::new(queue.limit))),
+            Discipline::Codel(law) => Self::Codel(CodelQueue::new(queue.limit, law).into()),
+            Discipline::FqCodel(law) => Self::FqCodel(FqCodelQueue::new(queue.limit, law).into()),
+            Discipline::DualPi2(law) => {
+                Self::DualPi2(DualPi2Queue::new(at, queue.limit, law).into())
+            }
+            Discipline::Red(law) => Self::Red(RedQueue::new(at, queue, law, draws).into()),
+            Discipline::Pie(law) => Self::Pie(PieQueue::new(at, queue, law, draws).into()),
         }
     }
 
@@ -95,7 +97,7 @@ impl AnyDiscipline {
     }
 }
 
-impl Discipline for AnyDiscipline {
+impl QueueDiscipline for AnyDiscipline {
     #[inline]
     fn enqueue(
         &mut self,

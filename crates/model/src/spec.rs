@@ -115,6 +115,8 @@ pub enum Effect {
     HoldBack(HoldBack),
     /// What comes while it is closed waits until it opens.
     Gate(Gate),
+    /// The link stands still for a while in every period.
+    Stall(Stall),
     /// What comes faster than a rate is dropped, but for bursts.
     Police(Police),
     /// All that Linux's netem does, in its order.
@@ -323,6 +325,18 @@ pub struct Gate {
     pub open: bool,
     /// What may wait before it while it is closed; what finds that full is dropped. Not a time: nothing is served.
     pub queue: QueueLimit,
+}
+
+/// A link that stands still again and again, as one does that changes the satellite or the cell, or listens to other channels.
+///
+/// Packets that come during a stall leave when it is over, in order. Periods count from the link's start, and the end of each is
+/// the stall. Any number of packets may wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stall {
+    /// The period: from the end of a stall to the end of the next one. There is no stall where it is 0.
+    pub every: Nanos,
+    /// How long each stall lasts. One as long as the period, or longer, lets packets go at the end of each period only.
+    pub lasts: Nanos,
 }
 
 impl StageSpec {

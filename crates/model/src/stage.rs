@@ -13,19 +13,11 @@ use crate::time::Nanos;
 /// A stage answers for the packet that enters, and says all else through [`Out`]. It never waits for a packet's sake: one that
 /// passes later than it came is kept by the link, if anything after it needs that.
 pub(crate) trait Stage {
-    /// What its entries need while it does `effect`, and what it gives.
-    fn nature(_effect: &Effect) -> Nature
-    where
-        Self: Sized,
-    {
-        Nature::NONE
-    }
-
     /// Takes in `t` at `at`; it is number `index` of its stream here.
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered;
 
     /// Does what is due at `at`, the time that [`Stage::next`] named; the packet that leaves then, if one does, before all
-    /// that is said through `out`.
+    /// that is outputs through `out`.
     fn wake(&mut self, _at: Nanos, _out: &mut Out) -> Option<InFlight> {
         None
     }
@@ -77,29 +69,29 @@ pub(crate) enum Entered {
     Taken,
 }
 
-/// What a stage's entries need, and what it gives: from this the link knows where packets must wait.
+/// The order in which packets must enter a stage, and in which they leave it: from this the link knows where packets wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Nature {
-    pub(crate) needs: Needs,
-    pub(crate) gives: Gives,
+pub(crate) struct Timing {
+    pub(crate) entries: Entries,
+    pub(crate) departures: Departures,
 }
 
-/// What must hold of a stage's entries.
+/// The order in which packets must enter a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Needs {
-    /// Nothing: each packet stands for itself.
-    Nothing,
-    /// They come in the order of their times.
-    Order,
-    /// They come when model time is theirs: what the stage does depends on what else it holds.
+pub(crate) enum Entries {
+    /// Any: no packet's outcome depends on another packet.
+    AnyOrder,
+    /// That of their times: a packet's outcome depends on those before it.
+    InOrder,
+    /// That of their times, each when model time has reached its own: a packet's outcome depends on what the stage holds.
     Now,
 }
 
 /// When packets leave a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Gives {
+pub(crate) enum Departures {
     /// When they enter, or when the stage is woken.
-    AtOnce,
+    Immediate,
     /// Later, in the order in which they entered.
     LaterInOrder,
     /// Later, and some before others that entered earlier.
@@ -109,20 +101,20 @@ pub(crate) enum Gives {
 /// What a stage says beside the answer for the packet that entered.
 #[derive(Debug, Default)]
 pub(crate) struct Out {
-    said: Vec<Said>,
+    outputs: Vec<Output>,
 }
 
 /// A packet, and what becomes of it at that time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Said {
+pub(crate) struct Output {
     pub(crate) at: Nanos,
     pub(crate) t: InFlight,
-    pub(crate) fate: Fate,
+    pub(crate) outcome: PacketOutcome,
 }
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum PacketOutcome {
     /// One that was held leaves.
     Passes,
     /// A copy is made, and leaves.
@@ -137,62 +129,74 @@ impl Out {
     /// A packet that was held leaves at `at`.
     #[inline]
     pub(crate) fn pass(&mut self, at: Nanos, t: InFlight) {
-        self.say(at, t, Fate::Passes);
+        self.say(at, t, PacketOutcome::Passes);
     }
 
     /// A copy of `t` leaves at `at`, behind it.
     pub(crate) fn copy(&mut self, at: Nanos, t: InFlight) {
-        self.say(at, t, Fate::Copied);
+        self.say(at, t, PacketOutcome::Copied);
     }
 
     /// A copy of `t` is made, which enters the stage that `t` has just entered, next of all.
     pub(crate) fn copy_again(&mut self, at: Nanos, t: InFlight) {
-        self.say(at, t, Fate::CopiedAgain);
+        self.say(at, t, PacketOutcome::CopiedAgain);
     }
 
     /// A packet that was held is dropped.
     pub(crate) fn drop(&mut self, at: Nanos, t: InFlight, cause: DropCause) {
-        self.say(at, t, Fate::Dropped(cause));
+        self.say(at, t, PacketOutcome::Dropped(cause));
     }
 
-    /// How much was said and not taken away.
+    /// How much was outputs and not taken away.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.said.len()
+        self.outputs.len()
     }
 
-    pub(crate) fn get(&self, place: usize) -> &Said {
-        &self.said[place]
+    pub(crate) fn get(&self, place: usize) -> &Output {
+        &self.outputs[place]
     }
 
-    pub(crate) fn get_mut(&mut self, place: usize) -> &mut Said {
-        &mut self.said[place]
+    pub(crate) fn get_mut(&mut self, place: usize) -> &mut Output {
+        &mut self.outputs[place]
     }
 
-    /// Takes away what was said last, down to a length of `len`.
+    /// Takes away what was outputs last, down to a length of `len`.
     #[inline]
     pub(crate) fn truncate(&mut self, len: usize) {
-        self.said.truncate(len);
+        self.outputs.truncate(len);
     }
 
     #[inline]
-    fn say(&mut self, at: Nanos, t: InFlight, fate: Fate) {
-        self.said.push(Said { at, t, fate });
+    fn say(&mut self, at: Nanos, t: InFlight, outcome: PacketOutcome) {
+        self.outputs.push(Output { at, t, outcome });
     }
 }
 
-impl Nature {
-    /// Each packet stands for itself, and leaves at once: of most effects, and of none.
+impl Timing {
+    /// No packet's outcome depends on another packet, and each leaves when it enters.
     pub(crate) const NONE: Self = Self {
-        needs: Needs::Nothing,
-        gives: Gives::AtOnce,
+        entries: Entries::AnyOrder,
+        departures: Departures::Immediate,
     };
 
-    /// What both need, and what either may do.
+    /// Packets enter in order, and each leaves when it enters.
+    pub(crate) const IN_ORDER: Self = Self {
+        entries: Entries::InOrder,
+        ..Self::NONE
+    };
+
+    /// Packets enter when model time has reached theirs, and leave when they enter or when the stage is woken.
+    pub(crate) const NOW: Self = Self {
+        entries: Entries::Now,
+        ..Self::NONE
+    };
+
+    /// The stricter order of entries of both, and the looser order of departures.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
-            needs: self.needs.max(other.needs),
-            gives: self.gives.max(other.gives),
+            entries: self.entries.max(other.entries),
+            departures: self.departures.max(other.departures),
         }
     }
 }

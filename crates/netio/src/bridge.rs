@@ -1,4 +1,4 @@
-//! A kernel bridge that is a wire: it learns addresses, and beyond that passes frames as they are.
+//! A kernel bridge used as a wire: it learns addresses, and otherwise passes frames unchanged.
 
 use rtnetlink::packet_route::link::{
     AfSpecInet6, AfSpecUnspec, BridgeStpState, In6AddrGenMode, InfoBridge, InfoBridgePort,
@@ -7,7 +7,7 @@ use rtnetlink::packet_route::link::{
 use rtnetlink::{LinkBridge, LinkBridgePort, LinkUnspec};
 
 use crate::iface::{Interface, InterfaceError};
-use crate::netlink::{self, Asked as _, NetlinkError};
+use crate::netlink::{self, NetlinkError, RequestContext as _};
 
 /// Which link-local groups (01:80:c2:00:00:00 to 0f) a port passes on: all but the pause frames of 01, which the kernel
 /// takes from no bridge (`net/bridge/br_netlink.c`, `BR_GROUPFWD_MACPAUSE`).

@@ -1,11 +1,11 @@
-//! What a link does to a packet's bytes: a congestion mark, flipped bits.
+//! Changes to a packet's bytes: a congestion mark, or flipped bits.
 
 use std::borrow::Cow;
 
 use model::Edit;
 
 use crate::ip::{IPV4, IPV6, ether_type, u16_at};
-use crate::port::{Head, MAX_HEAD, TxFrame};
+use crate::port::{FrameHead, MAX_HEAD, TxFrame};
 use crate::{checksum, flip};
 
 impl TxFrame<'_> {
@@ -25,7 +25,7 @@ impl TxFrame<'_> {
         if let Some(edit) = edit {
             let mut bytes = [self.head.bytes(), &self.body].concat();
             flip::edit(&mut bytes, edit);
-            (self.head, self.body) = (Head::EMPTY, bytes.into());
+            (self.head, self.body) = (FrameHead::EMPTY, bytes.into());
         }
     }
 
@@ -135,7 +135,7 @@ mod tests {
         let addresses = &front[l4 - if v6 { 32 } else { 8 }..];
         let pseudo = checksum::pseudo(addresses, 17, udp.len());
         udp[6..8].copy_from_slice(&pseudo.to_be_bytes());
-        let mut head = Head::EMPTY;
+        let mut head = FrameHead::EMPTY;
         head.extend(&partial[..in_head.min(partial.len())]);
         let mut frame = TxFrame {
             tunnel: None,
@@ -202,7 +202,7 @@ mod tests {
                 bytes[12..15].copy_from_slice(if kind == 1 { &[8, 0, 0x45] } else { &[0x86, 0xdd, 0x60] });
             }
             let in_head = in_head.min(bytes.len()).min(MAX_HEAD);
-            let mut head = Head::EMPTY;
+            let mut head = FrameHead::EMPTY;
             head.extend(&bytes[..in_head]);
             let mut frame = TxFrame {
                 tunnel: None,

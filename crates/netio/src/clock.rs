@@ -1,4 +1,4 @@
-//! The one clock of the packet path, and how kernel stamps are brought onto it.
+//! The clock of the packet path, and the conversion of the kernel's time stamps to it.
 
 use model::Nanos;
 

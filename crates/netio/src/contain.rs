@@ -1,11 +1,11 @@
-//! Runs a command so that nothing of it survives: neither its daemons, nor itself when its caller is killed.
+//! Runs a command so that nothing of it survives: neither its daemons, nor the command itself when its caller is killed.
 //!
-//! Three processes stand behind a command. The *warden* is this program once more, started by the caller with
+//! Three processes are behind a command. The *warden* is this program once more, started by the caller with
 //! [`SUBCOMMAND`]; it watches the caller and starts *init*, the first process of a new PID namespace, which starts the
 //! command. When init ends, the kernel kills whatever is left in its namespace; init dies with the warden, and the
 //! warden ends when the caller does. The command stays in the caller's process group, so that the terminal's signals
 //! reach it; warden and init pass on SIGTERM and SIGHUP. A shell for people gets a process group of its own, which has the
-//! terminal as long as it lives, as a shell gives it to a job: Ctrl-C is then for what runs in it.
+//! terminal as long as it lives, as a shell gives it to a job: Ctrl-C then goes to what runs in that shell.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

@@ -1,5 +1,5 @@
-//! Frames that keep a link itself alive. Namespaces and hosts send some unasked; impairing them would
-//! hide a neighbour, not a packet.
+//! Frames that keep a link itself alive. Namespaces and hosts send some of them unasked. Impairing them would hide a neighbour, not
+//! a packet.
 
 use crate::ip::{Fragment, IPV6, Ip, ether_type};
 

@@ -1,4 +1,4 @@
-//! Flipped bits, and the checksum that hides them.
+//! Flips bits, and corrects the checksum so that it hides them.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! A frame as a port hands it over: bytes, arrival, and what the kernel left undone.
+//! A frame as a port hands it over: its bytes, its arrival time, and what the kernel left undone.
 
 use std::convert::Infallible;
 

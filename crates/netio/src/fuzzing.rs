@@ -1,11 +1,11 @@
-//! What comes from the wire and from the kernel, each as one function that fuzzers call: whatever the bytes, nothing panics.
+//! The parsers of bytes from the wire and from the kernel, as functions that fuzzers call. Nothing panics, whatever the bytes.
 
 use model::Nanos;
 
 use crate::af_packet::virtio_header;
 use crate::{
-    Answer, Flow, Frame, GsoFrame, Headers, Question, Spare, Vlan, icmp, iface, ingress_drop,
-    is_link_control, redirect,
+    FiveTuple, Frame, GsoFrame, Headers, ProbeReply, ProbeRequest, Spare, Vlan, icmp, iface,
+    ingress_drop, is_link_control, redirect,
 };
 
 /// More segments than any frame of a test needs to have.
@@ -25,8 +25,15 @@ pub fn frames(bytes: &[u8]) {
         tci: u16::from(*tagged),
     });
     let frame: Frame = Frame::new(Nanos::ZERO, offload, vlan, bytes);
-    let _ = (Flow::of(bytes), Headers::of(&frame), is_link_control(bytes));
-    let _ = (Question::of((&frame).into()), Answer::of((&frame).into()));
+    let _ = (
+        FiveTuple::of(bytes),
+        Headers::of(&frame),
+        is_link_control(bytes),
+    );
+    let _ = (
+        ProbeRequest::of((&frame).into()),
+        ProbeReply::of((&frame).into()),
+    );
     let _ = icmp::too_big(bytes, 1280);
     let Ok(gso) = GsoFrame::of(&frame) else {
         return;

@@ -1,4 +1,4 @@
-//! How the C library's heap keeps what is freed.
+//! How much freed memory the C library's heap keeps.
 
 /// Keeps what many short-lived threads have freed from adding up: blocks of 128 KiB and more go back to the kernel at once,
 /// and all threads share two heaps.

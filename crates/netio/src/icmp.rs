@@ -1,4 +1,4 @@
-//! What a link that drops a packet tells its sender.
+//! The ICMP error that tells a sender that its packet was too big.
 
 use crate::checksum;
 use crate::control::ICMPV6;

@@ -1,4 +1,4 @@
-//! What is known of an interface, and word of its changes.
+//! The properties of an interface, and notifications of their changes.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,7 +18,7 @@ use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use rtnetlink::{Handle, LinkGetRequest};
 
-use crate::netlink::{self, Asked as _, NetlinkError};
+use crate::netlink::{self, NetlinkError, RequestContext as _};
 
 /// An interface as it was when it was looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]

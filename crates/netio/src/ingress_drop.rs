@@ -1,11 +1,10 @@
-//! Keeps the host's own stack out of what arrives on an interface.
+//! Keeps arriving packets of an interface from the host's own stack.
 //!
 //! An nftables chain on the netdev ingress hook with the policy "drop": it runs after the packet taps, so a packet
 //! socket still sees every frame, and before bridges, VLAN interfaces and IP. Its table carries the owner flag: the
-//! kernel removes it when the socket that made it closes, so that not even SIGKILL leaves it behind. An interface has a table of
-//! its own, named
-//! after the interface, and the kernel lets nobody else touch an owned one: so no two processes of a namespace guard one
-//! interface, whichever users they are of.
+//! kernel removes it when the socket that made it closes, so that not even SIGKILL leaves it behind. Each interface has its own
+//! table, named after it. The kernel lets nobody else touch an owned table, so no two processes of a namespace can guard the same
+//! interface, whatever their users.
 //!
 //! Source: `include/uapi/linux/netfilter/nf_tables.h`, `net/netfilter/nf_tables_api.c`, `nfnetlink.c`.
 

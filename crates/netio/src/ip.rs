@@ -1,4 +1,4 @@
-//! Reading EtherTypes and IP headers: the one reader for flows, link control and GSO frames.
+//! Reads EtherTypes and IP headers, for five-tuples, link control and GSO frames.
 
 use model::Ecn;
 

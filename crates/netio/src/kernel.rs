@@ -1,4 +1,4 @@
-//! The running kernel's version, where behaviour hangs on it.
+//! The version of the running kernel, where behaviour depends on it.
 
 /// A kernel version, as far as behaviour hangs on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,7 +1,8 @@
-//! A command that is killed when whoever started it ends, for those who may not make namespaces.
+//! A command that is killed when the process that started it ends, for users who may not make namespaces.
 //!
-//! What the command itself starts is not reached, nor is a command that gains privileges by its file, for which the kernel
-//! forgets it (prctl(2), `PR_SET_PDEATHSIG`); a command in namespaces leaves nothing behind: see [`contain`](crate::contain).
+//! Processes that the command itself starts are not killed, and neither is a command that gains privileges by its file, for which
+//! the kernel clears the setting (prctl(2), `PR_SET_PDEATHSIG`). A command in namespaces leaves nothing behind: see
+//! [`contain`](crate::contain).
 
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};

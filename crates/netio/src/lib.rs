@@ -1,4 +1,4 @@
-//! Every system call and every unsafe line of farwire: ports, GSO frames, namespaces, clocks, offloads.
+//! All system calls and all unsafe code of farwire: ports, GSO frames, namespaces, clocks, offloads.
 
 mod af_packet;
 pub mod bed;
@@ -9,13 +9,11 @@ pub mod clock;
 pub mod contain;
 mod control;
 pub mod cpu;
-mod exchange;
+mod five_tuple;
 mod flip;
-mod flow;
 mod frame;
 pub mod fuzzing;
 mod gso;
-mod guard;
 pub mod heap;
 mod icmp;
 pub mod iface;
@@ -32,10 +30,12 @@ pub mod offloads;
 mod packet;
 mod packet_info;
 mod port;
+mod probe;
 pub mod public_address;
 mod redirect;
 pub mod sandbox;
 pub mod signals;
+mod sleep_margin;
 mod sleeper;
 pub mod stop;
 pub mod tbf;
@@ -45,10 +45,9 @@ pub mod udp;
 pub mod userns;
 mod wait;
 
-pub use af_packet::{AfPacket, COPY_BELOW, OpenError, RingSlots, Slot, TunnelOutError};
+pub use af_packet::{AfPacket, COPY_BELOW, LentSlot, OpenError, RingSlots, TunnelOutError};
 pub use control::is_link_control;
-pub use exchange::{Answer, Asked, Question};
-pub use flow::Flow;
+pub use five_tuple::FiveTuple;
 pub use frame::{Frame, FrameBytes, FrameRef, Gso, GsoKind, Lent, Offload, PartialChecksum, Vlan};
 pub use gso::{GsoFrame, UnsupportedGso};
 pub use icmp::too_big;
@@ -56,8 +55,10 @@ pub use memory::{MemoryPort, Sent};
 pub use netlink::NetlinkError;
 pub use packet::Headers;
 pub use port::{
-    Capabilities, Head, MAX_HEAD, Missed, Ports, Received, Sending, Spare, TunnelHeaders, TxFrame,
+    Capabilities, FrameHead, MAX_HEAD, Missed, PortSet, ReceivedFrame, SendTimes, Spare,
+    TunnelHeaders, TxFrame,
 };
+pub use probe::{ProbeKind, ProbeReply, ProbeRequest};
 pub use sleeper::Sleeper;
 pub use timestamped::{Arrival, SendReport, TimestampedUdp};
 pub use wait::{Alarm, CpuUse, Stall, Waiter, Wakes, ask_for_short_slices};

@@ -7,7 +7,7 @@ use std::io;
 use model::Nanos;
 
 use crate::frame::{Frame, Gso};
-use crate::port::{Capabilities, Missed, Ports, Received, Sending, TxFrame};
+use crate::port::{Capabilities, Missed, PortSet, ReceivedFrame, SendTimes, TxFrame};
 
 /// A port, number 0 of its set, whose frames a caller puts in and takes out.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl MemoryPort {
     }
 }
 
-impl Ports for MemoryPort {
+impl PortSet for MemoryPort {
     type Lent = Infallible;
 
     fn capabilities(&self) -> Capabilities {
@@ -84,10 +84,10 @@ impl Ports for MemoryPort {
         self.next_arrival().filter(|at| *at <= self.now)
     }
 
-    fn take(&mut self) -> Option<(usize, Received<Infallible>)> {
+    fn take(&mut self) -> Option<(usize, ReceivedFrame<Infallible>)> {
         self.arrival()?;
         let frame = self.waiting.pop_front()?;
-        Some((0, Received::Frame(frame)))
+        Some((0, ReceivedFrame::Frame(frame)))
     }
 
     fn send(
@@ -95,7 +95,7 @@ impl Ports for MemoryPort {
         _: usize,
         not_before: Nanos,
         frames: &[TxFrame<'_>],
-        sent: &mut dyn FnMut(usize, io::Result<Sending>),
+        sent: &mut dyn FnMut(usize, io::Result<SendTimes>),
     ) {
         let departure = self.now.max(not_before);
         self.sent.extend(frames.iter().map(|frame| Sent {
@@ -103,7 +103,7 @@ impl Ports for MemoryPort {
             gso: frame.offload.gso,
             bytes: [frame.head.bytes(), &frame.body].concat(),
         }));
-        let sending = Sending {
+        let sending = SendTimes {
             begun: departure,
             ended: departure,
         };

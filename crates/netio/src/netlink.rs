@@ -34,11 +34,11 @@ impl NetlinkError {
 }
 
 /// Says what a request was for, so that its error does.
-pub(crate) trait Asked<T> {
+pub(crate) trait RequestContext<T> {
     fn asked(self, what: impl FnOnce() -> String) -> Result<T, NetlinkError>;
 }
 
-impl<T> Asked<T> for Result<T, rtnetlink::Error> {
+impl<T> RequestContext<T> for Result<T, rtnetlink::Error> {
     fn asked(self, what: impl FnOnce() -> String) -> Result<T, NetlinkError> {
         self.map_err(|error| NetlinkError::Refused {
             what: what(),
@@ -50,7 +50,7 @@ impl<T> Asked<T> for Result<T, rtnetlink::Error> {
     }
 }
 
-impl<T> Asked<T> for io::Result<T> {
+impl<T> RequestContext<T> for io::Result<T> {
     fn asked(self, what: impl FnOnce() -> String) -> Result<T, NetlinkError> {
         self.map_err(|source| NetlinkError::Refused {
             what: what(),

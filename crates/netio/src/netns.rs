@@ -1,4 +1,4 @@
-//! Network namespaces held by file descriptor, so that the kernel clears them away with their last holder.
+//! Network namespaces held by file descriptor. The kernel removes a namespace when its last descriptor is closed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};

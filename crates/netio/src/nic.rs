@@ -1,4 +1,4 @@
-//! A network interface of this machine, borrowed into a namespace of its own.
+//! A network interface of this machine, borrowed into a separate namespace.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -7,7 +7,7 @@ use rtnetlink::{LinkUnspec, RouteMessageBuilder};
 
 use crate::bed::{self, BedError};
 use crate::iface::{Interface, InterfaceError};
-use crate::netlink::{self, Asked as _, NetlinkError};
+use crate::netlink::{self, NetlinkError, RequestContext as _};
 use crate::netns::{NetNs, NetNsError};
 
 /// An interface and what it is given in its namespace.

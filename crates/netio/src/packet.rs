@@ -1,8 +1,8 @@
-//! What a frame's headers say of its packets that decides their way through a link.
+//! The header fields that decide how a link treats a frame's packets.
 
 use model::Ecn;
 
-use crate::flow;
+use crate::five_tuple;
 use crate::frame::FrameRef;
 use crate::ip::{Fragment, Ip, ether_type};
 
@@ -39,7 +39,7 @@ impl Headers {
         let Some(ip) = Ip::of(bytes) else {
             return headers;
         };
-        let ports = flow::ports(bytes, ip);
+        let ports = five_tuple::ports(bytes, ip);
         Self {
             flow: hashes(bytes, ip, ports),
             ecn: ip.ecn(bytes),

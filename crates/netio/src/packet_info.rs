@@ -1,5 +1,5 @@
-//! Which of this host's addresses a datagram was sent to, and answering from there (`IP_PKTINFO`, ip(7); `IPV6_PKTINFO`,
-//! RFC 3542 section 6): a host with several addresses would answer from the one that its routes prefer.
+//! Reads which of this host's addresses a datagram was sent to, and answers from that address (`IP_PKTINFO`, ip(7);
+//! `IPV6_PKTINFO`, RFC 3542 section 6). Otherwise a host with several addresses answers from the one that its routes prefer.
 
 use std::io;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use nix::sys::socket::{ControlMessage, ControlMessageOwned, setsockopt, sockopt}
 
 /// The address that a datagram leaves from, as the kernel takes it.
 #[derive(Clone, Copy)]
-pub(crate) enum Source {
+pub(crate) enum SourceAddress {
     V4(libc::in_pktinfo),
     V6(libc::in6_pktinfo),
 }
@@ -35,7 +35,7 @@ pub(crate) fn asked(note: &ControlMessageOwned) -> Option<IpAddr> {
     }
 }
 
-impl Source {
+impl SourceAddress {
     /// From `asked`; the kernel's choice where that is no address to send from.
     pub(crate) fn of(asked: IpAddr) -> Option<Self> {
         match asked {

@@ -1,4 +1,4 @@
-//! What the forwarder needs of a network port.
+//! The interface between the forwarder and network ports.
 
 use std::borrow::Cow;
 use std::io;
@@ -8,33 +8,33 @@ use model::Nanos;
 use crate::checksum;
 use crate::frame::{Frame, Lent, Offload};
 
-/// Ports where frames come in and go out, numbered from 0; what arrives at any of them waits in memory that they share.
+/// Ports where frames come in and go out, numbered from 0. Frames that arrive at any of them wait in shared memory.
 ///
 /// Who owns a frame's bytes: a received [`Frame`] has its own, or the set lends it some of its memory. Lent bytes
 /// belong to the frame until that is dropped or made to own a copy ([`FrameBytes::own`](crate::FrameBytes::own)); so long the set neither changes
 /// nor reuses them. A set that runs short of memory, or cannot be waited for while a frame is in it, asks for places
-/// back ([`Ports::recall`], [`Ports::recall_to_wait`]). Bytes to be sent are lent to it for the length of the call.
-pub trait Ports {
+/// back ([`PortSet::recall`], [`PortSet::recall_to_wait`]). Bytes to be sent are lent to it for the length of the call.
+pub trait PortSet {
     /// Bytes of this set's memory, lent to a frame; [`Infallible`](std::convert::Infallible) if it lends none.
     type Lent: Lent;
 
-    /// What these ports can do; constant until one stands on another interface ([`Ports::rejoin`]).
+    /// What these ports can do; constant until one stands on another interface ([`PortSet::rejoin`]).
     fn capabilities(&self) -> Capabilities;
 
-    /// Takes note of what has arrived by `now`; call once before a run of [`Ports::arrival`] and [`Ports::take`].
+    /// Takes note of what has arrived by `now`; call once before a run of [`PortSet::arrival`] and [`PortSet::take`].
     fn refresh(&mut self, now: Nanos);
 
-    /// Whether anything has arrived, also since [`Ports::refresh`].
+    /// Whether anything has arrived, also since [`PortSet::refresh`].
     fn has_arrivals(&self) -> bool;
 
-    /// The arrival of the next frame, if one came before [`Ports::refresh`]; never before that of the one taken last.
+    /// The arrival of the next frame, if one came before [`PortSet::refresh`]; never before that of the one taken last.
     fn arrival(&self) -> Option<Nanos>;
 
     /// Takes the next frame, and says at which port it came; nothing if what came belongs to no port any more.
-    fn take(&mut self) -> Option<(usize, Received<Self::Lent>)>;
+    fn take(&mut self) -> Option<(usize, ReceivedFrame<Self::Lent>)>;
 
     /// A place whose frame, of [`COPY_BELOW`](crate::COPY_BELOW) bytes or more, must leave it if it is still there, or what
-    /// arrives may be lost; call after each [`Ports::take`] until it gives none.
+    /// arrives may be lost; call after each [`PortSet::take`] until it gives none.
     fn recall(&mut self) -> Option<usize> {
         None
     }
@@ -52,7 +52,7 @@ pub trait Ports {
         port: usize,
         not_before: Nanos,
         frames: &[TxFrame<'_>],
-        sent: &mut dyn FnMut(usize, io::Result<Sending>),
+        sent: &mut dyn FnMut(usize, io::Result<SendTimes>),
     );
 
     /// Frames that the set itself lost before they could be taken, since it was opened.
@@ -65,9 +65,9 @@ pub trait Ports {
     fn rejoin(&mut self, port: usize, interface: u32) -> io::Result<()>;
 }
 
-/// When a frame was sent, on the clock of [`Ports::refresh`].
+/// When a frame was sent, on the clock of [`PortSet::refresh`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sending {
+pub struct SendTimes {
     /// The call that sent it began.
     pub begun: Nanos,
     /// It had left: what the kernel does with it before the call returns is in this, the other end of a veth included.
@@ -81,7 +81,7 @@ pub struct Missed {
     pub small: u64,
     /// The ring of GSO and jumbo frames.
     pub large: u64,
-    /// None that came: trains of tunnels that [`Ports::send`] took and the interface refused.
+    /// None that came: trains of tunnels that [`PortSet::send`] took and the interface refused.
     pub refused: u64,
 }
 
@@ -93,9 +93,9 @@ impl std::ops::AddAssign for Missed {
     }
 }
 
-/// What [`Ports::take`] found.
+/// What [`PortSet::take`] found.
 #[derive(Debug)]
-pub enum Received<L> {
+pub enum ReceivedFrame<L> {
     /// A frame.
     Frame(Frame<L>),
     /// A frame longer than the port can hold arrived and was cut short: it cannot pass.
@@ -131,7 +131,7 @@ pub struct TxFrame<'a> {
     /// What a GSO frame's segments are inside of, if that is a tunnel.
     pub tunnel: Option<TunnelHeaders>,
     /// The rewritten head, possibly empty.
-    pub head: Head,
+    pub head: FrameHead,
     /// The rest, where it was received, or built anew.
     pub body: Cow<'a, [u8]>,
 }
@@ -161,8 +161,8 @@ const KEPT: usize = 64;
 
 impl Spare {
     /// An empty head.
-    pub(crate) fn head(&mut self) -> Head {
-        Head(self.heads.pop().unwrap_or_default())
+    pub(crate) fn head(&mut self) -> FrameHead {
+        FrameHead(self.heads.pop().unwrap_or_default())
     }
 
     /// An empty piece for a body.
@@ -192,7 +192,7 @@ impl From<Vec<u8>> for TxFrame<'_> {
         Self {
             offload: Offload::default(),
             tunnel: None,
-            head: Head::EMPTY,
+            head: FrameHead::EMPTY,
             body: bytes.into(),
         }
     }
@@ -216,7 +216,7 @@ impl TxFrame<'_> {
                 let sum = checksum::complete(&[summed], at - start);
                 bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
             }
-            (self.head, self.body) = (Head::EMPTY, bytes.into());
+            (self.head, self.body) = (FrameHead::EMPTY, bytes.into());
             return;
         }
         let sum = checksum::complete(&[&head[start..], &self.body], at - start);
@@ -229,9 +229,9 @@ pub const MAX_HEAD: usize = 256;
 
 /// Rewritten header bytes, at most [`MAX_HEAD`]. Most frames have none, and take no memory for them.
 #[derive(Clone, Debug)]
-pub struct Head(Vec<u8>);
+pub struct FrameHead(Vec<u8>);
 
-impl Head {
+impl FrameHead {
     /// No bytes.
     pub const EMPTY: Self = Self(Vec::new());
 
@@ -277,7 +277,7 @@ mod tests {
     fn a_checksum_is_completed_wherever_it_stands() {
         let packet: Vec<u8> = (0..101).collect();
         let completed = |in_head: usize| {
-            let mut head = Head::EMPTY;
+            let mut head = FrameHead::EMPTY;
             head.extend(&packet[..in_head]);
             let mut frame = TxFrame {
                 offload: Offload {
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_tag_goes_in_between() {
-        let mut head = Head::EMPTY;
+        let mut head = FrameHead::EMPTY;
         head.extend(&[1, 2, 3, 6, 7]);
         head.insert(3, &[4, 5]);
         assert_eq!(head.bytes(), [1, 2, 3, 4, 5, 6, 7]);

@@ -1,4 +1,4 @@
-//! Whether strangers can reach this machine: its addresses of the internet.
+//! Whether this machine is reachable from the internet, judged by its public addresses.
 
 use std::net::{IpAddr, Ipv4Addr};
 

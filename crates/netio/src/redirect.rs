@@ -1,5 +1,5 @@
-//! What one interface receives, sent by another: a filter on its ingress that takes everything (cls_u32) and redirects it
-//! (net/sched/act_mirred.c), within the call that receives it.
+//! Redirects everything that one interface receives to another, which sends it: a filter on ingress that matches everything
+//! (cls_u32) with a redirect action (net/sched/act_mirred.c). This happens within the call that receives the packet.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use rtnetlink::packet_route::tc::{
 };
 use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-use crate::netlink::{self, Asked as _, NetlinkError};
+use crate::netlink::{self, NetlinkError, RequestContext as _};
 
 const ALL_PROTOCOLS: u16 = 0x0003;
 

@@ -1,17 +1,17 @@
-//! Being on time for one moment after the other: sleep, stop early, spin the rest.
+//! Meets a series of deadlines: sleep, end early, spin for the rest.
 
 use std::hint;
 
 use model::Nanos;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 
-use crate::guard::Guard;
+use crate::sleep_margin::SleepMargin;
 use crate::{clock, wait};
 
 /// Waits for moments, and learns from each sleep how early the next one must end: the rest is spun.
 #[derive(Clone, Copy, Debug)]
 pub struct Sleeper {
-    guard: Guard,
+    guard: SleepMargin,
 }
 
 const LONGEST_GUARD: Nanos = Nanos(200_000);
@@ -27,7 +27,7 @@ impl Sleeper {
     pub fn new() -> Self {
         wait::wake_up_soon();
         Self {
-            guard: Guard::up_to(LONGEST_GUARD, ON_TIME),
+            guard: SleepMargin::up_to(LONGEST_GUARD, ON_TIME),
         }
     }
 

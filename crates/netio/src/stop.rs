@@ -1,4 +1,4 @@
-//! When a measurement must end before it is done.
+//! Requests to stop a measurement early.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! The kernel's own token bucket (tc-tbf(8)) on an interface: a shaper that owes nothing to farwire.
+//! The kernel's token bucket (tc-tbf(8)) on an interface: a shaper that is independent of farwire.
 
 use std::io;
 
@@ -11,12 +11,12 @@ use rtnetlink::packet_core::{
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
 
-use crate::netlink::{self, Asked as _, NetlinkError};
+use crate::netlink::{self, NetlinkError, RequestContext as _};
 use crate::netns::NetNs;
 
 /// A token bucket. It counts L2 bytes without FCS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TokenBucket {
+pub struct TbfConfig {
     /// At which it fills.
     pub rate: BitsPerSec,
     /// Bytes that may leave at once, beyond the rate.
@@ -25,7 +25,7 @@ pub struct TokenBucket {
     pub limit: u32,
 }
 
-impl TokenBucket {
+impl TbfConfig {
     /// Puts it on the egress of `interface` in `namespace`.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_parameters_fill_the_kernel_s_struct() {
-        let bucket = TokenBucket {
+        let bucket = TbfConfig {
             rate: "8mbit".parse().unwrap(),
             burst: 6056,
             limit: 100_000,

@@ -1,4 +1,4 @@
-//! What the kernel knows of a TCP connection (tcp(7)).
+//! The kernel's information about a TCP connection (tcp(7)).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _};

@@ -1,7 +1,7 @@
 //! UDP whose packets the kernel stamps, at sending and at receipt (`SO_TIMESTAMPING`, software stamps).
 //!
 //! A sending stamp is taken when the driver gets the packet, a receiving stamp when the stack gets it, so that neither
-//! contains the time to wake a program up. Sending stamps come back through the socket's error queue, as do ICMP errors.
+//! includes the time to wake a program up. Sending stamps come back through the socket's error queue, as do ICMP errors.
 //! Documentation/networking/timestamping.rst of the kernel.
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -17,7 +17,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeSpec;
 
-use crate::packet_info::{self, Source};
+use crate::packet_info::{self, SourceAddress};
 
 /// The kernel takes twice as much, 768 bytes of it for a short packet: room for 100 ms at 100,000 packets a second, during which the program
 /// may not run.
@@ -141,8 +141,8 @@ impl TimestampedUdp {
             }
             _ => control.push(ControlMessage::Ipv4Tos(&tos_v4)),
         }
-        let source = request.asked.and_then(Source::of);
-        control.extend(source.as_ref().map(Source::message));
+        let source = request.asked.and_then(SourceAddress::of);
+        control.extend(source.as_ref().map(SourceAddress::message));
         self.transmit(packet, &control, Some(&to))
     }
 

@@ -1,4 +1,4 @@
-//! Privileges, and how to do without: a user namespace in which the caller is root.
+//! A user namespace in which the caller is root, for users without privileges.
 
 use std::ffi::CStr;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Waiting for a moment: sleep until shortly before it, sleep again if that ended early enough, then spin.
+//! Waits for a deadline: sleep until shortly before it, sleep again if that ended early enough, then spin.
 
 use std::hint;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,7 +14,7 @@ use nix::sys::socket::sockopt::SocketError;
 use nix::sys::time::TimeSpec;
 
 use crate::clock;
-use crate::guard::Guard;
+use crate::sleep_margin::SleepMargin;
 
 /// Whether a thread may spin to be on time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +42,8 @@ pub trait Wakes {
 pub struct Waiter {
     cpu: CpuUse,
     /// Of sleeps shorter than [`SHORT`], and of others.
-    short: Guard,
-    long: Guard,
+    short: SleepMargin,
+    long: SleepMargin,
     median: Nanos,
     real_time: bool,
     /// Whether no core is left for it alone.
@@ -97,8 +97,8 @@ impl Waiter {
         late.sort_unstable();
         Self {
             cpu,
-            short: Guard::up_to(LONGEST_SPUN, SHORT_ON_TIME),
-            long: Guard::up_to(LONGEST_GUARD, LONG_ON_TIME),
+            short: SleepMargin::up_to(LONGEST_SPUN, SHORT_ON_TIME),
+            long: SleepMargin::up_to(LONGEST_GUARD, LONG_ON_TIME),
             median: late[PROBES / 2],
             real_time,
             crowded: std::thread::available_parallelism().is_ok_and(|cores| cores.get() <= 2),
@@ -195,7 +195,7 @@ impl Waiter {
     }
 
     /// Sleeps until about `until`, whatever arrives; not at all if that is too soon.
-    pub fn doze(&mut self, until: Nanos) {
+    pub fn coarse_sleep(&mut self, until: Nanos) {
         let now = clock::now();
         if until < now + LEAST_SLEEP {
             return;

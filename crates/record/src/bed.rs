@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::layers::ETHERNET_HEADER;
 
-use conditions::way::Route;
+use conditions::route::Route;
 use conditions::{At, EmulatedLink, Error, Hop, LinkSpec, emulated_link, require, route, tagged};
 
 /// IPv6 needs 1280 (RFC 8200 §5); veth carries no more than 65535.
@@ -470,7 +470,7 @@ impl Chain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use conditions::way::Way;
+    use conditions::route::PathStages;
 
     fn bed(text: &str) -> Bed {
         toml::from_str(text).unwrap()
@@ -481,8 +481,9 @@ mod tests {
              links = { a-b = { rate = '1mbit' }, b-c = { up = { delay = '3ms' } } }")
     }
 
-    fn delays(way: &Way) -> Vec<u64> {
-        way.delays().map(|delay| delay.time.0).collect()
+    fn delays(stages: &PathStages) -> Vec<u64> {
+        let delays = stages.behaviours().filter_map(|stage| stage.delay);
+        delays.map(|delay| delay.time.0).collect()
     }
 
     fn ends(client: &str, server: &str) -> [String; 2] {
@@ -503,7 +504,7 @@ mod tests {
         let [up, down] = &links[1].1.config.paths[..] else {
             panic!("{links:?}");
         };
-        assert_eq!(delays(&Way(up.stages.clone())), [3_000_000]);
+        assert_eq!(delays(&PathStages(up.stages.clone())), [3_000_000]);
         assert!(down.stages.is_empty());
     }
 

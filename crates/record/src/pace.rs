@@ -2,13 +2,13 @@
 //!
 //! It is no bound: where a formula is known to say too little or too much of Linux's TCP, what was seen stands here.
 
-use model::{Bytes, Factor, Toffee};
+use model::{Bottleneck, Bytes, Nanos};
 use stats::layers::{Protocol, Stack};
 use stats::theory::loss::{self, Congestion, Law};
 
 use crate::Direction;
 use crate::plan::Case;
-use conditions::way::{Route, Way};
+use conditions::route::{PathStages, Route};
 
 /// What both hosts and the emulator add to a round trip, in seconds: seen on small machines.
 const HOSTS_S: f64 = 80e-6;
@@ -72,7 +72,7 @@ impl Pace {
 
     /// How long each segment takes in a long stream.
     fn segment_s(&self, direction: Direction) -> f64 {
-        let lost = self.route.way(direction).loss_percent() / 100.0;
+        let lost = self.route.stages(direction).loss_percent() / 100.0;
         // Where all is lost, whoever waits gives up: any number will do.
         let lost = lost.min(0.99);
         let path_s = self.path_s(direction);
@@ -85,11 +85,11 @@ impl Pace {
         let full = stack.full_packet(self.mtu);
         let back = stack.packet(0);
         // Half an acknowledgement comes for each segment, through the servers that both directions share.
-        let toffees = self.route.way(direction).toffees();
-        let of_toffees =
-            toffees.map(|toffee| served_s(toffee, full.l2) + served_s(toffee, back.l2) / 2.0);
+        let shared = self.route.stages(direction).shared_servers();
+        let of_shared =
+            shared.map(|server| served_s(server, full.l2) + served_s(server, back.l2) / 2.0);
         let machine_s = full.payload as f64 * 8.0 / MACHINE_BIT_PER_S;
-        of_toffees.fold(self.serving_s(direction, full.l2).max(machine_s), f64::max)
+        of_shared.fold(self.serving_s(direction, full.l2).max(machine_s), f64::max)
     }
 
     /// What the congestion control makes of loss: seconds a segment.
@@ -119,20 +119,20 @@ impl Pace {
             } else {
                 0.0
             };
-        let way = self.route.way(direction);
-        let crossing_s = sizes_s(way, first) + way.propagation().0 as f64 / 1e9;
+        let stages = self.route.stages(direction);
+        let crossing_s = sizes_s(stages, first) + seconds(stages.propagation());
         crossing_s + all_s - self.serving_s(direction, first)
     }
 
     /// How long the slowest stage serves a frame of so many L2 bytes.
     fn serving_s(&self, direction: Direction, l2: u64) -> f64 {
-        let way = self.route.way(direction);
-        let rate = way.slowest(Bytes(l2)).map(|(rate, _)| rate.get() as f64);
+        let stages = self.route.stages(direction);
+        let rate = stages.slowest(Bytes(l2)).map(|(rate, _)| rate.get() as f64);
         let bucket = self.bucket_bit_per_s.filter(|_| direction == Direction::Up);
         let rates = rate.into_iter().chain(bucket);
         let of_rates = rates.map(|bit_per_s| l2 as f64 * 8.0 / bit_per_s);
-        let of_toffees = way.toffees().map(|toffee| served_s(toffee, l2));
-        of_rates.chain(of_toffees).fold(0.0, f64::max)
+        let of_shared = stages.shared_servers().map(|server| served_s(server, l2));
+        of_rates.chain(of_shared).fold(0.0, f64::max)
     }
 
     fn stack(&self) -> Stack {
@@ -145,23 +145,24 @@ impl Pace {
 }
 
 /// What all stages add to a frame of so many L2 bytes that meets nobody.
-fn sizes_s(way: &Way, l2: u64) -> f64 {
-    let rates = way
+fn sizes_s(stages: &PathStages, l2: u64) -> f64 {
+    let rates = stages
         .rates(Bytes(l2))
-        .map(|(rate, _)| l2 as f64 * 8.0 / rate.get() as f64);
-    let by_size = way.delays().filter_map(|delay| delay.by_size);
-    let by_size = by_size.map(|factor| l2 as f64 / factor.get() / 1e6);
-    let toffees = way.toffees().map(|toffee| served_s(toffee, l2));
-    rates.chain(by_size).chain(toffees).sum()
+        .map(|rate| l2 as f64 * 8.0 / rate.get() as f64);
+    let by_size = stages
+        .by_size()
+        .map(|factor| seconds(factor.time_for(Bytes(l2))));
+    let shared = stages.shared_servers().map(|server| served_s(server, l2));
+    rates.chain(by_size).chain(shared).sum()
 }
 
-/// How long TOFFEE's server takes for a frame of so many L2 bytes.
-pub fn served_s(toffee: &Toffee, l2: u64) -> f64 {
-    let sized = toffee
-        .dynamic
-        .map(Factor::get)
-        .map_or(0.0, |factor| l2 as f64 / factor);
-    toffee.delay.0 as f64 / 1e9 + sized / 1e6
+/// How long a server takes for a frame of so many L2 bytes.
+fn served_s(server: Bottleneck<'_>, l2: u64) -> f64 {
+    seconds(server.time_for(Bytes(l2)))
+}
+
+fn seconds(time: Nanos) -> f64 {
+    time.0 as f64 / 1e9
 }
 
 #[cfg(test)]

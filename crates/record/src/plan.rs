@@ -15,7 +15,7 @@ use super::figure_name::FigureName;
 use crate::lateness::LateBudget;
 use crate::profile::Profile;
 use crate::shard::Shard;
-use conditions::way::Route;
+use conditions::route::Route;
 use conditions::{EmulatedLink, Error, LinkSpec};
 
 /// A whole experiment.

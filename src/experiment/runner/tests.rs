@@ -111,7 +111,7 @@ impl Testbed for LoopbackTestbed {
         stop.or(&self.died, "the emulator has died")
     }
 
-    fn tear_down(self: Box<Self>) -> Result<Links> {
+    fn tear_down(self: Box<Self>) -> Result<LinkSummaries> {
         ensure!(!self.dies, "the forwarder died: of a test");
         Ok(vec![("link".to_owned(), Summary::default())])
     }

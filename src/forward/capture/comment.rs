@@ -1,19 +1,19 @@
-//! What stands in a packet's comment: what became of it, and when.
+//! A packet's comment in a capture: what became of it, and when.
 
 use std::fmt;
 
 use model::Nanos;
 
-use super::tap::Taken;
-use crate::forward::packet_log::PacketVerdict;
+use super::tap::CapturedFrame;
+use crate::forward::observed::PacketVerdict;
 
 /// One packet's comment.
-pub(super) struct Comment<'t> {
-    pub(super) taken: &'t Taken,
+pub(super) struct PacketComment<'t> {
+    pub(super) frame: &'t CapturedFrame,
     pub(super) due: Option<Nanos>,
 }
 
-/// A time in milliseconds, to the nanosecond's thousand.
+/// A time in milliseconds, to the microsecond.
 struct Millis(Nanos);
 
 impl fmt::Display for Millis {
@@ -23,12 +23,12 @@ impl fmt::Display for Millis {
     }
 }
 
-impl fmt::Display for Comment<'_> {
+impl fmt::Display for PacketComment<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let arrival = self.taken.arrival;
+        let frame = self.frame;
+        let arrival = frame.arrival;
         let after = |at: Nanos| Millis(Nanos(at.0.saturating_sub(arrival.0)));
-        let fate = self.taken.fate;
-        match fate.verdict {
+        match frame.verdict {
             None => return f.write_str("reply of the emulator"),
             Some(PacketVerdict::Delivered) => f.write_str("delivered")?,
             Some(PacketVerdict::LinkControl) => f.write_str("link control, passed at once")?,
@@ -38,17 +38,17 @@ impl fmt::Display for Comment<'_> {
             }
             Some(own) => write!(f, "lost by the emulator: {}", own.name().replace('_', " "))?,
         }
-        if let Some(departure) = fate.departure {
+        if let Some(departure) = frame.departure {
             write!(f, " {} after arrival", after(departure))?;
         }
         if let Some(due) = self.due {
             write!(f, ", due after {}", after(due))?;
-            if let Some(departure) = fate.departure {
+            if let Some(departure) = frame.departure {
                 let late = departure.0.saturating_sub(due.0);
                 write!(f, ", {}.{} us late", late / 1000, late % 1000 / 100)?;
             }
         }
-        for word in fate.changes.words() {
+        for word in frame.changes.words() {
             write!(f, ", {word}")?;
         }
         Ok(())

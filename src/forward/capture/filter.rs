@@ -1,21 +1,21 @@
-//! Which packets a capture keeps: a few of tcpdump's words (pcap-filter(7)).
+//! Which packets a capture keeps, in a small part of tcpdump's filter language (pcap-filter(7)).
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::IpNet;
-use netio::Flow;
+use netio::FiveTuple;
 use thiserror::Error;
 
-/// Conditions that a packet meets all of. Without any, everything is kept, also what is not IP.
+/// Conditions, all of which a packet must meet. Without conditions every packet is kept, even if it is not IP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Filter {
-    conditions: Vec<Condition>,
+    conditions: Vec<FilterCondition>,
     text: String,
 }
 
-/// Why a filter is refused; names the word.
+/// Why a filter is refused; the error names the word.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum FilterError {
     #[error("`{0}` is no word of a filter; these are: {WORDS}, joined by `and`")]
@@ -45,17 +45,17 @@ const ADDRESS: &str = "an IP address";
 const NET: &str = "a prefix such as 10.0.0.0/8";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Condition {
+enum FilterCondition {
     V4,
     V6,
     Protocol(u8),
-    Net(End, IpNet),
-    Port(End, u16),
+    Net(PacketEnd, IpNet),
+    Port(PacketEnd, u16),
 }
 
-/// Which end of a packet's way is meant.
+/// Which address or port of a packet is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum PacketEnd {
     Source,
     Destination,
     Either,
@@ -65,13 +65,13 @@ impl Filter {
     /// Whether it keeps the frame of these bytes.
     pub(crate) fn matches(&self, frame: &[u8]) -> bool {
         self.conditions.is_empty()
-            || Flow::of(frame)
+            || FiveTuple::of(frame)
                 .is_some_and(|flow| self.conditions.iter().all(|one| one.matches(&flow)))
     }
 }
 
-impl Condition {
-    fn matches(&self, flow: &Flow) -> bool {
+impl FilterCondition {
+    fn matches(&self, flow: &FiveTuple) -> bool {
         let addresses = [flow.source, flow.destination];
         match *self {
             Self::V4 => flow.source.is_ipv4(),
@@ -85,7 +85,7 @@ impl Condition {
     }
 }
 
-impl End {
+impl PacketEnd {
     fn matches<T>(self, [source, destination]: [T; 2], is_meant: impl Fn(&T) -> bool) -> bool {
         match self {
             Self::Source => is_meant(&source),
@@ -105,7 +105,7 @@ impl FromStr for Filter {
     type Err = FilterError;
 
     fn from_str(text: &str) -> Result<Self, FilterError> {
-        let mut words = Words {
+        let mut words = FilterWords {
             left: text.split_whitespace(),
             last: "",
         };
@@ -138,13 +138,13 @@ fn not_joined(before: &str, word: &str) -> FilterError {
 }
 
 /// A filter's words, read one by one.
-struct Words<'t> {
+struct FilterWords<'t> {
     left: std::str::SplitWhitespace<'t>,
-    /// The one read last.
+    /// The word read last.
     last: &'t str,
 }
 
-impl<'t> Words<'t> {
+impl<'t> FilterWords<'t> {
     fn next(&mut self) -> Option<&'t str> {
         self.last = self.left.next()?;
         Some(self.last)
@@ -154,20 +154,20 @@ impl<'t> Words<'t> {
     fn condition(
         &mut self,
         word: &'t str,
-        conditions: &mut Vec<Condition>,
+        conditions: &mut Vec<FilterCondition>,
     ) -> Result<(), FilterError> {
         match word {
-            "ip" => conditions.push(Condition::V4),
-            "ip6" => conditions.push(Condition::V6),
-            "icmp" => conditions.push(Condition::Protocol(1)),
-            "icmp6" => conditions.push(Condition::Protocol(58)),
+            "ip" => conditions.push(FilterCondition::V4),
+            "ip6" => conditions.push(FilterCondition::V6),
+            "icmp" => conditions.push(FilterCondition::Protocol(1)),
+            "icmp6" => conditions.push(FilterCondition::Protocol(58)),
             "tcp" | "udp" | "sctp" => {
                 let number = match word {
                     "tcp" => 6,
                     "udp" => 17,
                     _ => 132,
                 };
-                conditions.push(Condition::Protocol(number));
+                conditions.push(FilterCondition::Protocol(number));
                 let follows = self.left.clone().next();
                 if let Some(next) = follows.filter(|next| ["src", "dst", "port"].contains(next)) {
                     self.last = next;
@@ -188,33 +188,33 @@ impl<'t> Words<'t> {
         Ok(())
     }
 
-    /// `src` or `dst`, if `word` is one of them, and the word after it.
-    fn end(&mut self, word: &'t str) -> Result<(End, &'t str), FilterError> {
+    /// The end that `word` names, and the word after it; if `word` names none, either end and `word` itself.
+    fn end(&mut self, word: &'t str) -> Result<(PacketEnd, &'t str), FilterError> {
         let end = match word {
-            "src" => End::Source,
-            "dst" => End::Destination,
-            _ => return Ok((End::Either, word)),
+            "src" => PacketEnd::Source,
+            "dst" => PacketEnd::Destination,
+            _ => return Ok((PacketEnd::Either, word)),
         };
         const EXPECTED: &str = "host, net or port";
         let next = self.next();
         Ok((end, next.ok_or_else(|| self.ends(EXPECTED))?))
     }
 
-    /// What `word`, one of host, net and port, says of an end.
-    fn at_end(&mut self, end: End, word: &'t str) -> Result<Condition, FilterError> {
+    /// The condition of an end that `word` begins: host, net or port.
+    fn at_end(&mut self, end: PacketEnd, word: &'t str) -> Result<FilterCondition, FilterError> {
         match word {
             "host" => {
                 let address: IpAddr = self.value(word, ADDRESS)?;
-                Ok(Condition::Net(end, address.into()))
+                Ok(FilterCondition::Net(end, address.into()))
             }
             "net" => {
                 let net: IpNet = self.value(word, NET)?;
                 match net.trunc() {
-                    whole if whole == net => Ok(Condition::Net(end, net)),
+                    whole if whole == net => Ok(FilterCondition::Net(end, net)),
                     whole => Err(FilterError::BeyondPrefix(net, whole)),
                 }
             }
-            "port" => Ok(Condition::Port(end, self.value(word, PORT)?)),
+            "port" => Ok(FilterCondition::Port(end, self.value(word, PORT)?)),
             other => Err(FilterError::UnknownWord(other.to_owned())),
         }
     }

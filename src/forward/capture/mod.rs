@@ -1,7 +1,7 @@
-//! Captures at both ends of a link, as pcapng: every packet as it arrived and as it left, and in its comment what became of it.
+//! Captures at both ends of a link, as pcapng: every packet as it arrived and as it left. Its comment says what became of it.
 //!
-//! The tap takes copies of frames beside the packet path; a thread of its own makes packets of them, puts them in order of time and writes
-//! them. Between the two stands a buffer of bounded size. What finds it full is not kept, and counted.
+//! The tap in the packet path copies frames. A separate thread takes them apart into packets, sorts these by time and writes
+//! them. Between the two is a buffer of bounded size. Frames that find it full are counted, but not kept.
 
 mod comment;
 mod filter;
@@ -26,23 +26,23 @@ use model::{Nanos, Side};
 use record::summary::CaptureSummary;
 
 pub(crate) use filter::Filter;
-use tap::Waiting;
-pub(crate) use tap::{Captures, Fate, Seen, Tap};
+use tap::WaitingBatches;
+pub(crate) use tap::{Captures, Tap};
 
 /// What a capture keeps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CaptureSpec {
-    /// At which end of the link; at both, if none is named.
+    /// The end of the link; both ends if `None`.
     pub(crate) side: Option<Side>,
     /// Which packets.
     pub(crate) filter: Filter,
-    /// So many bytes of each packet; 0 for all.
+    /// Bytes kept of each packet; 0 for all.
     pub(crate) snaplen: u32,
-    /// It ends when so many bytes are written.
+    /// The capture ends when this many bytes are written.
     pub(crate) most_bytes: Option<u64>,
-    /// It ends so long after it began.
+    /// The capture ends this long after it began.
     pub(crate) most_time: Option<Nanos>,
-    /// What stands at A and B, in words.
+    /// Descriptions of the ends A and B.
     pub(crate) ends: [String; 2],
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct CaptureSpec {
 pub(crate) struct Capture {
     /// What it keeps.
     pub(crate) spec: CaptureSpec,
-    /// Where it goes.
+    /// Where it is written.
     pub(crate) sink: Box<dyn Write + Send>,
 }
 
@@ -62,10 +62,10 @@ pub(crate) struct CaptureHandle {
 }
 
 impl Capture {
-    /// In `PREFIX.pcapng`, in the place of what stood there; `-` is standard output.
+    /// A capture in `PREFIX.pcapng`, which is overwritten; `-` is standard output.
     ///
     /// # Errors
-    /// It cannot be written; names the file.
+    /// The file cannot be written; the error names it.
     pub(crate) fn create(prefix: &Path, spec: CaptureSpec) -> Result<Self> {
         let sink: Box<dyn Write + Send> = if output::is_stdout(prefix) {
             Box::new(io::stdout())
@@ -77,14 +77,15 @@ impl Capture {
         Ok(Self { spec, sink })
     }
 
-    /// Starts its thread, for what arrives from `start` on; what stands in the packet path, and what ends it.
+    /// Starts the thread that writes packets that arrive from `start` on. Returns the packet path's end, and the handle that
+    /// ends the capture.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// The thread cannot be started.
     pub(crate) fn begin(self, start: Nanos) -> Result<(Tap, CaptureHandle)> {
         let Self { spec, sink } = self;
         let stopped = Arc::new(AtomicBool::new(false));
-        let waiting = Arc::new(Waiting::default());
+        let waiting = Arc::new(WaitingBatches::default());
         let (full, to_write) = channel();
         let (give_back, emptied) = channel();
         let tap = Tap::new(
@@ -107,7 +108,7 @@ impl Capture {
     }
 }
 
-/// `prefix` with the ending of a capture, unless it has that.
+/// `prefix` with the extension of a capture, unless it has that.
 fn file_of(prefix: &Path) -> PathBuf {
     if prefix.extension().is_some_and(|ending| ending == "pcapng") {
         return prefix.to_owned();
@@ -118,13 +119,13 @@ fn file_of(prefix: &Path) -> PathBuf {
 }
 
 impl CaptureHandle {
-    /// Ends the capture, within 0.2 s, and waits until it is written; what of it was.
+    /// Ends the capture within 0.2 s and waits until it is written. Returns what was written.
     pub(crate) fn finish(self) -> CaptureSummary {
         self.stopped.store(true, Ordering::Relaxed);
         self.wait()
     }
 
-    /// Waits until the capture has ended by a limit of its own, or with the link; what of it was written.
+    /// Waits until the capture has ended by a limit or with the link. Returns what was written.
     pub(crate) fn wait(mut self) -> CaptureSummary {
         let writer = self.writer.take().expect("it is taken once");
         match writer.join() {

@@ -1,51 +1,28 @@
-//! What stands in the packet path: copies what a capture is to keep, and never waits.
+//! The packet path's end of a capture: it copies the packets that the capture keeps, and never waits.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 
 use model::{Nanos, Side};
-use netio::{FrameRef, GsoFrame, Offload, Spare, TxFrame};
+use netio::{FrameRef, Offload, Spare, TxFrame};
 
 use super::{CaptureSpec, Filter};
 use crate::forward::departures::Changes;
-use crate::forward::packet_log::PacketVerdict;
+use crate::forward::observed::{ObservedPackets, PacketVerdict};
 
-/// Frames and bytes handed over at once, and how many such batches may wait: 64 MiB, 50 ms at 10 Gbit/s.
+/// Frames and bytes per batch, and how many batches may wait: 64 MiB, which is 50 ms at 10 Gbit/s.
 pub(super) const BATCH: usize = 2048;
 const BATCH_BYTES: usize = 512 << 10;
 pub(super) const WAITING: usize = 128;
 
-/// A batch that is not full waits so long, so that the capture can be followed.
+/// A batch that is not full is handed over after this time, so that the capture can be followed while it grows.
 const FOLLOW: Nanos = Nanos(200_000_000);
 
-/// The captures of a link: none, as a rule.
+/// The captures of a link; usually none.
 #[derive(Debug, Default)]
 pub(crate) struct Captures(Vec<Tap>);
-
-/// Segments of a frame of which the same became at one time.
-#[derive(Clone, Debug)]
-pub(crate) struct Seen<'f> {
-    pub(crate) frame: FrameRef<'f>,
-    /// None of a frame that cannot be taken apart.
-    pub(crate) gso: Option<&'f GsoFrame>,
-    pub(crate) segments: Range<u32>,
-    pub(crate) ingress: Side,
-    pub(crate) fate: Fate,
-    /// When each segment was to leave; nothing if it was not to.
-    pub(crate) due: &'f [Nanos],
-}
-
-/// What became of packets.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fate {
-    /// None of a packet of the emulator's own.
-    pub(crate) verdict: Option<PacketVerdict>,
-    pub(crate) departure: Option<Nanos>,
-    pub(crate) changes: Changes,
-}
 
 /// The packet path's end of a capture.
 #[derive(Debug)]
@@ -54,46 +31,49 @@ pub(crate) struct Tap {
     filter: Filter,
     start: Nanos,
     end: Nanos,
-    /// Packets on their way, by arrival: nothing later can be put in order yet.
+    /// The number of packets on their way, by arrival. Packets that arrived later cannot be put in order yet.
     on_their_way: BTreeMap<Nanos, u32>,
-    batch: Batch,
+    batch: FrameBatch,
     handed_over: Nanos,
     stopped: Arc<AtomicBool>,
-    waiting: Arc<Waiting>,
-    full: Sender<Batch>,
-    emptied: Receiver<Batch>,
+    waiting: Arc<WaitingBatches>,
+    full: Sender<FrameBatch>,
+    emptied: Receiver<FrameBatch>,
     spare: Spare,
 }
 
 /// How many batches wait for the writer.
 #[derive(Debug, Default)]
-pub(super) struct Waiting(AtomicUsize);
+pub(super) struct WaitingBatches(AtomicUsize);
 
-/// Frames as they came, for the writer.
+/// Copies of frames for the writer.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
-    pub(super) frames: Vec<Taken>,
+pub(super) struct FrameBatch {
+    pub(super) frames: Vec<CapturedFrame>,
     /// Their bytes, one after the other.
     pub(super) bytes: Vec<u8>,
     /// The due times of their segments.
     pub(super) due: Vec<Nanos>,
-    /// By side, the packets of this capture so far, those included that were not kept.
+    /// By side: the packets of this capture so far, including those that were not kept.
     pub(super) seen: [u64; 2],
-    /// What comes later happened at this time or after it.
+    /// Later batches have nothing that happened before this time.
     pub(super) until: Nanos,
 }
 
 /// A frame of a batch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taken {
+pub(super) struct CapturedFrame {
     pub(super) arrival: Nanos,
     pub(super) ingress: Side,
-    pub(super) fate: Fate,
+    /// `None` for a reply of the emulator itself.
+    pub(super) verdict: Option<PacketVerdict>,
+    pub(super) departure: Option<Nanos>,
+    pub(super) changes: Changes,
     pub(super) offload: Offload,
     pub(super) bytes: usize,
-    /// Due times of its own in the batch.
+    /// How many due times in the batch are its own.
     pub(super) due: usize,
-    /// By side, whether it is to be written as a packet there.
+    /// By side: whether it is written as a packet there.
     pub(super) at: [bool; 2],
 }
 
@@ -106,9 +86,8 @@ impl Captures {
         self.0.is_empty()
     }
 
-    /// A frame of so many packets comes in; what becomes of each is said later.
-    pub(crate) fn arrives<'f>(&mut self, frame: impl Into<FrameRef<'f>>, packets: u32) {
-        let frame = frame.into();
+    /// A frame of this many packets has arrived. What becomes of them is noted later.
+    pub(crate) fn arrived(&mut self, frame: FrameRef<'_>, packets: u32) {
         for tap in &mut self.0 {
             if frame.arrival >= tap.start && tap.filter.matches(frame.bytes) {
                 *tap.on_their_way.entry(frame.arrival).or_default() += packets;
@@ -116,14 +95,22 @@ impl Captures {
         }
     }
 
-    /// What became of packets is known.
-    pub(crate) fn note(&mut self, seen: &Seen<'_>) {
+    /// Copies packets of which the verdict is known, unless the port could not hand over their frame.
+    pub(crate) fn note(
+        &mut self,
+        packets: &ObservedPackets<'_>,
+        verdict: PacketVerdict,
+        departure: Option<Nanos>,
+    ) {
+        if packets.frame.bytes.is_empty() {
+            return;
+        }
         for tap in &mut self.0 {
-            tap.note(seen);
+            tap.note(packets, verdict, departure);
         }
     }
 
-    /// The emulator itself sends a packet back to `side`.
+    /// The emulator itself has sent a packet back to `side`.
     #[cold]
     pub(crate) fn replied(&mut self, side: Side, packet: &TxFrame<'_>, departure: Nanos) {
         for tap in &mut self.0 {
@@ -131,7 +118,8 @@ impl Captures {
         }
     }
 
-    /// Hands over what has waited for long by `now`, and ends what is to end. What arrives later arrives at `horizon` or after it.
+    /// Hands over batches that have waited long enough by `now`, and ends captures that are to end. Whatever arrives later has
+    /// an arrival time of at least `horizon`.
     pub(crate) fn follow(&mut self, now: Nanos, horizon: Nanos) {
         self.0.retain_mut(|tap| {
             let ends = now >= tap.end || tap.stopped.load(Ordering::Relaxed);
@@ -146,64 +134,15 @@ impl Captures {
         });
     }
 
-    /// When to come back.
+    /// When to call [`Captures::follow`] next at the latest.
     pub(crate) fn next_at(&self) -> Option<Nanos> {
         let all = self.0.iter();
         all.map(|tap| (tap.handed_over + FOLLOW).min(tap.end)).min()
     }
 
-    /// Ends all.
+    /// Ends all captures.
     pub(crate) fn finish(&mut self) {
         self.0.drain(..).for_each(|mut tap| tap.end());
-    }
-}
-
-impl<'f> Seen<'f> {
-    /// All packets of a frame, none of which was to leave at a time of its own.
-    pub(crate) fn whole(
-        frame: impl Into<FrameRef<'f>>,
-        gso: &'f GsoFrame,
-        ingress: Side,
-        fate: Fate,
-    ) -> Self {
-        Self {
-            gso: Some(gso),
-            segments: 0..gso.segments(),
-            ..Self::unparsed(frame, ingress, fate)
-        }
-    }
-
-    /// A frame that cannot be taken apart.
-    pub(crate) fn unparsed(frame: impl Into<FrameRef<'f>>, ingress: Side, fate: Fate) -> Self {
-        Self {
-            frame: frame.into(),
-            gso: None,
-            segments: 0..1,
-            ingress,
-            fate,
-            due: &[],
-        }
-    }
-}
-
-impl Fate {
-    /// Of packets that were to leave, and did if there is a departure.
-    pub(crate) fn of_run(departure: Option<Nanos>, changes: Changes) -> Self {
-        let verdict = departure.map_or(PacketVerdict::SendFailed, |_| PacketVerdict::Delivered);
-        Self {
-            departure,
-            changes,
-            ..Self::of(verdict)
-        }
-    }
-
-    /// It did not leave.
-    pub(crate) fn of(verdict: impl Into<PacketVerdict>) -> Self {
-        Self {
-            verdict: Some(verdict.into()),
-            departure: None,
-            changes: Changes::NONE,
-        }
     }
 }
 
@@ -212,9 +151,9 @@ impl Tap {
         spec: &CaptureSpec,
         start: Nanos,
         stopped: Arc<AtomicBool>,
-        waiting: Arc<Waiting>,
-        full: Sender<Batch>,
-        emptied: Receiver<Batch>,
+        waiting: Arc<WaitingBatches>,
+        full: Sender<FrameBatch>,
+        emptied: Receiver<FrameBatch>,
     ) -> Self {
         Self {
             side: spec.side,
@@ -222,7 +161,7 @@ impl Tap {
             start,
             end: spec.most_time.map_or(Nanos(u64::MAX), |most| start + most),
             on_their_way: BTreeMap::new(),
-            batch: Batch::default(),
+            batch: FrameBatch::default(),
             handed_over: start,
             stopped,
             waiting,
@@ -232,44 +171,65 @@ impl Tap {
         }
     }
 
-    fn note(&mut self, seen: &Seen<'_>) {
-        let (frame, fate) = (seen.frame, seen.fate);
+    fn note(
+        &mut self,
+        packets: &ObservedPackets<'_>,
+        verdict: PacketVerdict,
+        departure: Option<Nanos>,
+    ) {
+        let &ObservedPackets {
+            ingress,
+            frame,
+            ref segments,
+            due,
+            changes,
+            ..
+        } = packets;
         if !self.filter.matches(frame.bytes) {
             return;
         }
-        let is_copy = fate.changes.is_copy;
-        let packets = seen.segments.end - seen.segments.start;
-        if !is_copy {
-            self.decided(frame.arrival, packets);
+        if !changes.is_copy {
+            self.decided(frame.arrival, segments.end - segments.start);
         }
         let is_at = |side: Side| self.side.is_none_or(|only| only == side);
+        let egress = ingress.other();
         let mut at = [false; 2];
-        at[seen.ingress.index()] = !is_copy && frame.arrival >= self.start && is_at(seen.ingress);
-        at[seen.ingress.other().index()] = fate.departure.is_some() && is_at(seen.ingress.other());
-        let taken = Taken {
+        at[ingress.index()] = !changes.is_copy && frame.arrival >= self.start && is_at(ingress);
+        at[egress.index()] = departure.is_some() && is_at(egress);
+        let captured = CapturedFrame {
             arrival: frame.arrival,
-            ingress: seen.ingress,
-            fate,
+            ingress,
+            verdict: Some(verdict),
+            departure,
+            changes,
             offload: Offload::default(),
             bytes: 0,
             due: 0,
             at,
         };
-        let Some(gso) = seen.gso else {
-            return self.take(taken, [frame.bytes, &[]], &[], 1);
+        let Some(gso) = packets.gso else {
+            return self.take(captured, [frame.bytes, &[]], &[], 1);
         };
         // A train that cannot leave as one frame is taken packet by packet.
         let most = gso.longest_run().max(1);
-        let mut first = seen.segments.start;
-        while first < seen.segments.end {
-            let end = seen.segments.end.min(first + most);
+        let mut first = segments.start;
+        while first < segments.end {
+            let end = segments.end.min(first + most);
             let part = gso.part(frame, first..end, &mut self.spare);
-            let from = (first - seen.segments.start) as usize;
-            let due = seen.due.get(from..).unwrap_or_default();
+            let from = (first - segments.start) as usize;
+            let due = due.get(from..).unwrap_or_default();
             let due = &due[..due.len().min((end - first) as usize)];
             let offload = part.offload;
             let bytes = [part.head.bytes(), &part.body];
-            self.take(Taken { offload, ..taken }, bytes, due, end - first);
+            self.take(
+                CapturedFrame {
+                    offload,
+                    ..captured
+                },
+                bytes,
+                due,
+                end - first,
+            );
             self.spare.take_back(part);
             first = end;
         }
@@ -282,25 +242,23 @@ impl Tap {
         }
         let mut at = [false; 2];
         at[side.index()] = true;
-        let taken = Taken {
+        let captured = CapturedFrame {
             arrival: departure,
             ingress: side.other(),
-            fate: Fate {
-                verdict: None,
-                departure: Some(departure),
-                changes: Changes::NONE,
-            },
+            verdict: None,
+            departure: Some(departure),
+            changes: Changes::NONE,
             offload: Offload::default(),
             bytes: 0,
             due: 0,
             at,
         };
-        self.take(taken, bytes, &[], 1);
+        self.take(captured, bytes, &[], 1);
     }
 
-    /// Packets that came at `arrival` are not on their way any more.
+    /// Packets that arrived at `arrival` are no longer on their way.
     fn decided(&mut self, arrival: Nanos, packets: u32) {
-        // Those that came before the capture began are not counted.
+        // Packets that arrived before the capture began are not counted.
         if let Some(left) = self.on_their_way.get_mut(&arrival) {
             *left = left.saturating_sub(packets);
             if *left == 0 {
@@ -309,11 +267,11 @@ impl Tap {
         }
     }
 
-    fn take(&mut self, taken: Taken, bytes: [&[u8]; 2], due: &[Nanos], packets: u32) {
-        if taken.at == [false; 2] {
+    fn take(&mut self, captured: CapturedFrame, bytes: [&[u8]; 2], due: &[Nanos], packets: u32) {
+        if captured.at == [false; 2] {
             return;
         }
-        for (seen, is_at) in self.batch.seen.iter_mut().zip(taken.at) {
+        for (seen, is_at) in self.batch.seen.iter_mut().zip(captured.at) {
             *seen += u64::from(packets) * u64::from(is_at);
         }
         let batch = &mut self.batch;
@@ -322,23 +280,23 @@ impl Tap {
             batch.bytes.extend_from_slice(part);
         }
         batch.due.extend_from_slice(due);
-        batch.frames.push(Taken {
+        batch.frames.push(CapturedFrame {
             bytes: batch.bytes.len() - before,
             due: due.len(),
-            ..taken
+            ..captured
         });
         if batch.frames.len() == BATCH || batch.bytes.len() >= BATCH_BYTES {
             self.hand_over();
         }
     }
 
-    /// Since when there can be packets of which nothing was said yet.
+    /// The earliest arrival of packets that can still be noted.
     fn until(&self, horizon: Nanos) -> Nanos {
         let first = self.on_their_way.keys().next();
         first.map_or(horizon, |first| horizon.min(*first))
     }
 
-    /// Hands the batch over, unless too many wait: then its frames are not kept.
+    /// Hands the batch over, or drops its frames if too many batches wait.
     fn hand_over(&mut self) {
         let seen = self.batch.seen;
         if self.waiting.0.load(Ordering::Relaxed) >= WAITING {
@@ -351,29 +309,29 @@ impl Tap {
         self.send(batch);
     }
 
-    /// Hands over what is left, however much waits.
+    /// Hands over what is left, however many batches wait.
     fn end(&mut self) {
         let mut batch = std::mem::take(&mut self.batch);
         batch.until = Nanos(u64::MAX);
         self.send(batch);
     }
 
-    fn send(&mut self, batch: Batch) {
+    fn send(&mut self, batch: FrameBatch) {
         self.waiting.0.fetch_add(1, Ordering::Relaxed);
-        // A writer that has ended says why itself.
+        // A writer that has ended reports its error itself.
         let _ = self.full.send(batch);
     }
 }
 
-impl Waiting {
-    /// One batch was taken.
+impl WaitingBatches {
+    /// The writer has taken a batch.
     pub(super) fn taken(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Batch {
-    /// Leaves it empty, with its memory.
+impl FrameBatch {
+    /// Empties the batch but keeps its memory.
     pub(super) fn clear(&mut self) {
         self.frames.clear();
         self.bytes.clear();

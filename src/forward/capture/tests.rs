@@ -1,6 +1,4 @@
 use std::num::NonZeroU8;
-use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use model::{DropCause, Edit};
@@ -11,54 +9,8 @@ use pcap_file::pcapng::{Block, PcapNgReader};
 
 use super::*;
 use crate::forward::departures::Changes;
-use crate::forward::packet_log::PacketVerdict;
-
-/// What was written so far.
-#[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Written {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Holds up who writes until it is let go.
-struct Gate {
-    written: Written,
-    open: Receiver<()>,
-    entered: Sender<()>,
-}
-
-impl Write for Gate {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _ = self.entered.send(());
-        // Open for good once the other end is gone.
-        let _ = self.open.recv();
-        self.written.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-struct Full;
-
-impl Write for Full {
-    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        Err(io::ErrorKind::StorageFull.into())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use crate::forward::observed::{ObservedPackets, PacketVerdict};
+use crate::forward::test_writers::{Full, Gate, Written};
 
 /// A packet of a capture, as a reader finds it.
 #[derive(Debug, PartialEq)]
@@ -73,7 +25,7 @@ struct Packet {
 
 fn packets(written: &Written) -> (Vec<Packet>, Vec<u64>) {
     let (mut packets, mut dropped) = (Vec::new(), Vec::new());
-    let bytes = written.0.lock().unwrap().clone();
+    let bytes = written.bytes();
     let mut reader = PcapNgReader::new(bytes.as_slice()).unwrap();
     while let Some(block) = reader.next_block() {
         match block.unwrap() {
@@ -124,22 +76,26 @@ fn begin(spec: CaptureSpec, sink: impl Write + Send + 'static) -> (Captures, Cap
     (captures, handle)
 }
 
-fn note(captures: &mut Captures, frame: &Frame, fate: Fate, due: &[Nanos]) {
+fn drop_packet(captures: &mut Captures, frame: &Frame, cause: DropCause) {
     let gso = GsoFrame::of(frame).unwrap();
-    captures.note(&Seen {
-        due,
-        ..Seen::whole(frame, &gso, Side::A, fate)
-    });
+    let packets = ObservedPackets::whole_frame(Side::A, frame, Some(&gso));
+    captures.note(&packets, cause.into(), None);
+}
+
+/// The packet of a frame, due and changed like this, leaves at that time.
+fn deliver(captures: &mut Captures, frame: &Frame, at: Nanos, due: Nanos, changes: Changes) {
+    let gso = GsoFrame::of(frame).unwrap();
+    let packets = ObservedPackets {
+        due: &[due],
+        changes,
+        ..ObservedPackets::whole_frame(Side::A, frame, Some(&gso))
+    };
+    captures.note(&packets, PacketVerdict::Delivered, Some(at));
 }
 
 fn pass(captures: &mut Captures, frame: &Frame) {
-    captures.arrives(frame, 1);
-    let fate = Fate::of_run(Some(frame.arrival), Changes::NONE);
-    note(captures, frame, fate, &[frame.arrival]);
-}
-
-fn left(at: u64, changes: Changes) -> Fate {
-    Fate::of_run(Some(Nanos(at)), changes)
+    captures.arrived(frame.into(), 1);
+    deliver(captures, frame, frame.arrival, frame.arrival, Changes::NONE);
 }
 
 #[test]
@@ -147,9 +103,9 @@ fn packets_stand_in_order_of_time_with_what_became_of_them() {
     let written = Written::default();
     let (mut captures, handle) = begin(CaptureSpec::default(), written.clone());
     let (first, second) = (frame(1_000_000), frame(2_000_000));
-    captures.arrives(&first, 1);
-    captures.arrives(&second, 1);
-    note(&mut captures, &second, Fate::of(DropCause::QueueFull), &[]);
+    captures.arrived((&first).into(), 1);
+    captures.arrived((&second).into(), 1);
+    drop_packet(&mut captures, &second, DropCause::QueueFull);
     // The first is on its way: nothing after it can be written.
     captures.follow(Nanos(900_000_000), Nanos(900_000_000));
     let flip = Edit::FlipBits {
@@ -157,10 +113,10 @@ fn packets_stand_in_order_of_time_with_what_became_of_them() {
         count: NonZeroU8::MIN,
         repair: false,
     };
-    let copy = left(20_999_000, Changes::new(1, true, Some(flip)));
-    note(&mut captures, &first, copy, &[Nanos(20_999_000)]);
-    let original = left(21_001_200, Changes::NONE);
-    note(&mut captures, &first, original, &[Nanos(21_000_000)]);
+    let (copy, changes) = (Nanos(20_999_000), Changes::new(1, true, Some(flip)));
+    deliver(&mut captures, &first, copy, copy, changes);
+    let (original, due) = (Nanos(21_001_200), Nanos(21_000_000));
+    deliver(&mut captures, &first, original, due, Changes::NONE);
     captures.finish();
     let summary = handle.wait();
     assert_eq!((summary.a, summary.b, summary.not_kept), (2, 2, 0));
@@ -215,8 +171,8 @@ fn a_side_a_filter_and_a_length_leave_the_rest_out() {
 fn what_came_before_the_capture_began_is_seen_leaving_only() {
     let written = Written::default();
     let (mut captures, handle) = begin(CaptureSpec::default(), written.clone());
-    let early = left(2_000, Changes::NONE);
-    note(&mut captures, &frame(999), early, &[Nanos(2_000)]);
+    let at = Nanos(2_000);
+    deliver(&mut captures, &frame(999), at, at, Changes::NONE);
     captures.finish();
     let summary = handle.wait();
     assert_eq!((summary.a, summary.b), (0, 1));
@@ -225,13 +181,7 @@ fn what_came_before_the_capture_began_is_seen_leaving_only() {
 #[test]
 fn a_writer_that_falls_behind_loses_packets_that_are_counted_in_the_file_too() {
     let written = Written::default();
-    let (let_go, open) = channel();
-    let (entered, held_up) = channel();
-    let gate = Gate {
-        written: written.clone(),
-        open,
-        entered,
-    };
+    let (gate, let_go, held_up) = Gate::new(&written);
     let (mut captures, handle) = begin(CaptureSpec::default(), gate);
     // The writer stands at its first batch, and takes no other.
     pass(&mut captures, &frame(5_000));
@@ -284,12 +234,9 @@ fn what_is_lost_by_the_emulator_says_so() {
     let written = Written::default();
     let (mut captures, handle) = begin(CaptureSpec::default(), written.clone());
     let came = frame(5_000);
-    captures.arrives(&came, 1);
-    captures.note(&Seen::unparsed(
-        &came,
-        Side::B,
-        Fate::of(PacketVerdict::UnsupportedGso),
-    ));
+    captures.arrived((&came).into(), 1);
+    let lost = ObservedPackets::whole_frame(Side::B, &came, None);
+    captures.note(&lost, PacketVerdict::UnsupportedGso, None);
     captures.finish();
     handle.wait();
     let (packets, _) = packets(&written);

@@ -1,4 +1,4 @@
-//! The capture's thread: makes packets of what was taken, puts them in order of time, and writes them as pcapng.
+//! The capture's thread: takes frames apart into packets, sorts them by time, and writes them as pcapng.
 
 use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
@@ -23,79 +23,79 @@ use pcap_file::{DataLink, Endianness, PcapError};
 use record::summary::CaptureSummary;
 
 use super::CaptureSpec;
-use super::comment::Comment;
-use super::tap::{Batch, Taken, Waiting};
+use super::comment::PacketComment;
+use super::tap::{CapturedFrame, FrameBatch, WaitingBatches};
 use crate::forward::packet_log::WallTime;
 
-/// Bytes that may wait for what arrived before them to be decided; beyond them the file is not in order of time.
+/// Bytes that may wait until all packets that arrived earlier are decided. Beyond them, the file is not sorted by time.
 const MOST_UNORDERED: usize = 256 << 20;
-/// What a packet that waits costs beside its bytes.
+/// Memory that a waiting packet takes beside its bytes.
 const BESIDE: usize = 160;
-/// Bytes written at once.
+/// Bytes per write.
 const BUFFER: usize = 256 << 10;
 /// Nanoseconds (if_tsresol: a power of 10).
 const RESOLUTION: u8 = 9;
 /// epb_flags: bits 0 and 1 are the direction, seen from the emulator.
 const INBOUND: u32 = 1;
 const OUTBOUND: u32 = 2;
-/// if_filter: what follows is a text in libpcap's words.
+/// if_filter: a text in libpcap's syntax follows.
 const IS_TEXT: u8 = 0;
 
-/// Packets in order, on their way to a file.
-pub(super) struct Writer<W: Write> {
+/// Sorts packets by time and writes them.
+pub(super) struct CaptureWriter<W: Write> {
     spec: CaptureSpec,
     file: PcapNgWriter<BufWriter<W>>,
-    order: BinaryHeap<Reverse<Record>>,
-    /// Bytes in it.
+    order: BinaryHeap<Reverse<OrderedPacket>>,
+    /// Bytes in `order`.
     unordered: usize,
-    /// How many packets came into it.
+    /// How many packets were put into `order`.
     ordered: u64,
     spare: Spare,
     wall: WallTime,
     began: Nanos,
-    /// By side, packets handed to the buffer, and those that have left it.
+    /// By side: packets handed to the buffer, and those of them that were flushed.
     written: [u64; 2],
     flushed: [u64; 2],
     bytes: u64,
 }
 
-/// A packet as it stands in the file at one side.
-struct Record {
+/// A packet as the file has it at one side.
+struct OrderedPacket {
     at: Nanos,
-    /// Of those at one time the first comes first.
+    /// Packets of one time keep the order of these numbers.
     number: u64,
     side: Side,
-    packet: Rc<Packet>,
-    /// Its bytes, where they are not the packet's.
+    packet: Rc<CapturedPacket>,
+    /// Its bytes, if they differ from the packet's.
     changed: Option<Vec<u8>>,
 }
 
-struct Packet {
-    taken: Taken,
+struct CapturedPacket {
+    frame: CapturedFrame,
     due: Option<Nanos>,
     bytes: Vec<u8>,
 }
 
 /// Why nothing more is written.
-enum End {
+enum WriteEnd {
     Limit,
     Failed(PcapError),
 }
 
-/// Writes until the capture ends, by itself or by a limit, or cannot be written; what was.
+/// Writes until the capture ends, a limit is reached or writing fails. Returns what was written.
 pub(super) fn write(
     spec: CaptureSpec,
     sink: impl Write,
-    to_write: &Receiver<Batch>,
-    give_back: &Sender<Batch>,
-    waiting: &Waiting,
+    to_write: &Receiver<FrameBatch>,
+    give_back: &Sender<FrameBatch>,
+    waiting: &WaitingBatches,
 ) -> CaptureSummary {
     let mut seen = [0; 2];
     let mut summary = CaptureSummary::default();
-    match Writer::begin(spec, sink) {
+    match CaptureWriter::begin(spec, sink) {
         Ok(mut writer) => {
             let mut result = writer.take_all(to_write, give_back, waiting, &mut seen);
-            if !matches!(result, Err(End::Failed(_))) {
+            if !matches!(result, Err(WriteEnd::Failed(_))) {
                 result = writer.finish(seen).and(result);
             }
             [summary.a, summary.b] = writer.flushed;
@@ -103,7 +103,7 @@ pub(super) fn write(
         }
         Err(error) => summary.error = error_of(Err(error)),
     }
-    // The sink is gone; what still comes is counted.
+    // The sink is closed; packets that are still handed over are counted.
     for batch in to_write {
         waiting.taken();
         seen = batch.seen;
@@ -112,17 +112,17 @@ pub(super) fn write(
     summary
 }
 
-fn error_of(result: Result<(), End>) -> Option<String> {
+fn error_of(result: Result<(), WriteEnd>) -> Option<String> {
     match result {
         Ok(()) => None,
-        Err(End::Limit) => Some("the limit was reached".to_owned()),
-        Err(End::Failed(PcapError::IoError(error))) => Some(error.to_string()),
-        Err(End::Failed(error)) => Some(error.to_string()),
+        Err(WriteEnd::Limit) => Some("the limit was reached".to_owned()),
+        Err(WriteEnd::Failed(PcapError::IoError(error))) => Some(error.to_string()),
+        Err(WriteEnd::Failed(error)) => Some(error.to_string()),
     }
 }
 
-impl<W: Write> Writer<W> {
-    fn begin(spec: CaptureSpec, sink: W) -> Result<Self, End> {
+impl<W: Write> CaptureWriter<W> {
+    fn begin(spec: CaptureSpec, sink: W) -> Result<Self, WriteEnd> {
         let program = concat!("farwire ", env!("CARGO_PKG_VERSION"));
         let header = SectionHeaderBlock {
             // The library writes times of statistics with the upper half first.
@@ -167,11 +167,11 @@ impl<W: Write> Writer<W> {
 
     fn take_all(
         &mut self,
-        to_write: &Receiver<Batch>,
-        give_back: &Sender<Batch>,
-        waiting: &Waiting,
+        to_write: &Receiver<FrameBatch>,
+        give_back: &Sender<FrameBatch>,
+        waiting: &WaitingBatches,
         seen: &mut [u64; 2],
-    ) -> Result<(), End> {
+    ) -> Result<(), WriteEnd> {
         for mut batch in to_write {
             waiting.taken();
             *seen = batch.seen;
@@ -179,72 +179,79 @@ impl<W: Write> Writer<W> {
             self.take(&batch);
             self.release(batch.until)?;
             batch.clear();
-            // After the end nobody needs it.
+            // Nobody needs it after the end.
             let _ = give_back.send(batch);
         }
         self.release(Nanos(u64::MAX))
     }
 
-    fn take(&mut self, batch: &Batch) {
+    fn take(&mut self, batch: &FrameBatch) {
         let (mut bytes, mut due) = (batch.bytes.as_slice(), batch.due.as_slice());
-        for taken in &batch.frames {
-            let (of_frame, rest) = bytes.split_at(taken.bytes);
-            let (due_of_frame, rest_due) = due.split_at(taken.due);
+        for frame in &batch.frames {
+            let (of_frame, rest) = bytes.split_at(frame.bytes);
+            let (due_of_frame, rest_due) = due.split_at(frame.due);
             (bytes, due) = (rest, rest_due);
-            self.take_apart(taken, of_frame, due_of_frame);
+            self.take_apart(frame, of_frame, due_of_frame);
         }
     }
 
     /// Puts each packet of a frame in order.
-    fn take_apart(&mut self, taken: &Taken, bytes: &[u8], due: &[Nanos]) {
-        let frame = FrameRef {
-            arrival: taken.arrival,
-            offload: taken.offload,
+    fn take_apart(&mut self, frame: &CapturedFrame, bytes: &[u8], due: &[Nanos]) {
+        let part = FrameRef {
+            arrival: frame.arrival,
+            offload: frame.offload,
             vlan: None,
             bytes,
         };
-        let Ok(gso) = GsoFrame::of(frame) else {
+        let Ok(gso) = GsoFrame::of(part) else {
             unreachable!("it was a part of a frame that could be taken apart");
         };
         for segment in 0..gso.segments() {
-            let mut part = gso.part(frame, segment..segment + 1, &mut self.spare);
-            part.complete_checksum();
-            let packet = Packet {
-                taken: *taken,
+            let mut single = gso.part(part, segment..segment + 1, &mut self.spare);
+            single.complete_checksum();
+            let packet = CapturedPacket {
+                frame: *frame,
                 due: due.get(segment as usize).copied(),
-                bytes: [part.head.bytes(), &part.body].concat(),
+                bytes: [single.head.bytes(), &single.body].concat(),
             };
-            self.spare.take_back(part);
+            self.spare.take_back(single);
             self.put_in_order(Rc::new(packet));
         }
     }
 
-    fn put_in_order(&mut self, packet: Rc<Packet>) {
-        let Taken {
+    fn put_in_order(&mut self, packet: Rc<CapturedPacket>) {
+        let CapturedFrame {
             arrival,
             ingress,
-            fate,
+            departure,
+            changes,
             at,
             ..
-        } = packet.taken;
+        } = packet.frame;
         let egress = ingress.other();
         if at[ingress.index()] {
             self.push(arrival, ingress, Rc::clone(&packet), None);
         }
-        if let Some(departure) = fate.departure.filter(|_| at[egress.index()]) {
-            let edit = fate.changes.edit();
-            let is_changed = fate.changes.is_marked || edit.is_some();
+        if let Some(departure) = departure.filter(|_| at[egress.index()]) {
+            let edit = changes.edit();
+            let is_changed = changes.is_marked || edit.is_some();
             let changed = is_changed.then(|| {
                 let mut frame = TxFrame::from(packet.bytes.clone());
-                frame.change(fate.changes.is_marked, edit);
+                frame.change(changes.is_marked, edit);
                 [frame.head.bytes(), &frame.body].concat()
             });
             self.push(departure, egress, packet, changed);
         }
     }
 
-    fn push(&mut self, at: Nanos, side: Side, packet: Rc<Packet>, changed: Option<Vec<u8>>) {
-        let record = Record {
+    fn push(
+        &mut self,
+        at: Nanos,
+        side: Side,
+        packet: Rc<CapturedPacket>,
+        changed: Option<Vec<u8>>,
+    ) {
+        let record = OrderedPacket {
             at,
             number: self.ordered,
             side,
@@ -256,8 +263,8 @@ impl<W: Write> Writer<W> {
         self.order.push(Reverse(record));
     }
 
-    /// Writes what happened before `until`, and what there is no room for.
-    fn release(&mut self, until: Nanos) -> Result<(), End> {
+    /// Writes packets from before `until`, and those for which there is no room.
+    fn release(&mut self, until: Nanos) -> Result<(), WriteEnd> {
         while let Some(Reverse(first)) = self.order.peek()
             && (first.at < until || self.unordered > MOST_UNORDERED)
         {
@@ -270,28 +277,28 @@ impl<W: Write> Writer<W> {
         self.flush()
     }
 
-    fn flush(&mut self) -> Result<(), End> {
+    fn flush(&mut self) -> Result<(), WriteEnd> {
         self.file.get_mut().flush()?;
         self.flushed = self.written;
         Ok(())
     }
 
-    fn write(&mut self, record: &Record) -> Result<(), End> {
+    fn write(&mut self, record: &OrderedPacket) -> Result<(), WriteEnd> {
         if self.spec.most_bytes.is_some_and(|most| self.bytes >= most) {
-            return Err(End::Limit);
+            return Err(WriteEnd::Limit);
         }
-        let Packet { taken, due, bytes } = &*record.packet;
+        let CapturedPacket { frame, due, bytes } = &*record.packet;
         let bytes = record.changed.as_deref().unwrap_or(bytes);
         let kept = match self.spec.snaplen as usize {
             0 => bytes,
             most => &bytes[..bytes.len().min(most)],
         };
-        let direction = if record.side == taken.ingress {
+        let direction = if record.side == frame.ingress {
             INBOUND
         } else {
             OUTBOUND
         };
-        let comment = Comment { taken, due: *due }.to_string();
+        let comment = PacketComment { frame, due: *due }.to_string();
         let written = self.file.write_pcapng_block(EnhancedPacketBlock {
             interface_id: number_of(record.side),
             timestamp: Duration::from_nanos(self.wall.of(record.at)),
@@ -307,8 +314,8 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Says at the end of the file how many packets are missing in it.
-    fn finish(&mut self, seen: [u64; 2]) -> Result<(), End> {
+    /// Records at the end of the file how many packets it lacks.
+    fn finish(&mut self, seen: [u64; 2]) -> Result<(), WriteEnd> {
         let [began, now] = [self.began, clock::now()].map(|at| self.wall.of(at));
         for side in [Side::A, Side::B] {
             let (all, kept) = (seen[side.index()], self.written[side.index()]);
@@ -327,7 +334,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Of an interface's block.
+/// The number of an interface's block.
 fn number_of(side: Side) -> u32 {
     match side {
         Side::A => 0,
@@ -335,40 +342,40 @@ fn number_of(side: Side) -> u32 {
     }
 }
 
-impl Record {
+impl OrderedPacket {
     fn cost(&self) -> usize {
         let bytes = self.changed.as_ref().unwrap_or(&self.packet.bytes);
         BESIDE + bytes.len()
     }
 }
 
-impl PartialEq for Record {
+impl PartialEq for OrderedPacket {
     fn eq(&self, other: &Self) -> bool {
         self.number == other.number
     }
 }
 
-impl Eq for Record {}
+impl Eq for OrderedPacket {}
 
-impl PartialOrd for Record {
+impl PartialOrd for OrderedPacket {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Record {
+impl Ord for OrderedPacket {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.at, self.number).cmp(&(other.at, other.number))
     }
 }
 
-impl From<PcapError> for End {
+impl From<PcapError> for WriteEnd {
     fn from(error: PcapError) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<io::Error> for End {
+impl From<io::Error> for WriteEnd {
     fn from(error: io::Error) -> Self {
         Self::Failed(PcapError::IoError(error))
     }

@@ -1,11 +1,11 @@
-//! The packet log's lines as CSV (RFC 4180, but for its line ends, which are bare).
+//! The packet log's lines as CSV (RFC 4180, except that lines end with a bare line feed).
 
 use std::io::{self, Write};
 use std::net::IpAddr;
 
 use itoa::Integer;
 use model::{Nanos, Side};
-use netio::{Flow, clock};
+use netio::{FiveTuple, clock};
 use record::crossing::CrossedFlow;
 
 use super::{LogLine, Sink};
@@ -14,7 +14,7 @@ use crate::forward::departures::Changes;
 /// The first line.
 const HEADER: &str = "number,direction,bytes,arrival_ns,verdict,changes,due_ns,departure_ns,protocol,source,source_port,destination,destination_port\n";
 
-/// Bytes that are written at once: the kernel keeps large pieces with the least work.
+/// Bytes per write. The kernel needs least work for large pieces.
 const WRITE: usize = 1 << 20;
 
 /// A file of rows.
@@ -23,19 +23,19 @@ pub(super) struct CsvFile<W> {
     rows: RowWriter,
 }
 
-/// Makes rows of lines.
+/// Formats lines as rows.
 #[derive(Debug, Default)]
 struct RowWriter {
-    /// Rows that were not written yet.
+    /// Rows that are not written yet.
     text: Vec<u8>,
-    /// A row without its number.
+    /// The row being formatted, without its number.
     row: Vec<u8>,
-    /// By ingress: the last flow and its columns, which the next line is likely to need again.
-    flows: [Option<(Flow, String)>; 2],
+    /// By ingress: the last flow and its columns, which the next line probably needs again.
+    flows: [Option<(FiveTuple, String)>; 2],
 }
 
 impl<W> CsvFile<W> {
-    /// Written to `file`.
+    /// A CSV file in `file`.
     pub(super) fn new(file: W) -> Self {
         Self {
             file,
@@ -77,7 +77,7 @@ impl<W: Write + Send + 'static> Sink for CsvFile<W> {
 }
 
 impl RowWriter {
-    /// A row for each packet of a line, numbered from `first` on.
+    /// Adds a row for each packet of a line, numbered from `first` on.
     fn add(&mut self, wall: WallTime, first: u64, line: &LogLine) {
         self.row.clear();
         self.row_without_number(wall, line);
@@ -122,21 +122,16 @@ fn push_decimal(row: &mut Vec<u8>, number: impl Integer) {
 }
 
 fn push_changes(row: &mut Vec<u8>, changes: Changes) {
-    let words = [
-        (changes.is_copy, "copy"),
-        (changes.is_marked, "marked"),
-        (changes.edit().is_some(), "corrupted"),
-    ];
     let mut between = "";
-    for (_, word) in words.iter().filter(|(applies, _)| *applies) {
+    for word in changes.words() {
         row.extend_from_slice(between.as_bytes());
         row.extend_from_slice(word.as_bytes());
         between = " ";
     }
 }
 
-/// The last columns; made anew only when the flow is another one.
-fn columns_of(last: &mut Option<(Flow, String)>, flow: Option<Flow>) -> &str {
+/// The last columns, formatted again only if the flow differs from the last one.
+fn columns_of(last: &mut Option<(FiveTuple, String)>, flow: Option<FiveTuple>) -> &str {
     let Some(flow) = flow else {
         return ",,,,";
     };
@@ -146,7 +141,7 @@ fn columns_of(last: &mut Option<(Flow, String)>, flow: Option<Flow>) -> &str {
     last.as_ref().map_or("", |(_, columns)| columns)
 }
 
-fn columns(flow: &Flow) -> String {
+fn columns(flow: &FiveTuple) -> String {
     let named = [(1, "icmp"), (6, "tcp"), (17, "udp"), (58, "icmpv6")];
     let protocol = named.iter().find(|(number, _)| *number == flow.protocol);
     let protocol =
@@ -162,7 +157,7 @@ fn columns(flow: &Flow) -> String {
     )
 }
 
-/// How the emulator's clock becomes the wall's, which instruments and captures stamp with.
+/// Converts the emulator's clock to wall-clock time, which instruments and captures use.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::forward) struct WallTime {
     mono: Nanos,
@@ -214,13 +209,13 @@ mod tests {
             bytes: 98,
             due: Some(Nanos(1_500)),
             departure: Some(Nanos(1_600)),
-            flow: Some(Flow {
+            flow: Some(FiveTuple {
                 protocol: 6,
                 source: "fd77::1".parse().unwrap(),
                 destination: "fd77::2".parse().unwrap(),
                 ports: Some([1000, 80]),
             }),
-            ..LogLine::unseen(Nanos(1_000), Side::B, PacketVerdict::Delivered)
+            ..LogLine::bare(Nanos(1_000), Side::B, PacketVerdict::Delivered)
         };
         let lost = LogLine {
             flow: None,
@@ -249,7 +244,7 @@ mod tests {
     fn packets_alike_have_a_row_each() {
         let pair = LogLine {
             count: 3,
-            ..LogLine::unseen(Nanos(1), Side::A, PacketVerdict::LinkControl)
+            ..LogLine::bare(Nanos(1), Side::A, PacketVerdict::LinkControl)
         };
         let rest = ",up,,1000000001,link_control,,,,,,,,\n";
         let expected = format!("8{rest}9{rest}10{rest}");
@@ -290,10 +285,10 @@ mod tests {
         )
     }
 
-    fn flows() -> impl Strategy<Value = Flow> {
+    fn flows() -> impl Strategy<Value = FiveTuple> {
         let kinds = prop_oneof![Just((17, true)), Just((132, true)), Just((89, false))];
         (kinds, any::<[IpAddr; 2]>(), any::<[u16; 2]>()).prop_map(
-            |((protocol, has_ports), [source, destination], ports)| Flow {
+            |((protocol, has_ports), [source, destination], ports)| FiveTuple {
                 protocol,
                 source,
                 destination,
@@ -331,7 +326,7 @@ mod tests {
                         departure,
                         changes: Changes::new(copy, mark, edit),
                         flow,
-                        ..LogLine::unseen(arrival, ingress, verdict)
+                        ..LogLine::bare(arrival, ingress, verdict)
                     }
                 },
             )

@@ -1,11 +1,11 @@
-//! The packet log: what became of every packet, taken beside the packet path and kept by a thread of its own, in a file or summed up by flow.
-//! Packets of one train, of which that is mostly the same, are one line with a count until they are written.
+//! The packet log: what became of every packet. The packet path takes lines; a separate thread writes them to a file or
+//! adds them up by flow. Packets of one train that differ in nothing are one line with a count until they are written.
 //!
-//! Between the two stands a buffer of bounded size. What finds it full is not kept, but it has its number, so that a gap
-//! in the numbers shows it, and its count stands in the summary.
+//! Between the two is a buffer of bounded size. Lines that find it full are not kept. Their packets have numbers all the
+//! same, so a gap in the numbers shows where they are missing, and the summary counts them.
 
 mod csv;
-mod flows;
+mod flow_totals;
 
 use record::crossing::CrossedFlow;
 use record::summary::PacketLogSummary;
@@ -17,82 +17,59 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
-use model::{DropCause, Nanos, Side};
-use netio::{Flow, FrameRef, GsoFrame};
-use strum::IntoStaticStr;
+use model::{Nanos, Side};
+use netio::{FiveTuple, GsoFrame};
 
 use self::csv::CsvFile;
 pub(in crate::forward) use self::csv::WallTime;
-use self::flows::Flows;
-use super::Loss;
+use self::flow_totals::FlowTotals;
 use super::departures::Changes;
+use super::observed::{ObservedPackets, PacketVerdict};
 use instruments::output;
 
-/// Lines handed over at once, and how many such batches may wait: 14 MB, more than a tenth of a second of a million
-/// packets a second that are each another frame's.
+/// Lines per batch, and how many batches may wait: 14 MB, which is more than a tenth of a second at a million packets per
+/// second, each of another frame.
 const BATCH: usize = 2048;
 const WAITING: usize = 64;
 const _: () = assert!(size_of::<LogLine>() <= 104);
 
-/// Lines of so many packets are handed over, too: what waits at the end is soon written.
+/// A batch is also handed over when it has this many packets, so that little is left to write at the end.
 const BATCH_PACKETS: u64 = 16 << 10;
 
-/// A batch that is not full waits so long, so that the file can be followed.
+/// A batch that is not full is handed over after this time, so that the file can be followed while it grows.
 const FOLLOW: Nanos = Nanos(200_000_000);
 
-/// What became of one packet, or of neighbours of which it is the same in everything.
+/// What became of one packet, or of neighbours that differ in nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogLine {
-    /// How many packets; each has a number, and a row in a file.
+    /// How many packets. Each has a number, and a row in a file.
     pub(crate) count: u32,
-    /// Where it came in.
+    /// The end of the link at which they arrived.
     pub(crate) ingress: Side,
-    /// L2 without FCS; 0 where the kernel did not say it.
+    /// L2 bytes of each, without FCS; 0 if the kernel did not report them.
     pub(crate) bytes: u32,
-    /// The kernel's stamp.
+    /// The kernel's time stamp.
     pub(crate) arrival: Nanos,
-    /// What became of it.
+    /// What became of them.
     pub(crate) verdict: PacketVerdict,
-    /// When it was to leave; none if it was not to.
+    /// When they were due to leave; `None` if they never were.
     pub(crate) due: Option<Nanos>,
-    /// When it was handed to the kernel, if it was.
+    /// When they were handed to the kernel, if they were.
     pub(crate) departure: Option<Nanos>,
-    /// In what it differs from the packet that came.
+    /// How they differ from the packets that arrived.
     pub(crate) changes: Changes,
-    /// Whose it is, where it is IP.
-    pub(crate) flow: Option<Flow>,
+    /// The flow of IP packets.
+    pub(crate) flow: Option<FiveTuple>,
 }
 
-/// What became of a packet: the keys of the link's summary, and the causes for which the emulator itself loses packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
-#[strum(serialize_all = "snake_case")]
-pub(crate) enum PacketVerdict {
-    /// The egress interface took it.
-    Delivered,
-    /// Dropped by the emulated network; its name is the cause's.
-    Dropped(DropCause),
-    /// On its way when the emulator stopped.
-    HeldAtEnd,
-    /// ARP, discovery and the like: passed at once.
-    LinkControl,
-    /// The emulator's memory limit was reached.
-    MemoryLimit,
-    /// A GSO frame that cannot be taken apart: one line for all of it.
-    UnsupportedGso,
-    /// A frame longer than the receive ring's slots.
-    FrameTooLong,
-    /// The egress interface refused it.
-    SendFailed,
-}
-
-/// Where lines are to be kept; no thread keeps them yet.
+/// Where lines are to be kept, before the log begins.
 #[derive(Debug)]
 pub(crate) enum PacketLog {
     /// As CSV.
     Stdout,
     /// As CSV.
     File(File),
-    /// Summed up by flow, and not written.
+    /// Added up by flow, and not written.
     ByFlow,
 }
 
@@ -104,7 +81,7 @@ pub(crate) struct PacketLogWriter {
     in_batch: u64,
     before: u64,
     handed_over: Nanos,
-    full: SyncSender<Batch>,
+    full: SyncSender<LineBatch>,
     emptied: Receiver<Vec<LogLine>>,
     writer: JoinHandle<PacketLogSummary>,
 }
@@ -114,24 +91,24 @@ trait Sink: Send + 'static {
     /// Before the first line.
     fn begin(&mut self) -> io::Result<()>;
 
-    /// Takes lines, their packets numbered from `first` on; how many packets found room.
+    /// Takes lines whose packets are numbered from `first` on. Returns how many packets it kept.
     fn take(&mut self, first: u64, lines: &[LogLine]) -> io::Result<u64>;
 
-    /// What each flow added up to, where that is kept.
+    /// The totals of each flow, if this sink adds them up.
     fn flows(self) -> Vec<CrossedFlow>;
 }
 
-/// Lines of consecutive numbers, from `first` on.
-struct Batch {
+/// Lines whose packets have consecutive numbers, from `first` on.
+struct LineBatch {
     first: u64,
     lines: Vec<LogLine>,
 }
 
 impl PacketLog {
-    /// In `path`, in the place of what stood there; `-` is standard output.
+    /// A log in `path`, which is overwritten; `-` is standard output.
     ///
     /// # Errors
-    /// It cannot be written; names the file.
+    /// The file cannot be written; the error names it.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         if output::is_stdout(path) {
             return Ok(Self::Stdout);
@@ -141,15 +118,15 @@ impl PacketLog {
             .with_context(|| format!("{}: cannot write", path.display()))
     }
 
-    /// Starts its thread.
+    /// Starts the thread that writes the log.
     ///
     /// # Errors
-    /// There is none to be had.
+    /// The thread cannot be started.
     pub(crate) fn begin(self) -> Result<PacketLogWriter> {
         match self {
             Self::Stdout => PacketLogWriter::to(CsvFile::new(io::stdout())),
             Self::File(file) => PacketLogWriter::to(CsvFile::new(file)),
-            Self::ByFlow => PacketLogWriter::to(Flows::default()),
+            Self::ByFlow => PacketLogWriter::to(FlowTotals::default()),
         }
     }
 }
@@ -173,24 +150,37 @@ impl PacketLogWriter {
         })
     }
 
-    /// Takes a line.
-    pub(crate) fn note(&mut self, line: LogLine) {
-        self.in_batch += u64::from(line.count);
-        self.batch.push(line);
-        if self.batch.len() == BATCH || self.in_batch >= BATCH_PACKETS {
-            self.hand_over();
+    /// Notes a line for these packets, or several if their lengths or due times differ.
+    pub(crate) fn note(
+        &mut self,
+        packets: &ObservedPackets<'_>,
+        verdict: PacketVerdict,
+        departure: Option<Nanos>,
+    ) {
+        let line = LogLine::of(packets, verdict, departure);
+        let Some(gso) = packets.gso else {
+            return self.push(line);
+        };
+        if packets.due.is_empty() {
+            return self.push_segments(line, gso, packets.segments.clone());
+        }
+        let mut first = packets.segments.start;
+        for alike in packets.due.chunk_by(|a, b| a == b) {
+            let due = Some(alike[0]);
+            let end = first + u32::try_from(alike.len()).expect("segments of one frame");
+            self.push_segments(LogLine { due, ..line }, gso, first..end);
+            first = end;
         }
     }
 
-    /// Takes a line of these segments of a frame, which are alike in all but their lengths.
-    pub(crate) fn note_segments(&mut self, line: LogLine, gso: &GsoFrame, segments: Range<u32>) {
+    /// Adds a line for these segments, which differ in nothing but the length of the frame's last one.
+    fn push_segments(&mut self, line: LogLine, gso: &GsoFrame, segments: Range<u32>) {
         let Range { start, end } = segments;
-        // All segments but a frame's last are of one length.
         let [bytes, last] = [start, end - 1].map(|segment| gso.segment_len(segment));
         let alike = end - start - u32::from(bytes != last);
         for (bytes, count) in [(bytes, alike), (last, end - start - alike)] {
             if count > 0 {
-                self.note(LogLine {
+                self.push(LogLine {
                     bytes,
                     count,
                     ..line
@@ -199,7 +189,15 @@ impl PacketLogWriter {
         }
     }
 
-    /// Hands over what has waited for long by `now`.
+    fn push(&mut self, line: LogLine) {
+        self.in_batch += u64::from(line.count);
+        self.batch.push(line);
+        if self.batch.len() == BATCH || self.in_batch >= BATCH_PACKETS {
+            self.hand_over();
+        }
+    }
+
+    /// Hands over a batch that has waited long enough by `now`.
     pub(crate) fn follow(&mut self, now: Nanos) {
         if !self.batch.is_empty() && now > self.handed_over + FOLLOW {
             self.handed_over = now;
@@ -209,14 +207,14 @@ impl PacketLogWriter {
 
     fn hand_over(&mut self) {
         let batch = self.take_batch();
-        // What is not taken is missing in the writer's count.
+        // A batch that finds no room is missing in the writer's count.
         let _ = self.full.try_send(batch);
     }
 
-    /// Writes what is left; what was kept.
+    /// Writes what is left. Returns what was kept.
     pub(crate) fn finish(mut self) -> PacketLogSummary {
         let rest = self.take_batch();
-        // A writer that has ended says so itself.
+        // A writer that has ended reports its error itself.
         let _ = self.full.send(rest);
         drop(self.full);
         let kept = match self.writer.join() {
@@ -229,30 +227,30 @@ impl PacketLogWriter {
         }
     }
 
-    fn take_batch(&mut self) -> Batch {
+    fn take_batch(&mut self) -> LineBatch {
         let empty = self.emptied.try_recv();
         let empty = empty.unwrap_or_else(|_| Vec::with_capacity(BATCH));
         let lines = std::mem::replace(&mut self.batch, empty);
         let first = self.before + 1;
         self.before += std::mem::take(&mut self.in_batch);
-        Batch { first, lines }
+        LineBatch { first, lines }
     }
 }
 
-/// The writer's thread: until the log is finished or cannot be written.
+/// Runs on the writer's thread until the log is finished or cannot be written.
 fn write(
     mut sink: impl Sink,
-    to_write: &Receiver<Batch>,
+    to_write: &Receiver<LineBatch>,
     give_back: &Sender<Vec<LogLine>>,
 ) -> PacketLogSummary {
     let mut kept = PacketLogSummary::default();
     let mut result = sink.begin();
     while result.is_ok()
-        && let Ok(Batch { first, mut lines }) = to_write.recv()
+        && let Ok(LineBatch { first, mut lines }) = to_write.recv()
     {
         result = sink.take(first, &lines).map(|count| kept.lines += count);
         lines.clear();
-        // After the end nobody needs it.
+        // Nobody needs it after the end.
         let _ = give_back.send(lines);
     }
     kept.error = result.err().map(|error| error.to_string());
@@ -261,22 +259,20 @@ fn write(
 }
 
 impl LogLine {
-    /// A line of a frame; the length is the whole frame's until it is said otherwise.
-    pub(crate) fn of<'f>(
-        frame: impl Into<FrameRef<'f>>,
-        ingress: Side,
-        verdict: PacketVerdict,
-    ) -> Self {
-        let frame: FrameRef<'f> = frame.into();
+    /// A line of one packet, with the length of the whole frame.
+    fn of(packets: &ObservedPackets<'_>, verdict: PacketVerdict, departure: Option<Nanos>) -> Self {
+        let frame = packets.frame;
         Self {
             bytes: u32::try_from(frame.bytes.len()).unwrap_or(u32::MAX),
-            flow: Flow::of(frame.bytes),
-            ..Self::unseen(frame.arrival, ingress, verdict)
+            departure,
+            changes: packets.changes,
+            flow: FiveTuple::of(frame.bytes),
+            ..Self::bare(frame.arrival, packets.ingress, verdict)
         }
     }
 
-    /// A line of a frame that the port could not hand over.
-    pub(crate) fn unseen(arrival: Nanos, ingress: Side, verdict: PacketVerdict) -> Self {
+    /// A line of one packet of which nothing else is known.
+    fn bare(arrival: Nanos, ingress: Side, verdict: PacketVerdict) -> Self {
         Self {
             count: 1,
             ingress,
@@ -291,99 +287,31 @@ impl LogLine {
     }
 }
 
-impl PacketVerdict {
-    /// As the file has it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Dropped(cause) => cause.name(),
-            other => other.into(),
-        }
-    }
-}
-
-impl From<DropCause> for PacketVerdict {
-    fn from(cause: DropCause) -> Self {
-        Self::Dropped(cause)
-    }
-}
-
-impl From<Loss> for PacketVerdict {
-    fn from(loss: Loss) -> Self {
-        match loss {
-            Loss::Memory => Self::MemoryLimit,
-            Loss::UnsupportedGso => Self::UnsupportedGso,
-            Loss::TooLong => Self::FrameTooLong,
-            Loss::Send => Self::SendFailed,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::sync::{Arc, Mutex};
-
+    use super::super::test_writers::{Full, Gate, Written};
     use super::*;
 
-    /// Keeps what is written, and holds the writer up until it is let go.
-    struct Gate {
-        text: Arc<Mutex<Vec<u8>>>,
-        open: Receiver<()>,
-        entered: Sender<()>,
-    }
-
-    impl Write for Gate {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let _ = self.entered.send(());
-            // Open for good once the other end is gone.
-            let _ = self.open.recv();
-            self.text.lock().unwrap().extend(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    struct Full;
-
-    impl Write for Full {
-        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-            Err(io::ErrorKind::StorageFull.into())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
     fn line() -> LogLine {
-        LogLine::unseen(Nanos(1), Side::A, PacketVerdict::Delivered)
+        LogLine::bare(Nanos(1), Side::A, PacketVerdict::Delivered)
     }
 
     #[test]
     fn a_writer_that_falls_behind_loses_lines_that_are_counted_and_leave_a_gap() {
-        let text = Arc::new(Mutex::new(Vec::new()));
-        let (let_go, open) = channel();
-        let (entered, held_up) = channel();
-        let gate = Gate {
-            text: Arc::clone(&text),
-            open,
-            entered,
-        };
+        let written = Written::default();
+        let (gate, let_go, held_up) = Gate::new(&written);
         let mut log = PacketLogWriter::to(CsvFile::new(gate)).unwrap();
         held_up.recv().unwrap();
-        // The writer stands at the header: so many batches wait, and the next one finds no room.
+        // The writer is held up at the header: all batches wait, and the next one finds no room.
         let batches = WAITING + 1;
-        (0..batches * BATCH).for_each(|_| log.note(line()));
+        (0..batches * BATCH).for_each(|_| log.push(line()));
         drop(let_go);
-        log.note(line());
+        log.push(line());
         let summary = log.finish();
         let lost = BATCH as u64;
         assert_eq!(summary.not_kept, lost);
         assert_eq!(summary.lines, (WAITING * BATCH) as u64 + 1);
-        let text = String::from_utf8(text.lock().unwrap().clone()).unwrap();
+        let text = String::from_utf8(written.bytes()).unwrap();
         let numbers: Vec<u64> = text
             .lines()
             .skip(1)
@@ -399,17 +327,9 @@ mod tests {
     #[test]
     fn a_disk_that_is_full_is_said_and_what_is_missing_is_counted() {
         let mut log = PacketLogWriter::to(CsvFile::new(Full)).unwrap();
-        (0..10).for_each(|_| log.note(line()));
+        (0..10).for_each(|_| log.push(line()));
         let summary = log.finish();
         assert_eq!((summary.lines, summary.not_kept), (0, 10));
         assert!(summary.error.is_some());
-    }
-
-    #[test]
-    fn a_loss_of_the_emulators_own_is_named_alike_in_the_file_and_in_the_summary() {
-        for loss in Loss::ALL {
-            let name = loss.name().replace(' ', "_").to_lowercase();
-            assert_eq!(PacketVerdict::from(loss).name(), name);
-        }
     }
 }

@@ -6,28 +6,24 @@ use super::*;
 const SYN_ACK: u8 = 0x12;
 const ACK: u8 = 0x10;
 
-/// A round trip's eyes, and the numbers that frames get.
 #[derive(Default)]
 struct Ends {
-    seen: RoundTrips,
-    frames: u64,
+    tracker: RoundTripTracker,
 }
 
-/// A frame that came.
-struct Came {
+/// A frame that has arrived.
+struct Arrived {
     side: Side,
-    first: PacketId,
     segments: u32,
     frame: Frame,
 }
 
 impl Ends {
-    fn comes(&mut self, side: Side, millis: u64, bytes: &[u8]) -> Came {
+    fn comes(&mut self, side: Side, millis: u64, bytes: &[u8]) -> Arrived {
         self.train_comes(side, millis, bytes, 1)
     }
 
-    fn train_comes(&mut self, side: Side, millis: u64, bytes: &[u8], segments: u32) -> Came {
-        self.frames += 1;
+    fn train_comes(&mut self, side: Side, millis: u64, bytes: &[u8], segments: u32) -> Arrived {
         let gso = (segments > 1).then_some(Gso {
             kind: GsoKind::TcpV4,
             size: 100,
@@ -38,43 +34,39 @@ impl Ends {
             checksum: None,
         };
         let frame = Frame::new(Nanos::from_millis(millis), offload, None, bytes);
-        let first = PacketId(self.frames << 17);
-        let last = PacketId(first.0 + u64::from(segments) - 1);
-        self.seen.came(side, last, (&frame).into());
-        Came {
+        self.tracker.arrived(side, (&frame).into());
+        Arrived {
             side,
-            first,
             segments,
             frame,
         }
     }
 
     /// The frame is sent on.
-    fn leaves(&mut self, came: &Came, millis: u64) {
+    fn leaves(&mut self, came: &Arrived, millis: u64) {
         self.part_leaves(came, 0..came.segments, millis);
     }
 
-    fn part_leaves(&mut self, came: &Came, part: std::ops::Range<u32>, millis: u64) {
+    fn part_leaves(&mut self, came: &Arrived, part: std::ops::Range<u32>, millis: u64) {
         let at = Nanos::from_millis(millis);
-        let sent = Sending {
+        let sent = SendTimes {
             begun: at,
             ended: at,
         };
         self.gone(came, part, Some(sent));
     }
 
-    fn is_lost(&mut self, came: &Came) {
+    fn is_lost(&mut self, came: &Arrived) {
         self.gone(came, 0..came.segments, None);
     }
 
-    fn gone(&mut self, came: &Came, part: std::ops::Range<u32>, sent: Option<Sending>) {
-        self.seen.gone(&Gone {
-            ingress: came.side,
-            first: PacketId(came.first.0 + u64::from(part.start)),
-            count: part.end - part.start,
-            frame: (&came.frame).into(),
-            sent,
-        });
+    fn gone(&mut self, came: &Arrived, part: std::ops::Range<u32>, sent: Option<SendTimes>) {
+        let gso = GsoFrame::of(&came.frame).unwrap();
+        let packets = ObservedPackets {
+            segments: part,
+            ..ObservedPackets::whole_frame(came.side, &came.frame, Some(&gso))
+        };
+        self.tracker.note(&packets, sent);
     }
 
     /// What comes crosses a link of 20 ms.
@@ -85,7 +77,7 @@ impl Ends {
 
     /// How many round trips either side has seen, and how long all of them took.
     fn sums(&self) -> [(u64, Nanos); 2] {
-        self.seen.times().map(|times| (times.count(), times.sum))
+        self.tracker.times().map(|times| (times.count(), times.sum))
     }
 }
 

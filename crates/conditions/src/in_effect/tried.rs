@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::error::Error;
 use model::{
-    Bytes, Effect, Link, LinkConfig, Nanos, Outcome, Packet, PacketId, Rate, Side, Toffee,
+    Behaviour, Bytes, Effect, Link, LinkConfig, LossLaw, Nanos, Outcome, Packet, PacketId, Side,
 };
 use serde::Serialize;
 
@@ -74,42 +74,35 @@ pub(super) fn pass(config: &LinkConfig, direction: Direction) -> Result<Tried, E
         }
     }
     let mut link = Link::new(&config)?;
-    let mut seen = Seen::default();
+    let mut outcomes = PacketOutcomes::default();
     for id in 0..PACKETS {
         let at = gap.saturating_mul(id);
         link.offer(at, side, Packet::new(PacketId(id), LENGTH));
         while let Some(outcome) = link.poll(at) {
-            seen.take(&outcome, gap);
+            outcomes.take(&outcome, gap);
         }
     }
     while let Some(outcome) = link.poll(Nanos::MAX) {
-        seen.take(&outcome, gap);
+        outcomes.take(&outcome, gap);
     }
-    Ok(seen.tried(gap))
+    Ok(outcomes.tried(gap))
 }
 
-/// How long a packet keeps what serves one after the other, about.
+/// About how long a stage serves a packet, or its policer's bucket fills for one.
 fn time_for(effect: &Effect) -> Nanos {
-    match effect {
-        Effect::Rate(Rate { rate, framing, .. }) => rate.map_or(Nanos::ZERO, |rate| {
-            rate.time_for(framing.bytes_counted(LENGTH))
-        }),
-        Effect::Police(police) => police.rate.time_for(LENGTH),
-        Effect::Netem(netem) => netem.rate.map_or(Nanos::ZERO, |rate| rate.time_for(LENGTH)),
-        Effect::Toffee(Toffee { delay, dynamic, .. }) => {
-            *delay + dynamic.map_or(Nanos::ZERO, |factor| factor.time_for(LENGTH))
-        }
-        Effect::Trace(trace) => match trace.opportunities.at(PACKETS) {
-            Nanos::MAX => Nanos::ZERO,
-            last => Nanos(last.0 / PACKETS),
-        },
-        _ => Nanos::ZERO,
+    let Behaviour {
+        bottleneck, loss, ..
+    } = effect.behaviour();
+    match (bottleneck, loss) {
+        (Some(bottleneck), _) => bottleneck.time_for(LENGTH),
+        (None, LossLaw::FasterThan(rate)) => rate.time_for(LENGTH),
+        (None, _) => Nanos::ZERO,
     }
 }
 
 /// What became of packets so far.
 #[derive(Default)]
-struct Seen {
+struct PacketOutcomes {
     dropped: Vec<u64>,
     copies: u64,
     corrupted: u64,
@@ -117,7 +110,7 @@ struct Seen {
     came: BTreeMap<(Nanos, u64), Nanos>,
 }
 
-impl Seen {
+impl PacketOutcomes {
     fn take(&mut self, outcome: &Outcome, gap: Nanos) {
         match outcome {
             Outcome::Copied { .. } => self.copies += 1,

@@ -1,7 +1,6 @@
 //! What netem does otherwise than its options say.
 
 use model::{Nanos, Netem, NetemLoss, NetemShare, Probability};
-use stats::theory::netem as theory;
 
 /// What the kernel takes of a jitter at most, and about what makes a correlation of delays one.
 const LARGEST_JITTER: Nanos = Nanos((1 << 31) - 1);
@@ -66,7 +65,7 @@ fn loss_correlation(netem: &Netem) -> Option<String> {
         return None;
     };
     let correlation = share.correlation.filter(|of| *of > Probability::ZERO)?;
-    let percent = theory::random(share).share * 100.0;
+    let percent = share.long_run().share * 100.0;
     let NetemShare { share, .. } = share;
     Some(format!(
         "loss: {share} with a correlation of {correlation} loses {percent:.3} % in the long run, because a correlation narrows what is drawn"

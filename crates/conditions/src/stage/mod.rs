@@ -36,7 +36,7 @@ pub use self::losses::{
 };
 pub use self::packets::{CorruptStage, DuplicateStage, MtuStage};
 pub use self::queues::{GateStage, TraceStage};
-pub use self::times::{DelayStage, HoldBackStage, SlotsStage};
+pub use self::times::{DelayStage, HoldBackStage, SlotsStage, StallStage};
 use crate::Direction;
 use crate::error::{At, Error};
 use crate::link::is_name;
@@ -70,6 +70,8 @@ tagged! {
     "delay" => Delay(DelayStage),
     /// Packets leave in bursts.
     "slots" => Slots(SlotsStage),
+    /// The link stands still at the end of each period; packets wait until that is over.
+    "stall" => Stall(StallStage),
     /// Packets are held back until others have overtaken them.
     "reorder" => HoldBack(HoldBackStage),
     /// Copies.
@@ -177,6 +179,7 @@ impl StageKind {
             Self::Ber(own) => own.effect(),
             Self::Delay(own) => own.effect(),
             Self::Slots(own) => own.effect(),
+            Self::Stall(own) => own.effect(),
             Self::HoldBack(own) => own.effect(),
             Self::Duplicate(own) => own.effect(),
             Self::Corrupt(own) => own.effect(),

@@ -6,7 +6,9 @@ use crate::condition::{Condition, DelaySpec, JitterSpec, ReorderSpec, SizeDelayS
 use crate::error::Error;
 use crate::layer::ConditionSet;
 use crate::require;
-use model::{Bytes, Delay, Effect, HoldBack, Jitter, Law, Nanos, Ordering, Probability, Slots};
+use model::{
+    Bytes, Delay, Effect, HoldBack, Jitter, Law, Nanos, Ordering, Probability, Slots, Stall,
+};
 
 /// For how long a packet is held back at most, where nothing else is said: shorter than most senders wait before they send again.
 const DEFAULT_TIMEOUT: Nanos = Nanos::from_millis(100);
@@ -52,6 +54,16 @@ parameters! {
         extent: NonZeroU32,
         /// How long a packet is held back at most; 100 ms when absent.
         timeout: Nanos,
+    }
+}
+
+parameters! {
+    /// The link stands still at the end of each period; packets wait until that is over.
+    StallStage {
+        /// The period; there is no stall where it is 0. It is needed.
+        every: Nanos,
+        /// How long the link stands still in each period; it is needed.
+        lasts: Nanos,
     }
 }
 
@@ -127,6 +139,18 @@ impl HoldBackStage {
             share: self.share.ok_or_else(missing("share", "share = \"1%\""))?,
             extent: self.extent.ok_or_else(missing("extent", "extent = 3"))?,
             timeout: self.timeout.unwrap_or(DEFAULT_TIMEOUT),
+        }))
+    }
+}
+
+impl StallStage {
+    pub(super) fn effect(&self) -> Result<Effect, Error> {
+        let missing = |key, example| move || Error::missing(key, example);
+        Ok(Effect::Stall(Stall {
+            every: self.every.ok_or_else(missing("every", "every = \"15s\""))?,
+            lasts: self
+                .lasts
+                .ok_or_else(missing("lasts", "lasts = \"100ms\""))?,
         }))
     }
 }

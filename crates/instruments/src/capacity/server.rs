@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use netio::stop::STOP_INTERVAL;
-use netio::udp::{AskedUdp, Request};
+use netio::udp::{AskedUdp, UdpRequest};
 use record::Direction;
 
 use super::channel::{Channel, now};
@@ -117,7 +117,7 @@ struct PendingTest {
 impl PendingTest {
     fn admit(
         request: &Setup,
-        came: &Request,
+        came: &UdpRequest,
         bind: Option<&Local>,
         shared: &Arc<Shared>,
     ) -> Result<Self, SetupAnswer> {

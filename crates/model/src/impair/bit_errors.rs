@@ -1,5 +1,6 @@
 //! Loss by bit errors.
 
+use crate::behaviour::{Behaviour, LossLaw};
 use crate::draw::{Chance, Draws};
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
@@ -19,6 +20,15 @@ impl BitErrors {
         Self {
             rate: BitErrorRate::ZERO,
             draws,
+        }
+    }
+}
+
+impl BitErrorRate {
+    pub(crate) fn behaviour(self) -> Behaviour<'static> {
+        Behaviour {
+            loss: LossLaw::BitErrors(self),
+            ..Behaviour::NONE
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use core::num::NonZeroU8;
 
+use crate::behaviour::{Behaviour, Damage};
 use crate::draw::{Chance, Draws};
 use crate::in_flight::InFlight;
 use crate::packet::Edit;
-use crate::spec::Effect;
+use crate::spec::{Corruption, Effect};
 use crate::stage::{Entered, Out, Stage};
 use crate::time::Nanos;
 
@@ -27,6 +28,18 @@ impl Corrupt {
             repair: false,
             hits: draws,
             places: draws.stream(1),
+        }
+    }
+}
+
+impl Corruption {
+    pub(crate) fn behaviour(&self) -> Behaviour<'static> {
+        Behaviour {
+            damage: Some(Damage {
+                share: self.share.into(),
+                repaired: self.repair,
+            }),
+            ..Behaviour::NONE
         }
     }
 }

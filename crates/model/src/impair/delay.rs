@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
+use crate::behaviour::{Behaviour, Holding, SkipLaw};
 use crate::counters::Achieved;
 use crate::draw::Draws;
 use crate::impair::jitter::Offsets;
@@ -10,8 +11,8 @@ use crate::impair::reorder::AtOnce;
 use crate::impair::tally::Tally;
 use crate::in_flight::InFlight;
 use crate::packet::Flow;
-use crate::spec::{Delay, Effect, Ordering};
-use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
+use crate::spec::{Delay, Effect, Ordering, Reorder};
+use crate::stage::{Departures, Entered, Entries, Out, Stage, Timing};
 use crate::time::Nanos;
 use crate::units::Bytes;
 
@@ -74,33 +75,40 @@ impl DelayLaw {
     }
 }
 
-impl Effect {
-    /// No packet passes what does this in less time; zero where a draw may say so, and of all but delays.
-    pub(crate) fn least_delay(&self) -> Nanos {
-        match self {
-            Self::Delay(delay) if delay.jitter.is_none() && delay.reorder.is_none() => delay.time,
-            _ => Nanos::ZERO,
+impl Delay {
+    pub(crate) fn behaviour(&self) -> Behaviour<'_> {
+        let is_varied = self.jitter.is_some() || self.reorder.is_some();
+        let half_life = self.jitter.as_ref().and_then(|jitter| jitter.half_life);
+        let (entries, departures) = match self.ordering {
+            // Who passes at once is counted.
+            _ if self.reorder.is_some() => (Entries::InOrder, Departures::AnyOrder),
+            Ordering::Free if half_life.is_some() => (Entries::InOrder, Departures::AnyOrder),
+            Ordering::Free => (Entries::AnyOrder, Departures::AnyOrder),
+            Ordering::PerFlow => (Entries::InOrder, Departures::AnyOrder),
+            Ordering::Fifo => (Entries::InOrder, Departures::LaterInOrder),
+        };
+        Behaviour {
+            propagation: self.time,
+            by_size: self.by_size,
+            least_delay: if is_varied { Nanos::ZERO } else { self.time },
+            skips: self.reorder.map(|Reorder { share, gap }| SkipLaw {
+                share: share.into(),
+                gap: gap.get(),
+            }),
+            reorders: departures == Departures::AnyOrder,
+            varies: is_varied,
+            holds: Holding::Awhile,
+            delay: Some(self),
+            timing: Timing {
+                entries,
+                departures,
+            },
+            ..Behaviour::NONE
         }
     }
 }
 
 impl Stage for DelayLaw {
-    fn nature(effect: &Effect) -> Nature {
-        let Effect::Delay(delay) = effect else {
-            return Nature::NONE;
-        };
-        let half_life = delay.jitter.as_ref().and_then(|jitter| jitter.half_life);
-        let (needs, gives) = match delay.ordering {
-            // Who passes at once is counted.
-            _ if delay.reorder.is_some() => (Needs::Order, Gives::AnyOrder),
-            Ordering::Free if half_life.is_some() => (Needs::Order, Gives::AnyOrder),
-            Ordering::Free => (Needs::Nothing, Gives::AnyOrder),
-            Ordering::PerFlow => (Needs::Order, Gives::AnyOrder),
-            Ordering::Fifo => (Needs::Order, Gives::LaterInOrder),
-        };
-        Nature { needs, gives }
-    }
-
     #[inline]
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
         if self.at_once.takes(t.stream(), index) {

@@ -1,9 +1,10 @@
 //! Duplication.
 
+use crate::behaviour::Behaviour;
 use crate::draw::{Chance, Draws};
 use crate::in_flight::InFlight;
 use crate::spec::{Duplication, Effect};
-use crate::stage::{Entered, Gives, Nature, Out, Stage};
+use crate::stage::{Departures, Entered, Out, Stage, Timing};
 use crate::time::Nanos;
 
 /// Each packet is followed by a copy, with a probability, at once or later. Copies are copied too, by draws of their own.
@@ -24,17 +25,26 @@ impl Duplicate {
     }
 }
 
-impl Stage for Duplicate {
-    fn nature(effect: &Effect) -> Nature {
-        match effect {
-            Effect::Duplicate(law) if law.delay > Nanos::ZERO => Nature {
-                gives: Gives::AnyOrder,
-                ..Nature::NONE
+impl Duplication {
+    pub(crate) fn behaviour(&self) -> Behaviour<'static> {
+        let is_late = self.delay > Nanos::ZERO;
+        Behaviour {
+            copies: Some(self.share.into()),
+            reorders: is_late,
+            timing: Timing {
+                departures: if is_late {
+                    Departures::AnyOrder
+                } else {
+                    Departures::Immediate
+                },
+                ..Timing::NONE
             },
-            _ => Nature::NONE,
+            ..Behaviour::NONE
         }
     }
+}
 
+impl Stage for Duplicate {
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered {
         if self.chance.hits(self.draws.of(t.stream()).at(index)) {
             out.copy(at + self.delay, *t);

@@ -17,7 +17,7 @@ const LEAST_IN_ROW: u64 = 2_048;
 
 /// What a delay that varies at random comes to under packets that are so far apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
+pub struct DelayEstimate {
     /// What order adds to the mean.
     pub added: Nanos,
     /// The standard deviation of the delay.
@@ -31,7 +31,7 @@ impl Delay {
     /// jitter. In order the mean grows, because one late packet holds up those behind it; the mean is within some hundredths
     /// of the spread.
     #[must_use]
-    pub fn estimate(&self, gap: Nanos) -> Option<Estimate> {
+    pub fn estimate(&self, gap: Nanos) -> Option<DelayEstimate> {
         let jitter = self.jitter.as_ref()?;
         let gap = Nanos(gap.0.max(1));
         // How long a late packet may hold up others: ten spreads. As many pass again and are counted.
@@ -53,7 +53,7 @@ impl Delay {
             kept.pass(at, index, is_counted);
             free.pass(at, index, is_counted);
         }
-        Some(Estimate {
+        Some(DelayEstimate {
             added: nanos((kept.sum - free.sum) / kept.count),
             deviation: nanos(kept.deviation()),
             clamped: free.clamped(),

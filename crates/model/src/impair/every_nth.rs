@@ -2,11 +2,12 @@
 
 use core::num::NonZeroU32;
 
+use crate::behaviour::{Behaviour, LossLaw};
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::spec::Effect;
-use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
+use crate::stage::{Entered, Out, Stage, Timing};
 use crate::time::Nanos;
 
 /// Drops every n-th packet, and of copies every n-th by a count of their own.
@@ -21,14 +22,15 @@ impl EveryNth {
     }
 }
 
-impl Stage for EveryNth {
-    fn nature(_: &Effect) -> Nature {
-        Nature {
-            needs: Needs::Order,
-            gives: Gives::AtOnce,
-        }
+pub(crate) fn behaviour(n: NonZeroU32) -> Behaviour<'static> {
+    Behaviour {
+        loss: LossLaw::EveryNth(n),
+        timing: Timing::IN_ORDER,
+        ..Behaviour::NONE
     }
+}
 
+impl Stage for EveryNth {
     fn enter(&mut self, at: Nanos, index: u64, _: &mut InFlight, _: &mut Out) -> Entered {
         match self.n {
             Some(n) if (index + 1).is_multiple_of(u64::from(n.get())) => {

@@ -1,10 +1,11 @@
 //! Loss in bursts with packets received in between: a chain of four states.
 
+use crate::behaviour::{Behaviour, LossLaw};
 use crate::draw::{Chance, Draws};
 use crate::impair::loss::lose;
 use crate::in_flight::{InFlight, Stream};
 use crate::spec::{Effect, FourState};
-use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
+use crate::stage::{Entered, Out, Stage, Timing};
 use crate::time::Nanos;
 
 /// Loss as tc's `loss state` has it; see [`FourState`].
@@ -87,14 +88,18 @@ impl Rows {
     }
 }
 
-impl Stage for FourStateLoss {
-    fn nature(_: &Effect) -> Nature {
-        Nature {
-            needs: Needs::Order,
-            gives: Gives::AtOnce,
+impl FourState {
+    pub(crate) fn behaviour(&self) -> Behaviour<'static> {
+        Behaviour {
+            loss: LossLaw::Bursts(self.long_run()),
+            marks: self.ecn,
+            timing: Timing::IN_ORDER,
+            ..Behaviour::NONE
         }
     }
+}
 
+impl Stage for FourStateLoss {
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
         let stream = t.stream();
         let state = &mut self.states[usize::from(stream == Stream::Copies)];

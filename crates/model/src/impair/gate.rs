@@ -2,11 +2,12 @@
 
 use alloc::collections::VecDeque;
 
+use crate::behaviour::{Behaviour, Holding};
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::spec::{Effect, Gate};
-use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
+use crate::stage::{Entered, Out, Stage, Timing};
 use crate::time::Nanos;
 use crate::units::QueueLimit;
 
@@ -39,14 +40,22 @@ impl GateStage {
     }
 }
 
-impl Stage for GateStage {
-    fn nature(_: &Effect) -> Nature {
-        Nature {
-            needs: Needs::Now,
-            gives: Gives::AtOnce,
+impl Gate {
+    pub(crate) fn behaviour(&self) -> Behaviour<'static> {
+        Behaviour {
+            holds: if self.open {
+                Holding::Never
+            } else {
+                Holding::UntilChanged
+            },
+            room: Some(self.queue),
+            timing: Timing::NOW,
+            ..Behaviour::NONE
         }
     }
+}
 
+impl Stage for GateStage {
     fn enter(&mut self, at: Nanos, _: u64, t: &mut InFlight, _: &mut Out) -> Entered {
         if self.gate.open && self.waiting.is_empty() {
             return Entered::Passes(at);

@@ -1,11 +1,12 @@
 //! Loss in bursts: a chain of two states.
 
+use crate::behaviour::{Behaviour, LossLaw};
 use crate::decimal::UnitError;
 use crate::draw::{Chance, Draws};
 use crate::impair::loss::lose;
 use crate::in_flight::{InFlight, Stream};
 use crate::spec::{Effect, GilbertElliott};
-use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
+use crate::stage::{Entered, Out, Stage, Timing};
 use crate::time::Nanos;
 use crate::units::Probability;
 
@@ -41,14 +42,18 @@ impl BurstLoss {
     }
 }
 
-impl Stage for BurstLoss {
-    fn nature(_: &Effect) -> Nature {
-        Nature {
-            needs: Needs::Order,
-            gives: Gives::AtOnce,
+impl GilbertElliott {
+    pub(crate) fn behaviour(&self) -> Behaviour<'static> {
+        Behaviour {
+            loss: LossLaw::Bursts(self.long_run()),
+            marks: self.ecn,
+            timing: Timing::IN_ORDER,
+            ..Behaviour::NONE
         }
     }
+}
 
+impl Stage for BurstLoss {
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
         let stream = t.stream();
         let is_bad = &mut self.is_bad[usize::from(stream == Stream::Copies)];

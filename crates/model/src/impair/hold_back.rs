@@ -2,10 +2,11 @@
 
 use alloc::collections::VecDeque;
 
+use crate::behaviour::{Behaviour, Holding};
 use crate::draw::{Chance, Draws};
 use crate::in_flight::{InFlight, Stream};
 use crate::spec::{Effect, HoldBack};
-use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
+use crate::stage::{Entered, Out, Stage, Timing};
 use crate::time::Nanos;
 
 /// Holds packets back until later ones have passed; see [`HoldBack`]. Copies pass, and overtake nobody.
@@ -42,14 +43,19 @@ impl HoldingBack {
     }
 }
 
-impl Stage for HoldingBack {
-    fn nature(_: &Effect) -> Nature {
-        Nature {
-            needs: Needs::Now,
-            gives: Gives::AtOnce,
+impl HoldBack {
+    pub(crate) fn behaviour(&self) -> Behaviour<'static> {
+        Behaviour {
+            reorders: true,
+            varies: true,
+            holds: Holding::Awhile,
+            timing: Timing::NOW,
+            ..Behaviour::NONE
         }
     }
+}
 
+impl Stage for HoldingBack {
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered {
         if t.stream() == Stream::Copies {
             return Entered::Passes(at);

@@ -2,11 +2,12 @@
 
 use alloc::sync::Arc;
 
+use crate::behaviour::{Behaviour, LossLaw};
 use crate::draw::Draws;
 use crate::in_flight::{InFlight, Stream};
 use crate::packet::DropCause;
 use crate::spec::Effect;
-use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
+use crate::stage::{Entered, Out, Stage, Timing};
 use crate::time::Nanos;
 
 /// Drops the packets of stated numbers, and no copy.
@@ -27,14 +28,15 @@ impl Indexes {
     }
 }
 
-impl Stage for Indexes {
-    fn nature(_: &Effect) -> Nature {
-        Nature {
-            needs: Needs::Order,
-            gives: Gives::AtOnce,
-        }
+pub(crate) fn behaviour() -> Behaviour<'static> {
+    Behaviour {
+        loss: LossLaw::Numbered,
+        timing: Timing::IN_ORDER,
+        ..Behaviour::NONE
     }
+}
 
+impl Stage for Indexes {
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
         if t.stream() == Stream::Copies {
             return Entered::Passes(at);

@@ -1,5 +1,6 @@
 //! Random loss, and what every loss does to a packet.
 
+use crate::behaviour::{Behaviour, LossLaw};
 use crate::draw::{Chance, Draws};
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
@@ -30,6 +31,16 @@ impl Loss {
             chance: Chance::NEVER,
             ecn: false,
             draws,
+        }
+    }
+}
+
+impl RandomLoss {
+    pub(crate) fn behaviour(&self) -> Behaviour<'static> {
+        Behaviour {
+            loss: LossLaw::Random(self.share.into()),
+            marks: self.ecn,
+            ..Behaviour::NONE
         }
     }
 }

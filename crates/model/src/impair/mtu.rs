@@ -1,5 +1,6 @@
 //! A hop that a packet may be too long for.
 
+use crate::behaviour::{Behaviour, LossLaw};
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::packet::{DropCause, Reply};
@@ -16,6 +17,13 @@ pub(crate) struct Mtu {
 impl Mtu {
     pub(crate) fn new(_start: Nanos, _: Draws) -> Self {
         Self { mtu: None }
+    }
+}
+
+pub(crate) fn behaviour(mtu: u16) -> Behaviour<'static> {
+    Behaviour {
+        loss: LossLaw::LongerThan(mtu),
+        ..Behaviour::NONE
     }
 }
 

@@ -1,12 +1,13 @@
 //! A policer: what exceeds a rate and a burst is dropped, and nothing waits.
 
+use crate::behaviour::{Behaviour, LossLaw};
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::bucket::Bucket;
 use crate::queue::constant::WORK_PER_BYTE;
-use crate::spec::Effect;
-use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
+use crate::spec::{Effect, Police};
+use crate::stage::{Entered, Out, Stage, Timing};
 use crate::time::Nanos;
 
 /// Drops what finds too little in a token bucket, as tc's police action with one rate; copies count as originals do.
@@ -21,15 +22,18 @@ impl Policer {
     }
 }
 
-impl Stage for Policer {
+impl Police {
     /// What comes first takes first.
-    fn nature(_: &Effect) -> Nature {
-        Nature {
-            needs: Needs::Order,
-            gives: Gives::AtOnce,
+    pub(crate) fn behaviour(&self) -> Behaviour<'static> {
+        Behaviour {
+            loss: LossLaw::FasterThan(self.rate),
+            timing: Timing::IN_ORDER,
+            ..Behaviour::NONE
         }
     }
+}
 
+impl Stage for Policer {
     #[inline]
     fn enter(&mut self, at: Nanos, _: u64, t: &mut InFlight, _: &mut Out) -> Entered {
         let work = u128::from(t.packet.len.0) * WORK_PER_BYTE;

@@ -2,11 +2,12 @@
 
 use alloc::boxed::Box;
 
+use crate::behaviour::{Behaviour, Holding};
 use crate::draw::Draws;
 use crate::impair::jitter::Offsets;
 use crate::in_flight::{InFlight, Stream};
 use crate::spec::{Effect, Slots};
-use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
+use crate::stage::{Departures, Entered, Entries, Out, Stage, Timing};
 use crate::time::Nanos;
 
 /// netem's slots behind its delay (Linux, `net/sched/sch_netem.c`, `netem_dequeue` and `get_slot_next`), as arithmetic on the
@@ -43,14 +44,22 @@ impl SlotStage {
     }
 }
 
-impl Stage for SlotStage {
-    fn nature(_: &Effect) -> Nature {
-        Nature {
-            needs: Needs::Order,
-            gives: Gives::LaterInOrder,
+impl Slots {
+    /// A packet that comes earlier than another one waits longer for the slot of both.
+    pub(crate) fn behaviour(&self) -> Behaviour<'static> {
+        Behaviour {
+            varies: true,
+            holds: Holding::Awhile,
+            timing: Timing {
+                entries: Entries::InOrder,
+                departures: Departures::LaterInOrder,
+            },
+            ..Behaviour::NONE
         }
     }
+}
 
+impl Stage for SlotStage {
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
         let stream = t.stream();
         let leaves = match self.opens {

@@ -5,18 +5,18 @@ use alloc::collections::VecDeque;
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::Discipline;
+use crate::queue::discipline::QueueDiscipline;
 use crate::queue::service::Service;
-use crate::spec::{Codel as Law, Discipline as Spec, Queue};
+use crate::spec::{Codel, Discipline, Queue};
 use crate::stage::{Entered, Out};
 use crate::time::Nanos;
 use crate::units::{Bytes, QueueLimit};
 
 /// One queue under CoDel.
 #[derive(Debug)]
-pub(crate) struct Codel {
+pub(crate) struct CodelQueue {
     limit: QueueLimit,
-    law: Law,
+    law: Codel,
     waiting: VecDeque<InFlight>,
     backlog: Backlog,
     /// The longest packet that came, be it to a full queue.
@@ -41,8 +41,8 @@ pub(crate) struct Control {
 /// For how many intervals after its last drop a queue remembers how often it had to drop.
 const REMEMBERED: u64 = 16;
 
-impl Codel {
-    pub(crate) fn new(limit: QueueLimit, law: Law) -> Self {
+impl CodelQueue {
+    pub(crate) fn new(limit: QueueLimit, law: Codel) -> Self {
         Self {
             limit,
             law,
@@ -54,7 +54,7 @@ impl Codel {
     }
 }
 
-impl Discipline for Codel {
+impl QueueDiscipline for CodelQueue {
     fn enqueue(
         &mut self,
         now: Nanos,
@@ -87,7 +87,7 @@ impl Discipline for Codel {
     }
 
     fn set(&mut self, _: Nanos, queue: &Queue) -> bool {
-        let Spec::Codel(law) = queue.discipline else {
+        let Discipline::Codel(law) = queue.discipline else {
             return false;
         };
         self.limit = queue.limit;
@@ -133,7 +133,7 @@ impl Control {
     /// search for one.
     pub(crate) fn dequeue(
         &mut self,
-        law: &Law,
+        law: &Codel,
         longest: Bytes,
         now: Nanos,
         mut take: impl FnMut() -> Option<(InFlight, Bytes)>,
@@ -169,7 +169,7 @@ impl Control {
     /// The RFC's `dodequeue` (section 5.6): the head, and whether it has been above target for an interval.
     fn look(
         &mut self,
-        law: &Law,
+        law: &Codel,
         longest: Bytes,
         now: Nanos,
         head: Option<(InFlight, Bytes)>,
@@ -188,7 +188,7 @@ impl Control {
     }
 
     /// Enters the dropping state: at as many drops as the last one added, if they were several and that is not long ago.
-    fn begin_dropping(&mut self, law: &Law, now: Nanos) {
+    fn begin_dropping(&mut self, law: &Codel, now: Nanos) {
         self.dropping = true;
         let delta = self.count.wrapping_sub(self.lastcount);
         let is_recent = now - self.drop_next < law.interval.saturating_mul(REMEMBERED);
@@ -198,7 +198,7 @@ impl Control {
     }
 
     /// When to drop next after a drop that was due at `last`: interval / sqrt(count) later.
-    fn control_law(&self, law: &Law, last: Nanos) -> Nanos {
+    fn control_law(&self, law: &Codel, last: Nanos) -> Nanos {
         let interval = u128::from(law.interval.0);
         let squared = interval * interval / u128::from(self.count);
         last + Nanos(u64::try_from(squared.isqrt()).unwrap_or(u64::MAX))
@@ -206,7 +206,7 @@ impl Control {
 }
 
 /// Marks `t`, which then is served, or drops it.
-fn drop_or_mark(law: &Law, now: Nanos, mut t: InFlight, out: &mut Out) -> Option<InFlight> {
+fn drop_or_mark(law: &Codel, now: Nanos, mut t: InFlight, out: &mut Out) -> Option<InFlight> {
     if law.ecn && t.mark() {
         return Some(t);
     }
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn the_control_law_is_the_exact_square_root() {
-        let law = Law::default();
+        let law = Codel::default();
         let after = |count| {
             let control = Control {
                 count,

@@ -9,9 +9,9 @@ use crate::time::Nanos;
 
 /// What waits for a server.
 ///
-/// It is work-conserving: while something waits, [`Discipline::dequeue`] gives a packet, or drops all. It has no timers: a
+/// It is work-conserving: while something waits, [`QueueDiscipline::dequeue`] gives a packet, or drops all. It has no timers: a
 /// controller catches up when it is asked. The server alone says when to dequeue.
-pub(crate) trait Discipline {
+pub(crate) trait QueueDiscipline {
     /// Takes in `t`, which came at `t.since` as packet number `index` of its stream: what is drawn for it follows from that
     /// number. It and others may be marked; others may be dropped through `out`.
     fn enqueue(

@@ -3,10 +3,10 @@
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::Discipline;
+use crate::queue::discipline::QueueDiscipline;
 use crate::queue::fifo::Fifo;
 use crate::queue::service::Service;
-use crate::spec::{Discipline as Spec, Queue};
+use crate::spec::{Discipline, Queue};
 use crate::stage::{Entered, Out};
 use crate::time::Nanos;
 
@@ -15,7 +15,7 @@ use crate::time::Nanos;
 #[derive(Debug)]
 pub(crate) struct DropHead(pub(crate) Fifo);
 
-impl Discipline for DropHead {
+impl QueueDiscipline for DropHead {
     fn enqueue(
         &mut self,
         now: Nanos,
@@ -40,7 +40,7 @@ impl Discipline for DropHead {
 
     fn set(&mut self, _: Nanos, queue: &Queue) -> bool {
         self.0.limit = queue.limit;
-        queue.discipline == Spec::DropHead
+        queue.discipline == Discipline::DropHead
     }
 
     fn adopt(&mut self, t: InFlight, service: &Service) {

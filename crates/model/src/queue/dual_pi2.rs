@@ -5,9 +5,9 @@ use alloc::collections::VecDeque;
 use crate::in_flight::InFlight;
 use crate::packet::{DropCause, Ecn};
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::Discipline;
+use crate::queue::discipline::QueueDiscipline;
 use crate::queue::service::Service;
-use crate::spec::{Discipline as Spec, DualPi2 as Law, Queue};
+use crate::spec::{Discipline, DualPi2, Queue};
 use crate::stage::{Entered, Out};
 use crate::time::Nanos;
 use crate::units::QueueLimit;
@@ -19,9 +19,9 @@ use crate::units::QueueLimit;
 /// no timer: it catches up before anything else happens, its first tick one `t_update` after its beginning, a tick before
 /// what happens at its instant.
 #[derive(Debug)]
-pub(crate) struct DualPi2 {
+pub(crate) struct DualPi2Queue {
     limit: QueueLimit,
-    law: Law,
+    law: DualPi2,
     l4s: Lane,
     classic: Lane,
     backlog: Backlog,
@@ -59,8 +59,8 @@ const UNMARKED: usize = 1;
 /// The bytes of L4S for one of Classic while both wait.
 const WEIGHT: i64 = 15;
 
-impl DualPi2 {
-    pub(crate) fn new(start: Nanos, limit: QueueLimit, law: Law) -> Self {
+impl DualPi2Queue {
+    pub(crate) fn new(start: Nanos, limit: QueueLimit, law: DualPi2) -> Self {
         Self {
             limit,
             law,
@@ -190,7 +190,7 @@ impl Lane {
     }
 }
 
-impl Discipline for DualPi2 {
+impl QueueDiscipline for DualPi2Queue {
     fn enqueue(
         &mut self,
         now: Nanos,
@@ -229,7 +229,7 @@ impl Discipline for DualPi2 {
 
     /// The next tick stays where it is.
     fn set(&mut self, at: Nanos, queue: &Queue) -> bool {
-        let Spec::DualPi2(law) = queue.discipline else {
+        let Discipline::DualPi2(law) = queue.discipline else {
             return false;
         };
         self.catch_up(at);

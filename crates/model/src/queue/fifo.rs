@@ -5,9 +5,9 @@ use alloc::collections::VecDeque;
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::Discipline;
+use crate::queue::discipline::QueueDiscipline;
 use crate::queue::service::Service;
-use crate::spec::{Discipline as Spec, Queue};
+use crate::spec::{Discipline, Queue};
 use crate::stage::{Entered, Out};
 use crate::time::Nanos;
 use crate::units::{Bytes, QueueLimit};
@@ -46,7 +46,7 @@ impl Fifo {
     }
 }
 
-impl Discipline for Fifo {
+impl QueueDiscipline for Fifo {
     #[inline]
     fn enqueue(
         &mut self,
@@ -72,7 +72,7 @@ impl Discipline for Fifo {
 
     fn set(&mut self, _: Nanos, queue: &Queue) -> bool {
         self.limit = queue.limit;
-        queue.discipline == Spec::DropTail
+        queue.discipline == Discipline::DropTail
     }
 
     fn adopt(&mut self, t: InFlight, service: &Service) {

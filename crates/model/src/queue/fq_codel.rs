@@ -8,9 +8,9 @@ use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
 use crate::queue::codel::Control;
-use crate::queue::discipline::Discipline;
+use crate::queue::discipline::QueueDiscipline;
 use crate::queue::service::Service;
-use crate::spec::{Discipline as Spec, FqCodel as Law, Queue};
+use crate::spec::{Discipline, FqCodel, Queue};
 use crate::stage::{Entered, Out};
 use crate::time::Nanos;
 use crate::units::{Bytes, QueueLimit};
@@ -22,9 +22,9 @@ use crate::units::{Bytes, QueueLimit};
 /// 64 at most (section 4.1); Linux stops at half of its bytes. These drops leave CoDel's `count` alone; newer kernels add
 /// them. Credits of 0 are used up, as in section 3 and in Linux; section 4.2 calls them negative.
 #[derive(Debug)]
-pub(crate) struct FqCodel {
+pub(crate) struct FqCodelQueue {
     limit: QueueLimit,
-    law: Law,
+    law: FqCodel,
     queues: Vec<Flow>,
     /// Active queues, by their place in `queues`.
     new: VecDeque<u16>,
@@ -74,8 +74,8 @@ struct Head<'a> {
 /// The most packets that an overflow drops at once.
 const BATCH: u32 = 64;
 
-impl FqCodel {
-    pub(crate) fn new(limit: QueueLimit, law: Law) -> Self {
+impl FqCodelQueue {
+    pub(crate) fn new(limit: QueueLimit, law: FqCodel) -> Self {
         Self {
             limit,
             law,
@@ -171,7 +171,7 @@ impl FqCodel {
     }
 }
 
-impl Discipline for FqCodel {
+impl QueueDiscipline for FqCodelQueue {
     fn enqueue(
         &mut self,
         now: Nanos,
@@ -197,7 +197,7 @@ impl Discipline for FqCodel {
     /// Another number of queues is another discipline: flows are hashed anew.
     fn set(&mut self, _: Nanos, queue: &Queue) -> bool {
         match queue.discipline {
-            Spec::FqCodel(law) if law.flows == self.law.flows => self.law = law,
+            Discipline::FqCodel(law) if law.flows == self.law.flows => self.law = law,
             _ => return false,
         }
         self.limit = queue.limit;

@@ -4,10 +4,10 @@ use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::Discipline;
+use crate::queue::discipline::QueueDiscipline;
 use crate::queue::fifo::Fifo;
 use crate::queue::service::Service;
-use crate::spec::{Discipline as Spec, Pie as Law, Queue};
+use crate::spec::{Discipline, Pie, Queue};
 use crate::stage::{Entered, Out};
 use crate::time::Nanos;
 
@@ -17,8 +17,8 @@ use crate::time::Nanos;
 /// controller of an idle queue otherwise. It has no timer: it catches up before anything else happens, its first tick one
 /// `tupdate` after its beginning, a tick before what happens at its instant.
 #[derive(Debug)]
-pub(crate) struct Pie {
-    law: Law,
+pub(crate) struct PieQueue {
+    law: Pie,
     draws: Draws,
     fifo: Fifo,
     control: Control,
@@ -70,8 +70,8 @@ const TOO_FAR: f64 = 8.5;
 /// The bytes that may always wait: two packets of `MEAN_PKTSIZE`, which RFC 8034 has as 1,024 bytes.
 const SPARED: u64 = 2_048;
 
-impl Pie {
-    pub(crate) fn new(start: Nanos, queue: &Queue, law: Law, draws: Draws) -> Self {
+impl PieQueue {
+    pub(crate) fn new(start: Nanos, queue: &Queue, law: Pie, draws: Draws) -> Self {
         Self {
             law,
             draws,
@@ -141,7 +141,7 @@ impl Pie {
 
 impl Control {
     /// The RFC's `calculate_drop_prob`.
-    fn tick(&mut self, law: &Law) {
+    fn tick(&mut self, law: &Pie) {
         let seconds = |time: Nanos| time.0 as f64 / 1e9;
         let delay = seconds(self.delay);
         let mut step =
@@ -167,7 +167,7 @@ impl Control {
     }
 
     /// Whether delays were short at the last tick, and are.
-    fn is_calm(&self, law: &Law) -> bool {
+    fn is_calm(&self, law: &Pie) -> bool {
         is_below_half(self.delay, law.target) && is_below_half(self.before, law.target)
     }
 }
@@ -176,7 +176,7 @@ fn is_below_half(delay: Nanos, target: Nanos) -> bool {
     delay.saturating_mul(2) < target
 }
 
-impl Discipline for Pie {
+impl QueueDiscipline for PieQueue {
     fn enqueue(
         &mut self,
         now: Nanos,
@@ -221,7 +221,7 @@ impl Discipline for Pie {
 
     /// The next tick stays where it is.
     fn set(&mut self, at: Nanos, queue: &Queue) -> bool {
-        let Spec::Pie(law) = queue.discipline else {
+        let Discipline::Pie(law) = queue.discipline else {
             return false;
         };
         self.catch_up(at);

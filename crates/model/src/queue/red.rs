@@ -4,10 +4,10 @@ use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::Discipline;
+use crate::queue::discipline::QueueDiscipline;
 use crate::queue::fifo::Fifo;
 use crate::queue::service::Service;
-use crate::spec::{Discipline as Spec, Queue, Red as Law, power};
+use crate::spec::{Discipline, Queue, Red, power};
 use crate::stage::{Entered, Out};
 use crate::time::Nanos;
 
@@ -19,8 +19,8 @@ use crate::time::Nanos;
 /// with that part of the weight: an arrival after an idle time takes no other sample. A packet that is to be dropped where
 /// everything is dropped is not marked instead (as with tc's `harddrop`).
 #[derive(Debug)]
-pub(crate) struct Red {
-    law: Law,
+pub(crate) struct RedQueue {
+    law: Red,
     weight: f64,
     draws: Draws,
     fifo: Fifo,
@@ -41,8 +41,8 @@ enum Asks {
     Always,
 }
 
-impl Red {
-    pub(crate) fn new(start: Nanos, queue: &Queue, law: Law, draws: Draws) -> Self {
+impl RedQueue {
+    pub(crate) fn new(start: Nanos, queue: &Queue, law: Red, draws: Draws) -> Self {
         Self {
             law,
             weight: weight(&law),
@@ -115,7 +115,7 @@ impl Red {
     }
 }
 
-impl Discipline for Red {
+impl QueueDiscipline for RedQueue {
     fn enqueue(
         &mut self,
         now: Nanos,
@@ -157,7 +157,7 @@ impl Discipline for Red {
 
     /// The average stays what it is.
     fn set(&mut self, _: Nanos, queue: &Queue) -> bool {
-        let Spec::Red(law) = queue.discipline else {
+        let Discipline::Red(law) = queue.discipline else {
             return false;
         };
         self.fifo.limit = queue.limit;
@@ -185,6 +185,6 @@ impl Discipline for Red {
 }
 
 /// A law without one was refused.
-fn weight(law: &Law) -> f64 {
+fn weight(law: &Red) -> f64 {
     law.weight().unwrap_or(1.0)
 }

@@ -5,15 +5,16 @@ use core::iter;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::behaviour::{Behaviour, Bottleneck, Holding};
 use crate::counters::Waiting;
 use crate::draw::Draws;
 use crate::framing::Framing;
 use crate::in_flight::InFlight;
 use crate::queue::AnyDiscipline;
-use crate::queue::discipline::Discipline as _;
+use crate::queue::discipline::QueueDiscipline as _;
 use crate::queue::service::Service;
-use crate::spec::{Discipline, Effect, Queue, Rate, Toffee};
-use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
+use crate::spec::{Discipline, Effect, Queue, Rate, Toffee, Trace};
+use crate::stage::{Entered, Out, Stage, Timing};
 use crate::time::Nanos;
 use crate::units::QueueLimit;
 
@@ -81,14 +82,46 @@ impl Server {
     }
 }
 
-impl Stage for Server {
-    fn nature(_: &Effect) -> Nature {
-        Nature {
-            needs: Needs::Now,
-            gives: Gives::AtOnce,
+impl Rate {
+    pub(crate) fn behaviour(&self) -> Behaviour<'_> {
+        Behaviour {
+            varies: self.fluctuation.is_some(),
+            holds: match self.rate {
+                Some(_) => Holding::Awhile,
+                None => Holding::UntilChanged,
+            },
+            ..of_server(Bottleneck::Rate(self), self.queue)
         }
     }
+}
 
+impl Trace {
+    pub(crate) fn behaviour(&self) -> Behaviour<'_> {
+        of_server(Bottleneck::Trace(self), self.queue)
+    }
+}
+
+impl Toffee {
+    /// A packet's time varies with those of the other direction.
+    pub(crate) fn behaviour(&self) -> Behaviour<'_> {
+        of_server(Bottleneck::Toffee(self), self.queue)
+    }
+}
+
+fn of_server(bottleneck: Bottleneck<'_>, queue: Queue) -> Behaviour<'_> {
+    Behaviour {
+        marks: queue.discipline.marks(),
+        reorders: queue.discipline.reorders(),
+        varies: true,
+        holds: Holding::Awhile,
+        room: Some(queue.limit),
+        bottleneck: Some(bottleneck),
+        timing: Timing::NOW,
+        ..Behaviour::NONE
+    }
+}
+
+impl Stage for Server {
     #[inline]
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered {
         // Written only where it changes: a copy that follows a write at once waits for it.

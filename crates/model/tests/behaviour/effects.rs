@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use farwire_model::{
     Bytes, Corruption, Delay, DropCause, Duplication, Ecn, Edit, Effect, Factor, FourState,
     Framing, GilbertElliott, HoldBack, Jitter, Law, Link, LinkConfig, Nanos, Ordering, Outcome,
-    Packet, Probability, QueueLimit, RandomLoss, Rate, Reorder, Reply, Side, StageSpec,
+    Packet, Probability, QueueLimit, RandomLoss, Rate, Reorder, Reply, Side, StageSpec, Stall,
 };
 
 const NORMAL: f64 = 3.89;
@@ -51,6 +51,30 @@ fn dues(outcomes: &[Outcome], count: usize) -> Vec<Option<u64>> {
         }
     }
     dues
+}
+
+#[test]
+fn a_stall_holds_its_share_of_the_packets_for_half_its_length_on_average() {
+    let stall = Stall {
+        every: Nanos::from_millis(100),
+        lasts: Nanos::from_millis(20),
+    };
+    let config = up(vec![("stall", Effect::Stall(stall))]);
+    // 100,000 packets over 100 periods, one each 100 us.
+    let (outcomes, link) = cross(&config, 100_000, 100_000, |_| 1_000);
+    let dues = dues(&outcomes, 100_000);
+    let waits: Vec<u64> = dues
+        .iter()
+        .enumerate()
+        .map(|(id, due)| due.unwrap() - id as u64 * 100_000)
+        .collect();
+    assert!(dues.is_sorted());
+    let held = waits.iter().filter(|wait| **wait > 0).count();
+    assert_eq!(held, 20_000);
+    // 0.1, 0.2, ... 20 ms.
+    assert_eq!(waits.iter().sum::<u64>() / 20_000, 10_050_000);
+    assert_eq!(waits.iter().max(), Some(&20_000_000));
+    assert_eq!(link.stages().next().unwrap().dropped, 0);
 }
 
 fn lost(config: &LinkConfig, count: usize) -> Vec<bool> {

@@ -4,6 +4,7 @@
     reason = "a helper that cannot set up its case fails the test, as in the tests themselves"
 )]
 
+mod answers;
 mod bottleneck;
 mod buckets;
 mod closed_forms;

@@ -1,7 +1,7 @@
-//! Which frames a packet socket takes: what it does not is passed over by the kernel before it costs a slot.
+//! Selects the frames that a packet socket takes. The kernel skips all others before they use a slot.
 //!
-//! A program of the classic packet filter (linux/filter.h, Documentation/networking/filter.rst): the length first, then
-//! the number of the interface, found by halving among stretches of neighbouring numbers.
+//! It is a program of the classic packet filter (linux/filter.h, Documentation/networking/filter.rst): it checks the length first, then
+//! the number of the interface, by binary search among ranges of neighbouring numbers.
 
 use std::io;
 use std::os::fd::OwnedFd;

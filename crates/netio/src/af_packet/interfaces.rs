@@ -1,4 +1,4 @@
-//! The interfaces on which the ports of a set stand.
+//! The interfaces of a set's ports.
 
 use libc::c_int;
 

@@ -1,9 +1,9 @@
-//! Datagrams that leave in one call as one GSO frame, which whoever receives it takes apart into the same bytes.
+//! Joins datagrams that leave in one call into one GSO frame, which the receiver takes apart into the same bytes.
 //!
-//! A frame costs the kernel about as much on its way whether it holds one datagram or thirty, so what one call sends anyway
-//! leaves together if one frame can say it: UDP datagrams behind each other with the same addresses, ports and fields, of one
-//! size but for a shorter last, whose IPv4 identifiers count up as segments' do (`inet_gso_segment` in net/ipv4/af_inet.c) and
-//! whose checksums the kernel was to complete in any case, so that it completes none that was wrong before. The rule is GRO's
+//! A frame costs the kernel about the same whether it holds one datagram or thirty. Therefore datagrams of one call leave together
+//! if one frame can describe them: consecutive UDP datagrams with the same addresses, ports and fields, of one size except for a
+//! shorter last one. Their IPv4 identifiers must count up as those of segments do (`inet_gso_segment` in net/ipv4/af_inet.c), and
+//! the kernel must have to complete their checksums anyway, so that it completes none that was wrong before. The rule is GRO's
 //! (`udp_gro_receive` in net/ipv4/udp_offload.c). An interface whose `tx-udp-segmentation` is off gets them one by one.
 
 use arrayvec::ArrayVec;
@@ -22,7 +22,7 @@ const LONGEST_HEAD: usize = ETHERNET + 40 + UDP_LEN;
 const LONGEST: usize = 65_535;
 
 /// One or more frames that leave as one.
-pub(super) struct Group {
+pub(super) struct FrameGroup {
     /// How many these are.
     pub(super) frames: usize,
     /// What the kernel is to complete.
@@ -32,20 +32,20 @@ pub(super) struct Group {
 }
 
 /// `frames`, at most [`BATCH`] in number, in groups.
-pub(super) fn groups(frames: &[TxFrame<'_>]) -> ArrayVec<Group, BATCH> {
+pub(super) fn groups(frames: &[TxFrame<'_>]) -> ArrayVec<FrameGroup, BATCH> {
     let mut groups = ArrayVec::new();
     let mut rest = frames;
     while let [frame, ..] = rest {
         let group = Datagram::of(frame)
             .and_then(|first| first.join(&rest[1..]))
-            .unwrap_or_else(|| Group::single(frame));
+            .unwrap_or_else(|| FrameGroup::single(frame));
         rest = &rest[group.frames..];
         groups.push(group);
     }
     groups
 }
 
-impl Group {
+impl FrameGroup {
     /// A frame as it is.
     pub(super) fn single(frame: &TxFrame<'_>) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl Group {
         }
     }
 
-    /// Bytes of [`Group::head`].
+    /// Bytes of [`FrameGroup::head`].
     pub(super) fn head_len(&self) -> u16 {
         u16::try_from(self.head.len()).expect("at most the longest")
     }
@@ -134,7 +134,7 @@ impl<'a> Datagram<'a> {
     }
 
     /// The frame of this and as many of the `others` as can be; nothing if none can.
-    fn join(&self, others: &[TxFrame<'_>]) -> Option<Group> {
+    fn join(&self, others: &[TxFrame<'_>]) -> Option<FrameGroup> {
         let (size, mut total, mut frames) = (self.bytes.len(), self.bytes.len(), 1_u16);
         for next in others.iter().map_while(|other| Datagram::of(other)) {
             let length = next.bytes.len();
@@ -148,7 +148,7 @@ impl<'a> Datagram<'a> {
                 break;
             }
         }
-        (frames > 1).then(|| Group {
+        (frames > 1).then(|| FrameGroup {
             frames: frames.into(),
             offload: self.offload(),
             head: self.head(total),

@@ -1,12 +1,12 @@
 //! Ports on real interfaces: two `AF_PACKET` sockets with receive rings and virtio headers, for one interface or for many.
 //!
-//! Sockets of many interfaces are bound to none: they receive from all of the namespace, a filter passes over what is not
-//! theirs, and the address beside each frame says where it came. So a port costs no memory of its own.
+//! The sockets of many interfaces are bound to none of them: they receive from the whole namespace, a filter skips frames of
+//! other interfaces, and the address beside each frame says where it arrived. Therefore a port needs no memory of its own.
 //!
-//! One ring has many small slots for single packets, the other long ones for GSO frames: slots of one length for both would
-//! be too few for the packets or take gigabytes. Which socket takes a frame is decided by a filter on its length.
+//! One ring has many small slots for single packets, the other has long ones for GSO frames: with slots of one length there
+//! would be too few for the packets, or they would take gigabytes. A filter on the length decides which socket takes a frame.
 //!
-//! `TPACKET_V2` shows a frame at once (V3 holds a block for up to a millisecond), works without root in a
+//! `TPACKET_V2` shows a frame immediately (V3 holds a block for up to a millisecond), works without root in a
 //! user namespace and is not bound by `rmem_max`. `PACKET_VNET_HDR` makes the kernel hand over and take
 //! whole GSO frames (net/packet/af_packet.c).
 
@@ -26,13 +26,13 @@ use model::Nanos;
 
 use crate::clock::{self, StampConverter};
 use crate::gso;
-use crate::port::{Capabilities, MAX_HEAD, Missed, Ports, Received, Sending, TxFrame};
+use crate::port::{Capabilities, MAX_HEAD, Missed, PortSet, ReceivedFrame, SendTimes, TxFrame};
 use crate::wait::Wakes;
 use filter::Takes;
 use interfaces::Interfaces;
-use join::Group;
-pub use ring::{COPY_BELOW, Slot};
-use ring::{Ring, Slots};
+use join::FrameGroup;
+pub use ring::{COPY_BELOW, LentSlot};
+use ring::{Ring, SlotGeometry};
 use tunnel_out::TunnelOut;
 pub use tunnel_out::TunnelOutError;
 pub(crate) use vnet::read as virtio_header;
@@ -115,8 +115,8 @@ impl AfPacket {
     fn on(interfaces: Interfaces, names: &[&str], slots: RingSlots) -> Result<Self, OpenError> {
         let first = names.first().copied().unwrap_or_default();
         let [small, large] = Self::takes();
-        let small = open(first, Slots::SMALL, slots.small, small)?;
-        let large = open(first, Slots::LARGE, slots.large, large)?;
+        let small = open(first, SlotGeometry::SMALL, slots.small, small)?;
+        let large = open(first, SlotGeometry::LARGE, slots.large, large)?;
         let now = clock::now();
         let mut opened = Self {
             rings: [small, large],
@@ -139,7 +139,7 @@ impl AfPacket {
 
     /// What the two sockets take.
     fn takes() -> [Takes; 2] {
-        let longest = Slots::SMALL.largest_frame();
+        let longest = SlotGeometry::SMALL.largest_frame();
         [Takes::UpTo(longest), Takes::Above(longest)]
     }
 
@@ -200,7 +200,12 @@ impl AfPacket {
 }
 
 /// A socket that receives nothing yet.
-fn open(interface: &str, length: Slots, slots: usize, takes: Takes) -> Result<Ring, OpenError> {
+fn open(
+    interface: &str,
+    length: SlotGeometry,
+    slots: usize,
+    takes: Takes,
+) -> Result<Ring, OpenError> {
     let call = |call| failed(interface, call);
     let socket = socket::open().map_err(|e| match e.raw_os_error() {
         Some(libc::EPERM) => OpenError::NotPermitted(interface.to_owned()),
@@ -241,7 +246,7 @@ impl AfPacket {
         let groups = if self.joins {
             join::groups(frames)
         } else {
-            frames.iter().map(Group::single).collect()
+            frames.iter().map(FrameGroup::single).collect()
         };
         let mut address = self.interfaces.address(port);
         let mut headers: ArrayVec<[u8; vnet::LEN], BATCH> = ArrayVec::new();
@@ -287,8 +292,8 @@ impl AfPacket {
     }
 }
 
-impl Ports for AfPacket {
-    type Lent = Slot;
+impl PortSet for AfPacket {
+    type Lent = LentSlot;
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -297,7 +302,7 @@ impl Ports for AfPacket {
             checksum: true,
             vlan: true,
             arrival_stamp: true,
-            largest_frame: Slots::LARGE.largest_frame(),
+            largest_frame: SlotGeometry::LARGE.largest_frame(),
         }
     }
 
@@ -317,7 +322,7 @@ impl Ports for AfPacket {
         Some(self.next_arrival()?.1)
     }
 
-    fn take(&mut self) -> Option<(usize, Received<Slot>)> {
+    fn take(&mut self) -> Option<(usize, ReceivedFrame<LentSlot>)> {
         let (ring, arrival) = self.next_arrival()?;
         self.latest = arrival;
         let (interface, received) = self.rings[ring].take(arrival)?;
@@ -337,7 +342,7 @@ impl Ports for AfPacket {
         port: usize,
         not_before: Nanos,
         frames: &[TxFrame<'_>],
-        sent: &mut dyn FnMut(usize, io::Result<Sending>),
+        sent: &mut dyn FnMut(usize, io::Result<SendTimes>),
     ) {
         let mut begun = clock::spin_until(not_before);
         for (batch, first) in frames.chunks(BATCH).zip((0..).step_by(BATCH)) {
@@ -348,7 +353,7 @@ impl Ports for AfPacket {
                         let after = clock::now();
                         for place in 0..took {
                             let ended = left_at(begun, after, place, took);
-                            sent(first + done + place, Ok(Sending { begun, ended }));
+                            sent(first + done + place, Ok(SendTimes { begun, ended }));
                         }
                         done += took;
                         begun = after;

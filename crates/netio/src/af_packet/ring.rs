@@ -1,4 +1,4 @@
-//! A receive ring: slots that the kernel fills in order and that go back to it when their frame is dropped.
+//! A receive ring: slots that the kernel fills in order. A slot returns to the kernel when its frame is dropped.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,7 +11,7 @@ use model::Nanos;
 
 use super::{socket, vnet};
 use crate::frame::{Frame, Lent, Vlan};
-use crate::port::Received;
+use crate::port::ReceivedFrame;
 
 /// What a slot needs beside its frame: the kernel's own header, the address (`struct sockaddr_ll`) and the virtio header.
 const BESIDE: usize = 128;
@@ -20,12 +20,12 @@ const BLOCK: usize = 1 << 20;
 
 /// The slots of a ring: all of one length, whole ones in every block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slots {
+pub(super) struct SlotGeometry {
     len: usize,
     a_block: usize,
 }
 
-impl Slots {
+impl SlotGeometry {
     /// For single packets up to an MTU of 1,500 bytes, tags and a tunnel's headers included.
     pub(super) const SMALL: Self = Self::of(2 << 10);
     /// For GSO frames of 64 KiB, their headers and those of a tunnel; and for jumbo frames.
@@ -77,7 +77,7 @@ const STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
 pub(super) struct Ring {
     socket: OwnedFd,
     map: Arc<Map>,
-    geometry: Slots,
+    geometry: SlotGeometry,
     /// How many there are, numbered in the order in which the kernel fills them.
     slots: usize,
     next: usize,
@@ -104,7 +104,7 @@ unsafe impl Sync for Map {}
 
 /// A frame's place in the receive ring; goes back to the kernel when dropped.
 #[derive(Debug)]
-pub struct Slot {
+pub struct LentSlot {
     map: Arc<Map>,
     /// Which of the ring's slots.
     index: u32,
@@ -116,7 +116,7 @@ pub struct Slot {
 impl Ring {
     /// Asks the kernel for a ring of at least that many slots and maps it. Must precede `bind`, so that no frame takes
     /// another way.
-    pub(super) fn map(socket: OwnedFd, geometry: Slots, slots: usize) -> io::Result<Self> {
+    pub(super) fn map(socket: OwnedFd, geometry: SlotGeometry, slots: usize) -> io::Result<Self> {
         let blocks = slots.div_ceil(geometry.a_block).max(1);
         let slots = blocks * geometry.a_block;
         let small = |n: usize| libc::c_uint::try_from(n).map_err(io::Error::other);
@@ -169,7 +169,10 @@ impl Ring {
     }
 
     /// Takes the next frame, which [`Ring::next_stamp`] announced, with the number of the interface by which it came.
-    pub(super) fn take(&mut self, arrival: Nanos) -> Option<(libc::c_int, Received<Slot>)> {
+    pub(super) fn take(
+        &mut self,
+        arrival: Nanos,
+    ) -> Option<(libc::c_int, ReceivedFrame<LentSlot>)> {
         let (index, at) = (self.next, self.geometry.offset_of(self.next));
         let status = self.map.status(at).load(Ordering::Acquire);
         if status & STATUS_USER == 0 || self.map.is_held(at) {
@@ -186,19 +189,19 @@ impl Ring {
             start >= at + vnet::LEN && start + captured <= at + self.geometry.len,
             "the kernel keeps a frame inside its slot"
         );
-        let slot = Slot::new(Arc::clone(map), index, at, start, captured);
+        let slot = LentSlot::new(Arc::clone(map), index, at, start, captured);
         if captured < len {
-            return Some((interface, Received::Truncated));
+            return Some((interface, ReceivedFrame::Truncated));
         }
         let vlan = vlan(map, at, status);
         let Some(offload) = vnet::read(map.array(start - vnet::LEN)) else {
-            return Some((interface, Received::UnsupportedGso));
+            return Some((interface, ReceivedFrame::UnsupportedGso));
         };
         if slot.bytes().len() >= COPY_BELOW {
             self.lent.push_back(self.taken - 1);
         }
         let frame = Frame::lent(arrival, offload, vlan, slot);
-        Some((interface, Received::Frame(frame)))
+        Some((interface, ReceivedFrame::Frame(frame)))
     }
 
     /// The slot of the oldest frame that must leave it: the kernel fills slots in order and drops what comes when it
@@ -304,7 +307,7 @@ impl Drop for Map {
     }
 }
 
-impl Slot {
+impl LentSlot {
     /// The frame of `len` bytes at `start` in the slot that begins at `at`.
     fn new(map: Arc<Map>, index: usize, at: usize, start: usize, len: usize) -> Self {
         map.status(at).fetch_or(STATUS_HELD, Ordering::Relaxed);
@@ -319,7 +322,7 @@ impl Slot {
     }
 }
 
-impl Lent for Slot {
+impl Lent for LentSlot {
     fn bytes(&self) -> &[u8] {
         // SAFETY: in bounds as asserted in `Ring::take`; the slot belongs to this process until it is dropped.
         unsafe {
@@ -335,7 +338,7 @@ impl Lent for Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for LentSlot {
     fn drop(&mut self) {
         self.map
             .status(self.at as usize)

@@ -1,4 +1,4 @@
-//! The packet socket's options.
+//! The options of the packet socket.
 
 use std::ffi::CString;
 use std::io;

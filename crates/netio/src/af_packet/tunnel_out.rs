@@ -1,14 +1,14 @@
-//! The way out for whole trains of UDP tunnels (VXLAN, Geneve), whose headers a packet socket has no words for.
+//! Sends whole trains of UDP tunnels (VXLAN, Geneve), whose headers a packet socket cannot describe.
 //!
-//! The header of a tap has them (`TUN_F_UDP_TUNNEL_GSO`, since Linux 6.17; drivers/net/tun_vnet.h). What is written to a tap counts as
-//! received by it, and is redirected to the interface of a port ([`Redirect`]).
+//! The header of a tap can (`TUN_F_UDP_TUNNEL_GSO`, since Linux 6.17; drivers/net/tun_vnet.h). Frames written to a tap count as
+//! received by it, and are redirected to the interface of a port ([`Redirect`]).
 //!
 //! Order: the kernel hands a written frame to the interface before the write returns (`tun_rx_batched`, drivers/net/tun.c), as a packet
-//! socket does. Two things would let it be overtaken, and there is no way out then: steering of what is received to other processors
-//! (`rps_default_mask`), and an interface of several transmit queues, among which frames of a tap and of a socket are spread by
-//! other rules.
+//! socket does. Two things would let later frames overtake it, and trains are then not sent this way: steering of received packets
+//! to other processors (`rps_default_mask`), and an interface with several transmit queues, among which frames of a tap and of a
+//! socket are spread by different rules.
 //!
-//! The redirection is the tap's and the tap goes with its descriptor: nothing is left behind by whatever end.
+//! The redirection belongs to the tap, and the tap disappears with its descriptor, so nothing is left behind.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Write as _};
@@ -17,7 +17,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 
 use rtnetlink::LinkUnspec;
 
-use crate::netlink::{self, Asked as _, NetlinkError};
+use crate::netlink::{self, NetlinkError, RequestContext as _};
 use crate::offloads::{OffloadError, Offloads};
 use crate::redirect::Redirect;
 

@@ -1,4 +1,4 @@
-//! Who is who in a bed: addresses and names of interfaces.
+//! The addresses and the names of interfaces in a bed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
@@ -15,13 +15,13 @@ pub const CLIENT_PORT: &str = "client";
 pub const SERVER_PORT: &str = "server";
 
 /// The client's addresses.
-pub const CLIENT: Endpoint = Endpoint::on(0, Side::Client);
+pub const CLIENT: Endpoint = Endpoint::on(0, SegmentEnd::Client);
 /// The server's addresses, of a bed without routers.
-pub const SERVER: Endpoint = Endpoint::on(0, Side::Server);
+pub const SERVER: Endpoint = Endpoint::on(0, SegmentEnd::Server);
 
 /// The two ends of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum SegmentEnd {
     /// Nearer to the client.
     Client,
     /// Nearer to the server.
@@ -42,10 +42,10 @@ pub struct Endpoint {
 impl Endpoint {
     /// On segment `segment`, from 0 at the client.
     #[must_use]
-    pub const fn on(segment: u8, side: Side) -> Self {
+    pub const fn on(segment: u8, side: SegmentEnd) -> Self {
         match side {
-            Side::Client => Self::numbered(segment, 1),
-            Side::Server => Self::numbered(segment, 2),
+            SegmentEnd::Client => Self::numbered(segment, 1),
+            SegmentEnd::Server => Self::numbered(segment, 2),
         }
     }
 
@@ -75,7 +75,7 @@ impl Endpoint {
 pub(super) struct Attachment {
     pub(super) name: &'static str,
     pub(super) segment: u8,
-    pub(super) side: Side,
+    pub(super) side: SegmentEnd,
 }
 
 impl Attachment {
@@ -85,12 +85,12 @@ impl Attachment {
         let left = (node > 0).then(|| Self {
             name: if last { WAN } else { LEFT },
             segment: node - 1,
-            side: Side::Server,
+            side: SegmentEnd::Server,
         });
         let right = (!last).then_some(Self {
             name: if node == 0 { WAN } else { RIGHT },
             segment: node,
-            side: Side::Client,
+            side: SegmentEnd::Client,
         });
         [left, right].into_iter().flatten().collect()
     }
@@ -101,24 +101,24 @@ impl Attachment {
 
     pub(super) fn peer(self) -> Endpoint {
         match self.side {
-            Side::Client => Endpoint::on(self.segment, Side::Server),
-            Side::Server => Endpoint::on(self.segment, Side::Client),
+            SegmentEnd::Client => Endpoint::on(self.segment, SegmentEnd::Server),
+            SegmentEnd::Server => Endpoint::on(self.segment, SegmentEnd::Client),
         }
     }
 
     /// The emulator's interface on this wire.
     pub(super) fn port(self) -> &'static str {
         match self.side {
-            Side::Client => CLIENT_PORT,
-            Side::Server => SERVER_PORT,
+            SegmentEnd::Client => CLIENT_PORT,
+            SegmentEnd::Server => SERVER_PORT,
         }
     }
 
     /// The segments behind its peer, of `segments` in all.
     pub(super) fn beyond(self, segments: u8) -> Range<u8> {
         match self.side {
-            Side::Client => self.segment + 1..segments,
-            Side::Server => 0..self.segment,
+            SegmentEnd::Client => self.segment + 1..segments,
+            SegmentEnd::Server => 0..self.segment,
         }
     }
 }

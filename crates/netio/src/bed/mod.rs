@@ -1,5 +1,5 @@
-//! The test bed: client, emulator and server, namespaces joined by veth pairs; or a chain of them, with routers between
-//! the segments; or a star, many clients around one server.
+//! A test bed of namespaces joined by veth pairs: a client, an emulator and a server; or a chain of these, with routers between the
+//! segments; or a star of many clients around one server.
 
 mod address;
 mod node;
@@ -12,7 +12,7 @@ use rtnetlink::{LinkBridge, LinkUnspec};
 use self::address::Attachment;
 use self::wiring::{ipv6_exists, join, silence};
 use crate::iface::InterfaceError;
-use crate::netlink::{self, Asked as _, NetlinkError};
+use crate::netlink::{self, NetlinkError, RequestContext as _};
 use crate::netns::{NetNs, NetNsError};
 use crate::offloads::OffloadError;
 
@@ -20,7 +20,7 @@ pub(crate) use self::node::prepare_for_nic;
 pub(crate) use self::wiring::{index_of, wait_running};
 
 pub use self::address::{
-    CLIENT, CLIENT_PORT, Endpoint, LEFT, RIGHT, SERVER, SERVER_PORT, Side, WAN,
+    CLIENT, CLIENT_PORT, Endpoint, LEFT, RIGHT, SERVER, SERVER_PORT, SegmentEnd, WAN,
 };
 pub use self::star::Star;
 

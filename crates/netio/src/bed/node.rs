@@ -11,7 +11,7 @@ use super::address::{Attachment, Endpoint};
 use super::wiring::index_of;
 use super::{BedConfig, BedError};
 use crate::kernel::KernelVersion;
-use crate::netlink::{Asked as _, NetlinkError};
+use crate::netlink::{NetlinkError, RequestContext as _};
 use crate::netns::{NetNs, NetNsError, write_sysctl_here};
 use crate::offloads::Offloads;
 

@@ -1,4 +1,4 @@
-//! The bed of many clients: each in a namespace of its own, behind a link of its own, and one far end that all reach.
+//! The bed of many clients: each is in its own namespace behind its own link, and all reach one far end.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -11,7 +11,7 @@ use super::address::{CLIENT_PORT, SERVER, SERVER_PORT, WAN};
 use super::node::{prepare_host, switch_offloads};
 use super::wiring::{index_of, silence, wait_running};
 use super::{BedConfig, BedError};
-use crate::netlink::{self, Asked as _, NetlinkError};
+use crate::netlink::{self, NetlinkError, RequestContext as _};
 use crate::netns::{NetNs, NetNsError};
 
 /// Clients around one far end; all is IPv4. The kernel clears it away when it and all that runs in it are gone.

@@ -11,7 +11,7 @@ use rtnetlink::{LinkUnspec, LinkVeth};
 use super::BedError;
 use super::address::Attachment;
 use crate::iface::{Interface, LinkWatcher};
-use crate::netlink::{self, Asked as _, NetlinkError};
+use crate::netlink::{self, NetlinkError, RequestContext as _};
 use crate::netns::{NetNs, NetNsError, write_sysctl_here};
 
 /// Keeps the stack of the emulator's namespace quiet on every interface yet to come.

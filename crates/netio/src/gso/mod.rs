@@ -1,7 +1,7 @@
 //! GSO frames: up to 64 KiB that carry equal segments under one header (generic segmentation offload).
 //!
-//! The kernel hands over and accepts such frames whole. Every segment meets the model on its own; what leaves
-//! together leaves as one frame again, without the segments that are missing or not yet due.
+//! The kernel hands over and accepts such frames whole. The model decides on every segment separately. Segments that leave together
+//! leave as one frame again, without those that are missing or not yet due.
 
 mod headers;
 mod segment;

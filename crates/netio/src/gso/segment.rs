@@ -1,4 +1,4 @@
-//! Segmentation: any run of a GSO frame's segments with its head rewritten, as the kernel's own would do it
+//! Segmentation: any run of a GSO frame's segments with rewritten headers, as the kernel's own segmentation makes them
 //! (net/ipv4/tcp_offload.c, net/ipv4/udp_offload.c).
 
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::{GsoFrame, IpHeader, Layout};
 use crate::checksum;
 use crate::frame::{FrameRef, Gso, GsoKind, Offload, PartialChecksum, Vlan};
-use crate::port::{Head, Spare, TxFrame};
+use crate::port::{FrameHead, Spare, TxFrame};
 
 const FIN_PSH: u8 = 0x01 | 0x08;
 const CWR: u8 = 0x80;
@@ -72,7 +72,7 @@ impl GsoFrame {
         layout: &Layout,
         bytes: &'f [u8],
         run: &Range<u32>,
-        mut head: Head,
+        mut head: FrameHead,
     ) -> TxFrame<'f> {
         let payload = self.payload_range(layout, run.start, run.end);
         let body = &bytes[payload];
@@ -169,7 +169,7 @@ impl GsoFrame {
 
 /// A frame that leaves as it came.
 fn whole<'f>(frame: &FrameRef<'f>, spare: &mut Spare) -> TxFrame<'f> {
-    let (mut head, mut body) = (Head::EMPTY, frame.bytes);
+    let (mut head, mut body) = (FrameHead::EMPTY, frame.bytes);
     if let (Some(_), Some((addresses, rest))) = (frame.vlan, body.split_at_checked(12)) {
         head = spare.head();
         head.extend(addresses);

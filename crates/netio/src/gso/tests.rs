@@ -1,4 +1,4 @@
-//! Every part of a GSO frame, however it is taken apart again, comes to the packets that were built one by one.
+//! However a GSO frame is taken apart, its parts equal the packets that were built one by one.
 
 use model::Nanos;
 use proptest::prelude::*;

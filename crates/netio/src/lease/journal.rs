@@ -1,7 +1,7 @@
-//! The files in which changes are written down before they are made: where they lie, and whose they are.
+//! The files that record changes before they are made: where they are, and to which process they belong.
 //!
-//! A journal's name is the number of its network namespace, which is never used again, and that of its interface, which a
-//! new name does not change.
+//! A journal is named by the number of its network namespace, which is never reused, and by the number of its interface, which
+//! stays the same when the interface is renamed.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -34,7 +34,7 @@ pub(super) struct JournalDir {
 
 /// A journal, locked; the lock ends with the process.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct LeaseJournal {
     file: Flock<File>,
     dir: Arc<JournalDir>,
     name: String,
@@ -147,7 +147,7 @@ impl JournalDir {
     }
 }
 
-impl Journal {
+impl LeaseJournal {
     /// Locks the journal of the interface with the number `index` of the calling thread's namespace; none if there is
     /// none, unless `create`.
     ///

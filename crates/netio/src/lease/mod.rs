@@ -1,8 +1,8 @@
-//! Changes to real interfaces, written down before they are made and undone afterwards, by the next process if need be.
+//! Changes to real interfaces. They are recorded before they are made and undone afterwards, if necessary by the next process.
 //!
-//! A journal is a file for one interface of one namespace, locked by the process that changes it and removed when all
-//! is as it was. One that nobody locks was left by a process that was killed: whoever leases the interface next first
-//! undoes what it says. Its first line says who holds it, each further line what a change replaced, both in JSON.
+//! A journal is a file for one interface of one namespace. The process that changes the interface locks it, and removes it when
+//! everything is restored. A journal without a lock was left by a process that was killed: the next process that leases the
+//! interface first undoes what it lists. Its first line names the holder, each further line what a change replaced, in JSON.
 
 mod journal;
 
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::bridge;
 use crate::iface::{Interface, InterfaceError};
 use crate::offloads::{OffloadError, Offloads, Switched};
-use journal::{Journal, JournalDir, dir_error};
+use journal::{JournalDir, LeaseJournal, dir_error};
 
 /// What would merge packets before they are seen, in a form that the virtio header cannot describe or that
 /// could not leave as it came (`net/core/dev.c`, `dev_disable_lro` and its like).
@@ -32,9 +32,9 @@ const BRIDGE: &str = "farwire-";
 
 /// The right to change an interface; what was changed through it is put back when it is dropped.
 #[derive(Debug)]
-pub struct Lease {
+pub struct InterfaceLease {
     offloads: Offloads,
-    journal: Journal,
+    journal: LeaseJournal,
     /// What each change replaced, oldest first.
     replaced: Vec<Replaced>,
     has_raised: bool,
@@ -65,12 +65,12 @@ pub struct PutBack {
     /// Its name now; of one that is gone, its last.
     pub interface: String,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: PutBackOutcome,
 }
 
 /// How it ended.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum PutBackOutcome {
     /// These were put back.
     Done(Vec<Replaced>),
     /// A living process has the interface: nothing was done.
@@ -122,7 +122,7 @@ impl LeaseError {
     }
 }
 
-impl Lease {
+impl InterfaceLease {
     /// Leases `interface` of the calling thread's namespace, and first undoes what a killed process left changed; as root, also
     /// one of another user.
     ///
@@ -135,23 +135,25 @@ impl Lease {
         Self::take_found(&Interface::find(interface)?)
     }
 
-    /// As [`Lease::take`], of an interface that was looked up.
+    /// As [`InterfaceLease::take`], of an interface that was looked up.
     ///
     /// # Errors
-    /// As [`Lease::take`].
+    /// As [`InterfaceLease::take`].
     pub fn take_found(found: &Interface) -> Result<Self, LeaseError> {
         for dir in JournalDir::of_others() {
-            if let Some(journal) = Journal::lock(&Arc::new(dir), found.index, &found.name, false)? {
+            if let Some(journal) =
+                LeaseJournal::lock(&Arc::new(dir), found.index, &found.name, false)?
+            {
                 put_back(journal, Some(found))?;
             }
         }
         Self::of(JournalDir::own()?, found)
     }
 
-    /// As [`Lease::take`], with the journal in the directory `dir`.
+    /// As [`InterfaceLease::take`], with the journal in the directory `dir`.
     ///
     /// # Errors
-    /// As [`Lease::take`].
+    /// As [`InterfaceLease::take`].
     pub fn take_in(dir: &Path, interface: &str) -> Result<Self, LeaseError> {
         let found = Interface::find(interface)?;
         let opened = JournalDir::make(dir).map_err(|source| LeaseError::Journal {
@@ -162,7 +164,7 @@ impl Lease {
     }
 
     fn of(dir: JournalDir, found: &Interface) -> Result<Self, LeaseError> {
-        let journal = Journal::lock(&Arc::new(dir), found.index, &found.name, true)?
+        let journal = LeaseJournal::lock(&Arc::new(dir), found.index, &found.name, true)?
             .expect("it is created if there is none");
         let left = journal.left_behind();
         let left = left.filter(|(holder, _)| holder.mac == found.mac);
@@ -209,7 +211,7 @@ impl Lease {
     /// Sets the interface administratively up or down for the length of the lease; tells whether that changed it.
     ///
     /// # Errors
-    /// As [`Lease::switch`].
+    /// As [`InterfaceLease::switch`].
     pub fn set_up(&mut self, up: bool) -> Result<bool, LeaseError> {
         let was = self.offloads.is_up()?;
         if was == up {
@@ -227,7 +229,7 @@ impl Lease {
     /// Joins two leased interfaces by a bridge that passes everything, and sets them up.
     ///
     /// # Errors
-    /// As [`Lease::switch`]; on a kernel without bridges.
+    /// As [`InterfaceLease::switch`]; on a kernel without bridges.
     pub fn join(leases: [&mut Self; 2]) -> Result<(), LeaseError> {
         let ports = leases.each_ref().map(|lease| lease.offloads.index());
         let name = format!("{BRIDGE}{}", ports[0]);
@@ -277,7 +279,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for InterfaceLease {
     fn drop(&mut self) {
         if self.is_left {
             return;
@@ -344,29 +346,35 @@ fn put_back_one(dir: &Arc<JournalDir>, index: u32) -> Option<PutBack> {
     let found = match Interface::by_index(index) {
         Ok(found) => Some(found),
         Err(InterfaceError::Missing(_)) => None,
-        Err(error) => return Some(PutBack::new(index, None, Outcome::Failed(error.into()))),
+        Err(error) => {
+            return Some(PutBack::new(
+                index,
+                None,
+                PutBackOutcome::Failed(error.into()),
+            ));
+        }
     };
     let name = found.as_ref().map(|found| found.name.clone());
     let call = name.clone().unwrap_or_else(|| format!("number {index}"));
-    let journal = match Journal::lock(dir, index, &call, false) {
+    let journal = match LeaseJournal::lock(dir, index, &call, false) {
         Ok(journal) => journal?,
         Err(in_use @ LeaseError::InUse { .. }) => {
-            return Some(PutBack::new(index, name, Outcome::InUse(in_use)));
+            return Some(PutBack::new(index, name, PutBackOutcome::InUse(in_use)));
         }
-        Err(error) => return Some(PutBack::new(index, name, Outcome::Failed(error))),
+        Err(error) => return Some(PutBack::new(index, name, PutBackOutcome::Failed(error))),
     };
     let last = journal.left_behind().map(|(holder, _)| holder.interface);
     let outcome = match put_back(journal, found.as_ref()) {
-        Ok(Some(replaced)) => Outcome::Done(replaced),
-        Ok(None) => Outcome::Gone,
-        Err(error) => Outcome::Failed(error),
+        Ok(Some(replaced)) => PutBackOutcome::Done(replaced),
+        Ok(None) => PutBackOutcome::Gone,
+        Err(error) => PutBackOutcome::Failed(error),
     };
     Some(PutBack::new(index, name.or(last), outcome))
 }
 
 /// Puts back what stands in `journal` if it is of the interface `found`; removes it unless something could not be put back.
 fn put_back(
-    journal: Journal,
+    journal: LeaseJournal,
     found: Option<&Interface>,
 ) -> Result<Option<Vec<Replaced>>, LeaseError> {
     let left = journal.left_behind();
@@ -375,7 +383,7 @@ fn put_back(
         journal.remove();
         return Ok(None);
     };
-    let lease = Lease {
+    let lease = InterfaceLease {
         offloads: Offloads::open(&found.name)?,
         journal,
         replaced: replaced.clone(),
@@ -388,7 +396,7 @@ fn put_back(
 }
 
 impl PutBack {
-    fn new(index: u32, interface: Option<String>, outcome: Outcome) -> Self {
+    fn new(index: u32, interface: Option<String>, outcome: PutBackOutcome) -> Self {
         Self {
             interface: interface.unwrap_or_else(|| format!("number {index}")),
             outcome,

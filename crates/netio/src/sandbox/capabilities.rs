@@ -1,6 +1,6 @@
-//! Capabilities: giving them up for good.
+//! Gives up capabilities permanently.
 //!
-//! They belong to a thread, and to the threads that it starts from then on (capabilities(7)).
+//! Capabilities belong to a thread, and to the threads that it starts from then on (capabilities(7)).
 
 use caps::errors::CapsError;
 use caps::{CapSet, Capability};

@@ -1,4 +1,4 @@
-//! Landlock: which files may still be opened, by whoever runs this (landlock(7)).
+//! Restricts which files may still be opened, by Landlock (landlock(7)).
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,8 @@
-//! Least privilege: what a command gives up for good before it meets strangers.
+//! Least privilege: what a command gives up permanently before it handles input from strangers.
 //!
-//! Four things, each by itself enough to stop most of what could go wrong: capabilities ([`capabilities`]), the user
-//! ([`OtherUser`]), files by Landlock ([`landlock`]), system calls by seccomp ([`seccomp`]). The last two are had where the kernel has
-//! them; the first ones are read back (`status`).
+//! There are four layers, each of which alone would stop most attacks: capabilities ([`capabilities`]), the user ([`OtherUser`]),
+//! files by Landlock ([`landlock`]), and system calls by seccomp ([`seccomp`]). The last two are used if the kernel has them; the
+//! first two are verified (`status`).
 
 pub mod capabilities;
 pub mod landlock;
@@ -30,7 +30,7 @@ const OF_FAR_END: Reach<'_> = Reach {
 
 /// What is in force beside the capabilities, which are as stated, or there is an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InForce {
+pub struct ActiveSandbox {
     /// Why system calls are not filtered, if so.
     pub no_seccomp: Option<String>,
     /// Whether files are out of reach.
@@ -107,12 +107,15 @@ pub fn allow_real_time() -> bool {
 ///
 /// # Errors
 /// Something could not be given up, or is still there.
-pub fn confine_far_end(kept: &[Capability], threads: Threads) -> Result<InForce, SandboxError> {
+pub fn confine_far_end(
+    kept: &[Capability],
+    threads: Threads,
+) -> Result<ActiveSandbox, SandboxError> {
     let landlock = give_up(kept, OF_FAR_END)?;
     let filter = seccomp::install(seccomp::FAR_END, threads);
     let no_seccomp = filter.err().map(|error| error.to_string());
     status::check(kept, no_seccomp.is_none(), threads)?;
-    Ok(InForce {
+    Ok(ActiveSandbox {
         no_seccomp,
         landlock,
     })
@@ -123,17 +126,20 @@ pub fn confine_far_end(kept: &[Capability], threads: Threads) -> Result<InForce,
 ///
 /// # Errors
 /// As [`confine_far_end`].
-pub fn confine_emulator(kept: &[Capability], landlock: bool) -> Result<InForce, SandboxError> {
+pub fn confine_emulator(
+    kept: &[Capability],
+    landlock: bool,
+) -> Result<ActiveSandbox, SandboxError> {
     let filter = seccomp::install(seccomp::EMULATOR, Threads::All);
     let no_seccomp = filter.err().map(|error| error.to_string());
     status::check(kept, no_seccomp.is_none(), Threads::All)?;
-    Ok(InForce {
+    Ok(ActiveSandbox {
         no_seccomp,
         landlock,
     })
 }
 
-impl fmt::Display for InForce {
+impl fmt::Display for ActiveSandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.no_seccomp {
             None => f.write_str("seccomp, ")?,

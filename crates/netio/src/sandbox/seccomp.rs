@@ -1,7 +1,7 @@
-//! seccomp: the system calls that a command still makes, by purpose; any other one kills the process.
+//! seccomp: the system calls that a command may still make, by purpose. Any other call kills the process.
 //!
-//! A call that is on a list for its number alone costs nothing: since Linux 5.11 the kernel keeps by number what a filter always
-//! allows (kernel/seccomp.c, `seccomp_cache_prepare`).
+//! A call that is allowed by its number alone costs nothing: since Linux 5.11 the kernel caches which numbers a filter always allows
+//! (kernel/seccomp.c, `seccomp_cache_prepare`).
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,20 @@ use seccompiler::{
 };
 
 /// The system calls of one command.
-pub type Allowed = &'static [Purpose];
+pub type Allowed = &'static [CallPurpose];
 
 /// What a command makes some system calls for.
 #[derive(Debug)]
-pub struct Purpose {
+pub struct CallPurpose {
     /// In a few words.
     pub name: &'static str,
     /// Its calls.
-    pub calls: &'static [Call],
+    pub calls: &'static [SystemCall],
 }
 
 /// A system call that may be made.
 #[derive(Debug)]
-pub struct Call {
+pub struct SystemCall {
     /// Its name after "SYS_".
     constant: &'static str,
     number: libc::c_long,
@@ -67,7 +67,7 @@ pub enum SeccompError {
 /// System calls by libc's constants; what may be said of their arguments stands behind.
 macro_rules! calls {
     ($($call:ident $(($only:expr))?),* $(,)?) => {
-        &[$(Call {
+        &[$(SystemCall {
             constant: stringify!($call),
             number: libc::$call,
             only: calls!(@ $($only)?),
@@ -87,11 +87,11 @@ pub const FAR_END: Allowed = &[
     FILES,
     ITSELF,
     SOCKETS,
-    Purpose {
+    CallPurpose {
         name: "making a socket of IP",
         calls: calls![SYS_socket(Only::OneOf(0, &[INET, INET6]))],
     },
-    Purpose {
+    CallPurpose {
         name: "what is queued, whether it is a terminal, and not to block",
         calls: calls![SYS_ioctl(Only::OneOf(1, OF_DESCRIPTORS))],
     },
@@ -108,18 +108,18 @@ pub const EMULATOR: Allowed = &[
     FILES,
     ITSELF,
     SOCKETS,
-    Purpose {
+    CallPurpose {
         name: "making a socket: a port, netlink, ethtool's, the service manager's",
         calls: calls![SYS_socket(Only::OneOf(
             0,
             &[INET, INET6, PACKET, NETLINK, UNIX]
         ))],
     },
-    Purpose {
+    CallPurpose {
         name: "an interface's flags, offloads, MTU and address",
         calls: calls![SYS_ioctl(Only::OneOf(1, OF_INTERFACES))],
     },
-    Purpose {
+    CallPurpose {
         name: "journals",
         calls: calls![
             SYS_mkdirat,
@@ -131,7 +131,7 @@ pub const EMULATOR: Allowed = &[
             SYS_fdatasync,
         ],
     },
-    Purpose {
+    CallPurpose {
         name: "processes started before",
         calls: calls![
             SYS_wait4,
@@ -145,7 +145,7 @@ pub const EMULATOR: Allowed = &[
     JOURNALS_OF_X86_64,
 ];
 
-const MEMORY: Purpose = Purpose {
+const MEMORY: CallPurpose = CallPurpose {
     name: "memory that is not executed",
     calls: calls![
         SYS_brk,
@@ -158,7 +158,7 @@ const MEMORY: Purpose = Purpose {
     ],
 };
 
-const THREADS: Purpose = Purpose {
+const THREADS: CallPurpose = CallPurpose {
     name: "threads; no processes",
     calls: calls![
         // Answered with ENOSYS, which has the C library use clone: its flags are in memory, where no filter sees them.
@@ -180,7 +180,7 @@ const THREADS: Purpose = Purpose {
     ],
 };
 
-const SIGNALS: Purpose = Purpose {
+const SIGNALS: CallPurpose = CallPurpose {
     name: "signals to itself",
     calls: calls![
         SYS_rt_sigaction,
@@ -193,7 +193,7 @@ const SIGNALS: Purpose = Purpose {
     ],
 };
 
-const TIME: Purpose = Purpose {
+const TIME: CallPurpose = CallPurpose {
     name: "time, and how well it is synchronised",
     calls: calls![
         SYS_clock_gettime,
@@ -208,7 +208,7 @@ const TIME: Purpose = Purpose {
     ],
 };
 
-const WAITING: Purpose = Purpose {
+const WAITING: CallPurpose = CallPurpose {
     name: "waiting for input",
     calls: calls![
         SYS_ppoll,
@@ -221,7 +221,7 @@ const WAITING: Purpose = Purpose {
     ],
 };
 
-const FILES: Purpose = Purpose {
+const FILES: CallPurpose = CallPurpose {
     name: "files: Landlock says which",
     calls: calls![
         SYS_openat,
@@ -246,7 +246,7 @@ const FILES: Purpose = Purpose {
     ],
 };
 
-const ITSELF: Purpose = Purpose {
+const ITSELF: CallPurpose = CallPurpose {
     name: "what it is",
     calls: calls![
         SYS_getpid,
@@ -264,7 +264,7 @@ const ITSELF: Purpose = Purpose {
     ],
 };
 
-const SOCKETS: Purpose = Purpose {
+const SOCKETS: CallPurpose = CallPurpose {
     name: "sockets",
     calls: calls![
         SYS_bind,
@@ -288,7 +288,7 @@ const SOCKETS: Purpose = Purpose {
 
 /// The older forms of calls above, which newer processors never had.
 #[cfg(target_arch = "x86_64")]
-const OF_X86_64: Purpose = Purpose {
+const OF_X86_64: CallPurpose = CallPurpose {
     name: "on x86-64, older forms of the same",
     calls: calls![
         SYS_poll,
@@ -307,18 +307,18 @@ const OF_X86_64: Purpose = Purpose {
     ],
 };
 #[cfg(not(target_arch = "x86_64"))]
-const OF_X86_64: Purpose = Purpose {
+const OF_X86_64: CallPurpose = CallPurpose {
     name: "on x86-64, older forms of the same",
     calls: &[],
 };
 
 #[cfg(target_arch = "x86_64")]
-const JOURNALS_OF_X86_64: Purpose = Purpose {
+const JOURNALS_OF_X86_64: CallPurpose = CallPurpose {
     name: "on x86-64, older forms for journals",
     calls: calls![SYS_mkdir, SYS_unlink, SYS_rename],
 };
 #[cfg(not(target_arch = "x86_64"))]
-const JOURNALS_OF_X86_64: Purpose = Purpose {
+const JOURNALS_OF_X86_64: CallPurpose = CallPurpose {
     name: "on x86-64, older forms for journals",
     calls: &[],
 };
@@ -364,7 +364,7 @@ const SET_TIMER_SLACK: u64 = libc::PR_SET_TIMERSLACK as u64;
 /// The C library's names for its memory.
 const SET_VMA: u64 = libc::PR_SET_VMA as u64;
 
-impl Call {
+impl SystemCall {
     /// As the manual has it.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -472,7 +472,7 @@ mod tests {
             let mut names: Vec<_> = list
                 .iter()
                 .flat_map(|purpose| purpose.calls)
-                .map(Call::name)
+                .map(SystemCall::name)
                 .collect();
             let all = names.len();
             names.sort_unstable();

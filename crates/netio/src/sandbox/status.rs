@@ -1,4 +1,4 @@
-//! Reading back what threads may still do (proc_pid_status(5)).
+//! Reads which privileges threads still have (proc_pid_status(5)).
 
 use std::fs;
 use std::io;

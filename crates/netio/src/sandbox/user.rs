@@ -1,4 +1,4 @@
-//! Going on as another user.
+//! Continues as another user.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! A UDP socket that answers from the address that was asked.
+//! A UDP socket that answers from the address to which a request was sent.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use nix::sys::socket::{MsgFlags, SockaddrStorage, recvmsg, sendmsg};
 
-use crate::packet_info::{self, Source};
+use crate::packet_info::{self, SourceAddress};
 use crate::timestamped::address;
 
 /// A UDP socket whose answers leave from the address that was asked, also where the host has several.
@@ -17,7 +17,7 @@ pub struct AskedUdp {
 
 /// A datagram that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct UdpRequest {
     /// Payload bytes; what the buffer had no room for is cut off.
     pub length: usize,
     /// Who sent it, as the socket's family has it.
@@ -26,7 +26,7 @@ pub struct Request {
     pub asked: Option<IpAddr>,
 }
 
-impl Request {
+impl UdpRequest {
     /// Who sent it; of IPv4 never mapped.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
@@ -71,7 +71,7 @@ impl AskedUdp {
     ///
     /// # Errors
     /// As recvmsg(2) has it: time-outs, and ICMP errors that earlier answers met.
-    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Request> {
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<UdpRequest> {
         let mut slices = [IoSliceMut::new(buffer)];
         let mut control = nix::cmsg_space!(libc::in6_pktinfo, libc::in_pktinfo);
         let message = recvmsg::<SockaddrStorage>(
@@ -84,7 +84,7 @@ impl AskedUdp {
         let asked = message
             .cmsgs()?
             .filter_map(|note| packet_info::asked(&note));
-        Ok(Request {
+        Ok(UdpRequest {
             length: message.bytes,
             from: from.ok_or(io::ErrorKind::AddrNotAvailable)?,
             asked: asked.map(|asked| asked.to_canonical()).last(),
@@ -95,15 +95,19 @@ impl AskedUdp {
     ///
     /// # Errors
     /// As sendmsg(2) has it.
-    pub fn answer(&self, request: &Request, datagram: &[u8]) -> io::Result<()> {
+    pub fn answer(&self, request: &UdpRequest, datagram: &[u8]) -> io::Result<()> {
         let to = SockaddrStorage::from(request.from);
         let asked = request.asked.map(|asked| match asked {
             // A socket of IPv6 takes an address of IPv4 mapped.
             IpAddr::V4(asked) if request.from.is_ipv6() => asked.to_ipv6_mapped().into(),
             asked => asked,
         });
-        let source = asked.and_then(Source::of);
-        let control: Vec<_> = source.as_ref().map(Source::message).into_iter().collect();
+        let source = asked.and_then(SourceAddress::of);
+        let control: Vec<_> = source
+            .as_ref()
+            .map(SourceAddress::message)
+            .into_iter()
+            .collect();
         let fd = self.socket.as_raw_fd();
         let slices = [IoSlice::new(datagram)];
         sendmsg(fd, &slices, &control, MsgFlags::empty(), Some(&to))?;

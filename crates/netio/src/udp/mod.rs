@@ -1,4 +1,4 @@
-//! Connected UDP sockets that send and receive trains: many equal datagrams a call (`UDP_SEGMENT`, `UDP_GRO`).
+//! Connected UDP sockets that send and receive trains: many datagrams of one size per call (`UDP_SEGMENT`, `UDP_GRO`).
 
 mod asked;
 mod shared_port;
@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, getsockopt, recvmsg, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 
-pub use self::asked::{AskedUdp, Request};
+pub use self::asked::{AskedUdp, UdpRequest};
 pub use self::shared_port::SharedPort;
 
 /// Datagrams of the longest train: `UDP_MAX_SEGMENTS` of kernels before 6.9, which later ones exceed.

@@ -1,4 +1,4 @@
-//! One UDP port for many peers, each with a connected socket of its own.
+//! One UDP port for many peers, each of which has its own connected socket.
 
 use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
@@ -12,7 +12,7 @@ use nix::sys::socket::{
     socket, sockopt,
 };
 
-use super::asked::{AskedUdp, Request};
+use super::asked::{AskedUdp, UdpRequest};
 use crate::timestamped::address as address_of;
 
 /// Addresses of one host that are answered from although its routes prefer another one.
@@ -37,7 +37,7 @@ pub struct SharedPort {
     /// The first socket of each group, with what it is bound to.
     firsts: Vec<(SocketAddr, AskedUdp)>,
     /// What came into a socket before it was connected.
-    strays: Vec<(Request, Vec<u8>)>,
+    strays: Vec<(UdpRequest, Vec<u8>)>,
 }
 
 impl SharedPort {
@@ -56,25 +56,25 @@ impl SharedPort {
         })
     }
 
-    /// The next datagram of a peer without a socket of its own, if one comes within `patience`.
+    /// The next datagram of a peer without a socket of its own, if one comes within `longest`.
     ///
     /// # Errors
     /// As poll(2) and recvmsg(2) have it.
     pub fn receive(
         &mut self,
         buffer: &mut [u8],
-        patience: Duration,
-    ) -> io::Result<Option<Request>> {
+        longest: Duration,
+    ) -> io::Result<Option<UdpRequest>> {
         if let Some((request, datagram)) = self.strays.pop() {
             let length = request.length.min(buffer.len());
             buffer[..length].copy_from_slice(&datagram[..length]);
-            return Ok(Some(Request { length, ..request }));
+            return Ok(Some(UdpRequest { length, ..request }));
         }
         let sockets = self.firsts.iter().map(|(_, socket)| socket);
         let mut fds: Vec<PollFd<'_>> = sockets
             .map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN))
             .collect();
-        let timeout = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+        let timeout = PollTimeout::try_from(longest).unwrap_or(PollTimeout::MAX);
         match poll(&mut fds, timeout) {
             Ok(_) => {}
             Err(Errno::EINTR) => return Ok(None),
@@ -90,7 +90,7 @@ impl SharedPort {
     ///
     /// # Errors
     /// The process has no file descriptor left.
-    pub fn connect(&mut self, request: &Request) -> io::Result<UdpSocket> {
+    pub fn connect(&mut self, request: &UdpRequest) -> io::Result<UdpSocket> {
         let socket = self.own(self.address, request.from)?;
         let chosen = socket.local_addr()?.ip().to_canonical();
         let Some(asked) = request
@@ -130,7 +130,7 @@ impl SharedPort {
         };
         while let Some((length, from, datagram)) = next() {
             let asked = (!address.ip().is_unspecified()).then(|| address.ip().to_canonical());
-            let request = Request {
+            let request = UdpRequest {
                 length,
                 from,
                 asked,
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(poll(&mut fds, PollTimeout::from(5000u16)).unwrap(), 1);
     }
 
-    fn greeting(port: &mut SharedPort) -> Request {
+    fn greeting(port: &mut SharedPort) -> UdpRequest {
         let came = port.receive(&mut [0; 16], Duration::from_secs(5));
         came.unwrap().expect("a datagram within 5 s")
     }

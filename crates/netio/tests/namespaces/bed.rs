@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use farwire_netio::bed::{Bed, BedConfig, CLIENT, CLIENT_PORT, Endpoint, SERVER, Side, WAN};
+use farwire_netio::bed::{Bed, BedConfig, CLIENT, CLIENT_PORT, Endpoint, SERVER, SegmentEnd, WAN};
 use farwire_netio::iface::{Interface, LinkWatcher};
 use farwire_netio::netns::NetNs;
 use farwire_netio::offloads::Offloads;
@@ -13,80 +13,6 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use crate::helper::{PATIENCE_MS, run};
-use crate::{Need, Test};
-
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "bed::the_first_ping_crosses_over_ipv4_and_ipv6",
-        &[Need::Ping],
-        the_first_ping_crosses_over_ipv4_and_ipv6,
-    ),
-    (
-        "bed::a_jumbo_ping_crosses_whole",
-        &[Need::Ping],
-        a_jumbo_ping_crosses_whole,
-    ),
-    (
-        "bed::a_chain_routes_between_any_two_nodes",
-        &[Need::Ping],
-        a_chain_routes_between_any_two_nodes,
-    ),
-    (
-        "bed::nothing_is_left_when_it_is_dropped",
-        &[],
-        nothing_is_left_when_it_is_dropped,
-    ),
-    (
-        "bed::the_ends_keep_their_offloads_but_cut_tunnels_themselves",
-        &[],
-        the_ends_keep_their_offloads_but_cut_tunnels_themselves,
-    ),
-    (
-        "bed::without_offloads_the_ends_cut_all_themselves",
-        &[],
-        without_offloads_the_ends_cut_all_themselves,
-    ),
-    (
-        "bed::tcp_memory_is_raised_at_both_ends",
-        &[],
-        tcp_memory_is_raised_at_both_ends,
-    ),
-    (
-        "bed::a_small_mtu_leaves_ipv4",
-        &[Need::Ping],
-        a_small_mtu_leaves_ipv4,
-    ),
-    (
-        "bed::an_mtu_out_of_range_is_refused",
-        &[],
-        an_mtu_out_of_range_is_refused,
-    ),
-    (
-        "bed::the_emulators_ports_have_no_address",
-        &[],
-        the_emulators_ports_have_no_address,
-    ),
-    (
-        "iface::an_interface_is_found_with_its_facts",
-        &[],
-        an_interface_is_found_with_its_facts,
-    ),
-    (
-        "bed::an_interface_is_configured_by_addresses_and_routes_that_are_not_the_kernels",
-        &[],
-        an_interface_is_configured_by_addresses_and_routes_that_are_not_the_kernels,
-    ),
-    (
-        "iface::a_missing_interface_is_named",
-        &[],
-        a_missing_interface_is_named,
-    ),
-    (
-        "netns::a_panic_goes_on_in_the_caller",
-        &[],
-        a_panic_goes_on_in_the_caller,
-    ),
-];
 
 /// A bed as most tests want it.
 pub(crate) fn plain() -> Bed {
@@ -100,6 +26,7 @@ pub(crate) fn bridged(config: &BedConfig) -> Bed {
     bed
 }
 
+#[test_support::test(serial, Namespaces, Tool("ping"))]
 fn a_chain_routes_between_any_two_nodes() {
     let bed = bridged(&BedConfig {
         segments: 3,
@@ -107,10 +34,10 @@ fn a_chain_routes_between_any_two_nodes() {
     });
     // Node N is on the segments N - 1 and N; what crosses N routers has lost N of its 64 hops.
     let ways = [
-        (0, Endpoint::on(2, Side::Server), 62),
-        (3, Endpoint::on(0, Side::Client), 62),
-        (1, Endpoint::on(2, Side::Server), 63),
-        (2, Endpoint::on(1, Side::Client), 64),
+        (0, Endpoint::on(2, SegmentEnd::Server), 62),
+        (3, Endpoint::on(0, SegmentEnd::Client), 62),
+        (1, Endpoint::on(2, SegmentEnd::Server), 63),
+        (2, Endpoint::on(1, SegmentEnd::Client), 64),
     ];
     for (from, to, ttl) in ways {
         for address in [to.v4.to_string(), to.v6.to_string()] {
@@ -128,6 +55,7 @@ fn ping(bed: &Bed, options: &[&str]) -> String {
     out
 }
 
+#[test_support::test(serial, Namespaces, Tool("ping"))]
 fn the_first_ping_crosses_over_ipv4_and_ipv6() {
     let bed = bridged(&BedConfig::default());
     for address in [SERVER.v4.to_string(), SERVER.v6.to_string()] {
@@ -136,6 +64,7 @@ fn the_first_ping_crosses_over_ipv4_and_ipv6() {
     }
 }
 
+#[test_support::test(serial, Namespaces, Tool("ping"))]
 fn a_jumbo_ping_crosses_whole() {
     let bed = bridged(&BedConfig {
         mtu: 9000,
@@ -149,6 +78,7 @@ fn a_jumbo_ping_crosses_whole() {
     assert!(out.contains("1 received"), "{out}");
 }
 
+#[test_support::test(serial, Namespaces, Tool("ping"))]
 fn a_small_mtu_leaves_ipv4() {
     let bed = bridged(&BedConfig {
         mtu: 576,
@@ -162,6 +92,7 @@ fn a_small_mtu_leaves_ipv4() {
     assert!(out.contains("1 received"), "{out}");
 }
 
+#[test_support::test(serial, Namespaces)]
 fn an_mtu_out_of_range_is_refused() {
     let refused = Bed::build(&BedConfig {
         mtu: 67,
@@ -172,6 +103,7 @@ fn an_mtu_out_of_range_is_refused() {
 }
 
 /// Tells by an interface in a namespace of the test's own, whose other half stands in the bed and goes with it.
+#[test_support::test(serial, Namespaces)]
 fn nothing_is_left_when_it_is_dropped() {
     let before = open_namespaces();
     let outside = NetNs::create().unwrap();
@@ -205,6 +137,7 @@ fn nothing_is_left_when_it_is_dropped() {
     assert_eq!(open_namespaces(), before);
 }
 
+#[test_support::test(serial, Namespaces)]
 fn the_ends_keep_their_offloads_but_cut_tunnels_themselves() {
     let bed = plain();
     for end in [bed.client(), bed.server()] {
@@ -216,6 +149,7 @@ fn the_ends_keep_their_offloads_but_cut_tunnels_themselves() {
     }
 }
 
+#[test_support::test(serial, Namespaces)]
 fn without_offloads_the_ends_cut_all_themselves() {
     let bed = Bed::build(&BedConfig {
         offloads: false,
@@ -234,6 +168,7 @@ fn without_offloads_the_ends_cut_all_themselves() {
     }
 }
 
+#[test_support::test(serial, Namespaces)]
 fn tcp_memory_is_raised_at_both_ends() {
     let bed = Bed::build(&BedConfig {
         tcp_memory: Some(model::Bytes(128 << 20)),
@@ -249,6 +184,7 @@ fn tcp_memory_is_raised_at_both_ends() {
     }
 }
 
+#[test_support::test(serial, Namespaces)]
 fn the_emulators_ports_have_no_address() {
     let bed = plain();
     let ipv6 = bed
@@ -265,6 +201,7 @@ fn the_emulators_ports_have_no_address() {
     assert!(!routes.contains("10.77"), "{routes}");
 }
 
+#[test_support::test(serial, Namespaces)]
 fn an_interface_is_found_with_its_facts() {
     let bed = plain();
     let (loopback, wan, routed) = bed
@@ -293,6 +230,7 @@ fn an_interface_is_found_with_its_facts() {
     assert!(routed.default_route);
 }
 
+#[test_support::test(serial, Namespaces)]
 fn an_interface_is_configured_by_addresses_and_routes_that_are_not_the_kernels() {
     let bed = plain();
     let configured = |name| Interface::find(name).unwrap().is_configured().unwrap();
@@ -316,6 +254,7 @@ fn an_interface_is_configured_by_addresses_and_routes_that_are_not_the_kernels()
     assert!(routed);
 }
 
+#[test_support::test(serial, Namespaces)]
 fn a_missing_interface_is_named() {
     for name in ["nosuch", "", "a-name-that-no-kernel-takes"] {
         let error = Interface::find(name).unwrap_err().to_string();
@@ -323,6 +262,7 @@ fn a_missing_interface_is_named() {
     }
 }
 
+#[test_support::test(serial, Namespaces)]
 fn a_panic_goes_on_in_the_caller() {
     let ns = NetNs::create().unwrap();
     let quiet = std::panic::take_hook();

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use farwire_netio::bed::{CLIENT_PORT, WAN};
 use farwire_netio::iface::{Interface, LinkChange, LinkWatcher};
-use farwire_netio::lease::{Lease, Replaced};
+use farwire_netio::lease::{InterfaceLease, Replaced};
 use farwire_netio::offloads::{Offloads, Switched};
 use nix::poll::{PollFd, PollFlags, poll};
 use std::os::fd::AsFd as _;
@@ -13,63 +13,15 @@ use tempfile::TempDir;
 
 use crate::bed::plain;
 use crate::helper::{self, PATIENCE_MS};
-use crate::{Need, Test};
-
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "lease::a_feature_and_the_state_are_put_back",
-        &[],
-        a_feature_and_the_state_are_put_back,
-    ),
-    (
-        "lease::what_a_killed_process_left_is_put_back",
-        &[],
-        what_a_killed_process_left_is_put_back,
-    ),
-    (
-        "lease::what_a_killed_process_left_is_put_back_under_another_name",
-        &[Need::Ip],
-        what_a_killed_process_left_is_put_back_under_another_name,
-    ),
-    (
-        "lease::an_interface_of_another_address_is_left_alone",
-        &[Need::Ip],
-        an_interface_of_another_address_is_left_alone,
-    ),
-    (
-        "lease::a_renamed_interface_is_put_back",
-        &[Need::Ip],
-        a_renamed_interface_is_put_back,
-    ),
-    (
-        "lease::an_interface_is_leased_once",
-        &[],
-        an_interface_is_leased_once,
-    ),
-    (
-        "lease::a_feature_that_is_unknown_or_fixed_is_told",
-        &[],
-        a_feature_that_is_unknown_or_fixed_is_told,
-    ),
-    (
-        "iface::the_carrier_is_seen_to_go_and_come",
-        &[],
-        the_carrier_is_seen_to_go_and_come,
-    ),
-    (
-        "iface::the_last_state_is_told_though_changes_were_lost",
-        &[],
-        the_last_state_is_told_though_changes_were_lost,
-    ),
-];
 
 const TSO: &str = "tx-tcp-segmentation";
 
+#[test_support::test(serial, Namespaces)]
 fn a_feature_and_the_state_are_put_back() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
-        let mut lease = Lease::take_in(dir.path(), WAN).unwrap();
+        let mut lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
         assert_eq!(lease.switch(TSO, false).unwrap(), Switched::Changed);
         assert_eq!(lease.switch(TSO, false).unwrap(), Switched::Unchanged);
         assert!(lease.set_up(false).unwrap());
@@ -83,12 +35,13 @@ fn a_feature_and_the_state_are_put_back() {
     assert_eq!(files(&dir), 0);
 }
 
+#[test_support::test(serial, Namespaces)]
 fn what_a_killed_process_left_is_put_back() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
         kill_holder(&dir);
-        let lease = Lease::take_in(dir.path(), WAN).unwrap();
+        let lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
         assert_eq!(state(), (true, true));
         assert_eq!(lease.replaced(), []);
     };
@@ -96,13 +49,14 @@ fn what_a_killed_process_left_is_put_back() {
     assert_eq!(files(&dir), 0);
 }
 
+#[test_support::test(serial, Namespaces, Tool("ip"))]
 fn what_a_killed_process_left_is_put_back_under_another_name() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
         kill_holder(&dir);
         ip(&["link", "set", WAN, "name", "lan"]);
-        let lease = Lease::take_in(dir.path(), "lan").unwrap();
+        let lease = InterfaceLease::take_in(dir.path(), "lan").unwrap();
         assert_eq!(state_of("lan"), (true, true));
         assert!(lease.has_raised());
     };
@@ -111,13 +65,14 @@ fn what_a_killed_process_left_is_put_back_under_another_name() {
 }
 
 /// It may be another one, which has got the number of the first.
+#[test_support::test(serial, Namespaces, Tool("ip"))]
 fn an_interface_of_another_address_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
         kill_holder(&dir);
         ip(&["link", "set", WAN, "address", "02:00:00:00:00:77"]);
-        let lease = Lease::take_in(dir.path(), WAN).unwrap();
+        let lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
         assert_eq!(state(), (false, false));
         assert!(!lease.has_raised());
     };
@@ -125,11 +80,12 @@ fn an_interface_of_another_address_is_left_alone() {
     assert_eq!(files(&dir), 0);
 }
 
+#[test_support::test(serial, Namespaces, Tool("ip"))]
 fn a_renamed_interface_is_put_back() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
-        let mut lease = Lease::take_in(dir.path(), WAN).unwrap();
+        let mut lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
         lease.switch(TSO, false).unwrap();
         lease.set_up(false).unwrap();
         ip(&["link", "set", WAN, "name", "lan"]);
@@ -153,12 +109,15 @@ fn ip(arguments: &[&str]) {
     assert!(status.success(), "ip {arguments:?}");
 }
 
+#[test_support::test(serial, Namespaces)]
 fn an_interface_is_leased_once() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
-        let _lease = Lease::take_in(dir.path(), WAN).unwrap();
-        Lease::take_in(dir.path(), WAN).unwrap_err().to_string()
+        let _lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
+        InterfaceLease::take_in(dir.path(), WAN)
+            .unwrap_err()
+            .to_string()
     };
     let error = bed.client().run(within).unwrap();
     let pid = std::process::id();
@@ -168,11 +127,12 @@ fn an_interface_is_leased_once() {
     );
 }
 
+#[test_support::test(serial, Namespaces)]
 fn a_feature_that_is_unknown_or_fixed_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
-        let mut lease = Lease::take_in(dir.path(), WAN).unwrap();
+        let mut lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
         assert_eq!(
             lease.switch("no-such-feature", true).unwrap(),
             Switched::Absent
@@ -183,6 +143,7 @@ fn a_feature_that_is_unknown_or_fixed_is_told() {
     bed.client().run(within).unwrap();
 }
 
+#[test_support::test(serial, Namespaces)]
 fn the_carrier_is_seen_to_go_and_come() {
     let bed = plain();
     let (mut watcher, index) = watch_wan(&bed);
@@ -198,6 +159,7 @@ fn the_carrier_is_seen_to_go_and_come() {
     }
 }
 
+#[test_support::test(serial, Namespaces)]
 fn the_last_state_is_told_though_changes_were_lost() {
     let bed = plain();
     let (mut watcher, index) = watch_wan(&bed);

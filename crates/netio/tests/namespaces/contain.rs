@@ -9,68 +9,16 @@ use farwire_netio::netns::NetNs;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::Test;
 use crate::helper::{self, DAEMON, command, run, wait_ready};
 
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "contain::the_exit_code_is_the_commands",
-        &[],
-        the_exit_code_is_the_commands,
-    ),
-    (
-        "contain::a_signal_that_ended_it_counts_from_128",
-        &[],
-        a_signal_that_ended_it_counts_from_128,
-    ),
-    (
-        "contain::a_command_that_cannot_run_is_named_in_one_line",
-        &[],
-        a_command_that_cannot_run_is_named_in_one_line,
-    ),
-    (
-        "contain::environment_and_streams_reach_the_command",
-        &[],
-        environment_and_streams_reach_the_command,
-    ),
-    (
-        "contain::a_daemon_dies_with_the_command",
-        &[],
-        a_daemon_dies_with_the_command,
-    ),
-    (
-        "contain::terminate_reaches_the_command_alone",
-        &[],
-        terminate_reaches_the_command_alone,
-    ),
-    (
-        "contain::kill_ends_what_ignores_all_signals",
-        &[],
-        kill_ends_what_ignores_all_signals,
-    ),
-    (
-        "contain::the_terminals_interrupt_reaches_the_command",
-        &[],
-        the_terminals_interrupt_reaches_the_command,
-    ),
-    (
-        "contain::nothing_survives_a_caller_that_is_killed",
-        &[],
-        nothing_survives_a_caller_that_is_killed,
-    ),
-    (
-        "kill_on_drop::a_command_in_a_namespace_dies_with_a_caller_that_is_killed",
-        &[],
-        a_command_in_a_namespace_dies_with_a_caller_that_is_killed,
-    ),
-];
-
+#[test_support::test(serial, Namespaces)]
 fn the_exit_code_is_the_commands() {
     let ns = NetNs::create().unwrap();
     assert_eq!(run(&ns, &["true"]).0, 0);
     assert_eq!(run(&ns, &["sh", "-c", "exit 3"]).0, 3);
 }
 
+#[test_support::test(serial, Namespaces)]
 fn a_signal_that_ended_it_counts_from_128() {
     let ns = NetNs::create().unwrap();
     for (signal, code) in [("TERM", 143), ("KILL", 137), ("INT", 130)] {
@@ -79,6 +27,7 @@ fn a_signal_that_ended_it_counts_from_128() {
     }
 }
 
+#[test_support::test(serial, Namespaces)]
 fn a_command_that_cannot_run_is_named_in_one_line() {
     let ns = NetNs::create().unwrap();
     for (program, code) in [("no-such-command", 127), ("/etc/passwd", 126), ("/", 126)] {
@@ -89,6 +38,7 @@ fn a_command_that_cannot_run_is_named_in_one_line() {
     }
 }
 
+#[test_support::test(serial, Namespaces)]
 fn environment_and_streams_reach_the_command() {
     let ns = NetNs::create().unwrap();
     let mut command = command(&ns, &["sh", "-c", "cat; echo $FARWIRE_SERVER"]);
@@ -103,6 +53,7 @@ fn environment_and_streams_reach_the_command() {
 }
 
 /// The daemon holds the pipe for as long as it lives.
+#[test_support::test(serial, Namespaces)]
 fn a_daemon_dies_with_the_command() {
     let ns = NetNs::create().unwrap();
     let script = format!("({DAEMON}) ; read line");
@@ -117,6 +68,7 @@ fn a_daemon_dies_with_the_command() {
     assert!(helper::is_closed(output.get_mut()));
 }
 
+#[test_support::test(serial, Namespaces)]
 fn terminate_reaches_the_command_alone() {
     let ns = NetNs::create().unwrap();
     let script = "trap 'exit 7' TERM; sleep 1000 & echo ready; wait";
@@ -132,6 +84,7 @@ fn terminate_reaches_the_command_alone() {
     assert_eq!(contained.wait().unwrap(), 7);
 }
 
+#[test_support::test(serial, Namespaces)]
 fn kill_ends_what_ignores_all_signals() {
     let ns = NetNs::create().unwrap();
     let script = format!("trap '' TERM HUP INT USR1; {DAEMON} sleep 1000");
@@ -146,6 +99,7 @@ fn kill_ends_what_ignores_all_signals() {
     assert!(helper::is_closed(output.get_mut()));
 }
 
+#[test_support::test(serial, Namespaces)]
 fn the_terminals_interrupt_reaches_the_command() {
     let ns = NetNs::create().unwrap();
     let mut command = command(&ns, &["sh", "-c", "echo ready; exec sleep 1000"]);
@@ -161,6 +115,7 @@ fn the_terminals_interrupt_reaches_the_command() {
     assert_eq!(contained.wait().unwrap(), 130);
 }
 
+#[test_support::test(serial, Namespaces)]
 fn nothing_survives_a_caller_that_is_killed() {
     let (mut caller, output) = helper::start(&["contain"]);
     caller.kill().unwrap();
@@ -168,6 +123,7 @@ fn nothing_survives_a_caller_that_is_killed() {
     helper::wait_closed(output.into_inner().into());
 }
 
+#[test_support::test(serial, Namespaces)]
 fn a_command_in_a_namespace_dies_with_a_caller_that_is_killed() {
     let (mut caller, output) = helper::start(&["kill-on-drop"]);
     caller.kill().unwrap();

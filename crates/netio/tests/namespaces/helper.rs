@@ -10,7 +10,7 @@ use std::thread;
 use farwire_netio::bed::WAN;
 use farwire_netio::contain::{self, Contained};
 use farwire_netio::kill_on_drop::KillOnDrop;
-use farwire_netio::lease::Lease;
+use farwire_netio::lease::InterfaceLease;
 use farwire_netio::netns::NetNs;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, poll};
@@ -116,7 +116,7 @@ fn spawn_in_and_wait() {
 }
 
 fn lease_and_wait(dir: &Path) {
-    let mut lease = Lease::take_in(dir, WAN).unwrap();
+    let mut lease = InterfaceLease::take_in(dir, WAN).unwrap();
     lease.switch("tx-tcp-segmentation", false).unwrap();
     lease.set_up(false).unwrap();
     print!("{READY}");

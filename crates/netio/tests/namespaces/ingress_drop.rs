@@ -8,31 +8,8 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType
 
 use crate::bed::{bridged, plain};
 use crate::helper::run;
-use crate::{Need, Test};
 
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "ingress_drop::the_host_is_deaf_while_it_lives_and_taps_still_see",
-        &[Need::Ping, Need::Ingress],
-        the_host_is_deaf_while_it_lives_and_taps_still_see,
-    ),
-    (
-        "ingress_drop::two_interfaces_are_guarded_at_once",
-        &[Need::Ingress],
-        two_interfaces_are_guarded_at_once,
-    ),
-    (
-        "ingress_drop::an_interface_is_guarded_once",
-        &[Need::Ingress],
-        an_interface_is_guarded_once,
-    ),
-    (
-        "ingress_drop::a_missing_interface_is_named",
-        &[],
-        a_missing_interface_is_named,
-    ),
-];
-
+#[test_support::test(serial, Namespaces, Tool("ping"), Ingress)]
 fn the_host_is_deaf_while_it_lives_and_taps_still_see() {
     let bed = bridged(&BedConfig::default());
     assert!(answers(&bed));
@@ -48,6 +25,7 @@ fn the_host_is_deaf_while_it_lives_and_taps_still_see() {
     assert!(answers(&bed));
 }
 
+#[test_support::test(serial, Namespaces, Ingress)]
 fn two_interfaces_are_guarded_at_once() {
     let bed = plain();
     let guards = bed
@@ -56,6 +34,7 @@ fn two_interfaces_are_guarded_at_once() {
     guards.unwrap().unwrap();
 }
 
+#[test_support::test(serial, Namespaces, Ingress)]
 fn an_interface_is_guarded_once() {
     let bed = plain();
     let within = || {
@@ -66,6 +45,7 @@ fn an_interface_is_guarded_once() {
     assert!(error.contains("another farwire"), "{error}");
 }
 
+#[test_support::test(serial, Namespaces)]
 fn a_missing_interface_is_named() {
     let error = IngressDrop::new(&["nosuch"]).err().unwrap().to_string();
     assert!(error.contains("nosuch"), "{error}");

@@ -2,25 +2,11 @@
 
 use farwire_netio::bed::{Bed, CLIENT_PORT, WAN};
 use farwire_netio::offloads::Offloads;
-use farwire_netio::{AfPacket, Head, Offload, PartialChecksum, Ports as _, TxFrame};
+use farwire_netio::{AfPacket, FrameHead, Offload, PartialChecksum, PortSet as _, TxFrame};
 use model::Nanos;
 
-use crate::Test;
 use crate::bed::plain;
 use crate::tunnel_out::{SLOTS, receive, word};
-
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "joined::whom_the_kernel_takes_them_apart_for_gets_them_as_they_were",
-        &[],
-        whom_the_kernel_takes_them_apart_for_gets_them_as_they_were,
-    ),
-    (
-        "joined::alike_leave_as_one_and_no_others",
-        &[],
-        alike_leave_as_one_and_no_others,
-    ),
-];
 
 /// In these groups, as each could be one GSO frame.
 const GROUPS: [usize; 11] = [6, 1, 1, 1, 3, 1, 1, 1, 1, 1, 1];
@@ -65,7 +51,7 @@ fn datagram(v6: bool, id: u16, port: u8, payload: usize) -> TxFrame<'static> {
             checksum: Some(PartialChecksum { start, offset: 6 }),
         },
         tunnel: None,
-        head: Head::EMPTY,
+        head: FrameHead::EMPTY,
         body: frame.into(),
     }
 }
@@ -123,6 +109,7 @@ fn cross(segments: bool, count: usize) -> Vec<(Offload, Vec<u8>)> {
     receive(&mut client.unwrap(), count)
 }
 
+#[test_support::test(serial, Namespaces)]
 fn whom_the_kernel_takes_them_apart_for_gets_them_as_they_were() {
     let frames = frames();
     let arrived = cross(false, frames.len());
@@ -137,6 +124,7 @@ fn whom_the_kernel_takes_them_apart_for_gets_them_as_they_were() {
     }
 }
 
+#[test_support::test(serial, Namespaces)]
 fn alike_leave_as_one_and_no_others() {
     let arrived = cross(true, GROUPS.len());
     let frames = frames();

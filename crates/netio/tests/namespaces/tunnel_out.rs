@@ -5,53 +5,19 @@ use std::time::{Duration, Instant};
 use farwire_netio::bed::{Bed, CLIENT_PORT, WAN};
 use farwire_netio::offloads::Offloads;
 use farwire_netio::{
-    AfPacket, Gso, GsoKind, Head, Offload, PartialChecksum, Ports as _, Received, RingSlots,
-    TunnelHeaders, TxFrame, clock, is_link_control,
+    AfPacket, FrameHead, Gso, GsoKind, Offload, PartialChecksum, PortSet as _, ReceivedFrame,
+    RingSlots, TunnelHeaders, TxFrame, clock, is_link_control,
 };
 
 use model::Nanos;
 
 use crate::bed::plain;
 use crate::helper::run;
-use crate::{Need, Test};
-
-pub(crate) const TESTS: &[Test] = &[
-    (
-        "tunnel_out::a_train_arrives_whole_and_between_the_packets_that_it_was_sent_between",
-        &[Need::TunnelGso],
-        a_train_arrives_whole_and_between_the_packets_that_it_was_sent_between,
-    ),
-    (
-        "tunnel_out::a_train_that_the_interface_refuses_is_counted",
-        &[Need::TunnelGso],
-        a_train_that_the_interface_refuses_is_counted,
-    ),
-    (
-        "tunnel_out::its_interface_goes_with_the_port",
-        &[Need::TunnelGso],
-        its_interface_goes_with_the_port,
-    ),
-    (
-        "tunnel_out::a_port_of_several_queues_has_none",
-        &[Need::TunnelGso, Need::Ip],
-        a_port_of_several_queues_has_none,
-    ),
-];
 
 pub(crate) const SLOTS: RingSlots = RingSlots {
     small: 512,
     large: 60,
 };
-
-/// Why there can be none here.
-pub(crate) fn lack() -> Option<String> {
-    let bed = plain();
-    let tried = bed.emulator().run(|| {
-        let port = AfPacket::open(CLIENT_PORT, SLOTS).unwrap();
-        { port }.take_tunnels(CLIENT_PORT)
-    });
-    tried.unwrap().err().map(|error| error.to_string())
-}
 
 /// The emulator's port to the client, which takes tunnels and segments none of them.
 fn out(bed: &Bed) -> AfPacket {
@@ -113,7 +79,7 @@ fn train(outer_v6: bool, inner_v6: bool, outer_checksum: bool, number: u8) -> Tx
             outer_v6,
             outer_checksum,
         }),
-        head: Head::EMPTY,
+        head: FrameHead::EMPTY,
         body: frame.into(),
     }
 }
@@ -155,7 +121,7 @@ pub(crate) fn receive(port: &mut AfPacket, count: usize) -> Vec<(Offload, Vec<u8
     while all.len() < count && Instant::now() < end {
         port.refresh(clock::now());
         while let Some((_, received)) = port.take() {
-            let Received::Frame(frame) = received else {
+            let ReceivedFrame::Frame(frame) = received else {
                 panic!("no whole frame: {received:?}");
             };
             // The kernel's own talk aside.
@@ -167,6 +133,7 @@ pub(crate) fn receive(port: &mut AfPacket, count: usize) -> Vec<(Offload, Vec<u8
     all
 }
 
+#[test_support::test(serial, Namespaces, TunnelGso)]
 fn a_train_arrives_whole_and_between_the_packets_that_it_was_sent_between() {
     let bed = plain();
     let mut port = out(&bed);
@@ -194,6 +161,7 @@ fn a_train_arrives_whole_and_between_the_packets_that_it_was_sent_between() {
     assert_eq!(port.missed().refused, 0);
 }
 
+#[test_support::test(serial, Namespaces, TunnelGso)]
 fn a_train_that_the_interface_refuses_is_counted() {
     let bed = plain();
     let mut port = out(&bed);
@@ -209,6 +177,7 @@ fn a_train_that_the_interface_refuses_is_counted() {
     assert_eq!(port.missed().refused, 1);
 }
 
+#[test_support::test(serial, Namespaces, TunnelGso)]
 fn its_interface_goes_with_the_port() {
     let bed = plain();
     let count = || bed.emulator().run(interfaces).unwrap();
@@ -223,6 +192,7 @@ fn interfaces() -> usize {
     nix::net::if_::if_nameindex().unwrap().iter().count()
 }
 
+#[test_support::test(serial, Namespaces, TunnelGso, Tool("ip"))]
 fn a_port_of_several_queues_has_none() {
     let bed = plain();
     let add = "ip link add many numtxqueues 2 numrxqueues 2 type veth peer name other";

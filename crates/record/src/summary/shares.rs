@@ -2,16 +2,17 @@
 
 use std::fmt;
 
-use model::{Effect, NetemLoss, NetemShare, Probability, StageReport};
+use model::{Effect, LongRunLoss, LossLaw, QueueLimit, StageReport};
 use serde::{Deserialize, Serialize};
 use stats::proportion::{percent, wilson_of_runs};
-use stats::theory::netem;
 
 use super::is_zero;
 use crate::quantity::counted;
 
 /// The two-sided 95 % quantile of the normal distribution.
 const Z: f64 = 1.959_964;
+/// The mean run of a stage that loses every packet.
+const ENDLESS_RUN: f64 = 1e9;
 /// Runs of which the mean length has an interval.
 const FEWEST_RUNS: u64 = 10;
 
@@ -41,7 +42,7 @@ pub struct ShareSummary {
 
 /// A mean and its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Achieved {
+pub struct AchievedMean {
     /// The mean.
     pub mean: f64,
     /// Where it may lie in the long run.
@@ -53,21 +54,21 @@ impl ShareSummary {
     /// came to.
     pub fn of<'s>(stages: impl Iterator<Item = StageReport<'s>>) -> Vec<Self> {
         let of = |stage: StageReport<'s>| {
-            let asked = Asked::of(stage.effect?, stage.longest_queue)?;
-            let count = if asked.is_copy {
+            let expected = ExpectedShare::of(stage.effect?, stage.longest_queue)?;
+            let count = if expected.is_copy {
                 stage.copied
             } else {
                 stage.dropped
             };
             Some(Self {
                 stage: stage.name.to_owned(),
-                what: if asked.is_copy { "copied" } else { "lost" }.to_owned(),
+                what: if expected.is_copy { "copied" } else { "lost" }.to_owned(),
                 packets: stage.packets,
                 count,
-                runs: if asked.is_copy { 0 } else { stage.runs },
-                asked_percent: 100.0 * asked.share,
-                asked_run: asked.run,
-                by_correlation: asked.by_correlation,
+                runs: if expected.is_copy { 0 } else { stage.runs },
+                asked_percent: 100.0 * expected.share,
+                asked_run: expected.run,
+                by_correlation: expected.by_correlation,
             })
         };
         let is_met = |share: &Self| share.packets > 0;
@@ -79,7 +80,7 @@ impl ShareSummary {
     /// Runs make the count vary more than independent draws would, as a chain of two states with such runs does:
     /// (1 + c) / (1 - c) times as much, with c its correlation from one packet to the next, of the runs that were seen or of those
     /// asked for, whichever is more.
-    pub fn share(&self) -> Option<Achieved> {
+    pub fn share(&self) -> Option<AchievedMean> {
         let seen = self.count as f64 / self.packets.max(1) as f64;
         let run = self.count as f64 / self.runs.max(1) as f64;
         let seen = if self.runs > 0 {
@@ -90,19 +91,19 @@ impl ShareSummary {
         let asked = correlation(self.asked_percent / 100.0, self.asked_run);
         let most = seen.max(asked);
         let interval = wilson_of_runs(self.count, self.packets, (1.0 + most) / (1.0 - most))?;
-        Some(Achieved {
+        Some(AchievedMean {
             mean: percent(self.count, self.packets)?,
             interval: interval.map(|end| 100.0 * end),
         })
     }
 
     /// How many it lost in a row; absent where too few runs say it, or no run of more than one was asked for.
-    pub fn run(&self) -> Option<Achieved> {
+    pub fn run(&self) -> Option<AchievedMean> {
         let is_said = self.runs >= FEWEST_RUNS && self.asked_run > 1.05;
         let mean = self.count as f64 / self.runs as f64;
         // Of geometric lengths.
         let half = Z * (mean * (mean - 1.0) / self.runs as f64).sqrt();
-        is_said.then(|| Achieved {
+        is_said.then(|| AchievedMean {
             mean,
             interval: [(mean - half).max(1.0), mean + half],
         })
@@ -118,56 +119,41 @@ fn correlation(share: f64, run: f64) -> f64 {
     (1.0 - ends - ends * share / (1.0 - share)).clamp(0.0, 0.999_999)
 }
 
-/// What a stage is to do in the long run.
-struct Asked {
+/// What a stage should do in the long run.
+struct ExpectedShare {
     is_copy: bool,
     share: f64,
     run: f64,
     by_correlation: bool,
 }
 
-impl Asked {
-    /// Of effects whose share does not hang on the packets, and that always lose what they could mark; `longest_queue` tells
-    /// whether a netem dropped some for want of room too.
+impl ExpectedShare {
+    /// Of effects that lose or copy packets at random, whatever their length and rate, and that always drop what they could mark;
+    /// none of an effect that also dropped packets because it had no room, as `longest_queue` tells.
     fn of(effect: &Effect, longest_queue: u64) -> Option<Self> {
-        let alone = |share: f64| 1.0 / (1.0 - share).max(1e-9);
-        let lost = |share: f64, run: f64| Self {
-            is_copy: false,
-            share,
-            run,
-            by_correlation: false,
+        let stage = effect.behaviour();
+        let is_full = match stage.room {
+            Some(QueueLimit::Packets(limit)) => longest_queue >= u64::from(limit),
+            Some(QueueLimit::Bytes(_) | QueueLimit::Time(_)) | None => false,
         };
-        Some(match effect {
-            Effect::Loss(of) if !of.ecn => {
-                let share = of.share.fraction();
-                lost(share, alone(share))
-            }
-            Effect::GilbertElliott(of) if !of.ecn => lost(of.stationary_loss(), of.mean_burst()),
-            Effect::FourState(of) if !of.ecn => lost(of.stationary_loss(), of.mean_burst()),
-            // Of what is copied and lost one passes.
-            Effect::Netem(of)
-                if !of.ecn && of.duplicate.is_none() && longest_queue < u64::from(of.limit) =>
-            {
-                let known = netem::loss(&of.loss);
-                let is_correlated =
-                    |of: NetemShare| of.correlation.is_some_and(|of| of > Probability::ZERO);
-                Self {
-                    by_correlation: matches!(of.loss, NetemLoss::Random(of) if is_correlated(of)),
-                    ..lost(known.share, known.burst?)
-                }
-            }
-            Effect::Duplicate(of) => {
-                let share = Probability::fraction(of.share);
-                Self {
-                    is_copy: true,
-                    share,
-                    run: 1.0,
-                    by_correlation: false,
-                }
-            }
+        let long_run = match (stage.loss, stage.copies) {
+            _ if stage.marks || is_full => return None,
+            (LossLaw::Random(share), None) => share.long_run(),
+            (LossLaw::Bursts(loss), None) => loss,
+            // Copies that enter netem again count among the packets that came to it.
+            (LossLaw::Never, Some(copies)) if stage.netem.is_none() => LongRunLoss {
+                burst: Some(1.0),
+                ..copies.long_run()
+            },
             _ => return None,
-        })
-        .filter(|asked| asked.share > 0.0)
+        };
+        let expected = Self {
+            is_copy: stage.copies.is_some(),
+            share: long_run.share,
+            run: long_run.burst.unwrap_or(ENDLESS_RUN),
+            by_correlation: matches!(stage.loss, LossLaw::Random(share) if share.is_correlated()),
+        };
+        (expected.share > 0.0).then_some(expected)
     }
 }
 
@@ -195,7 +181,7 @@ impl ShareSummary {
     fn asked(
         &self,
         f: &mut fmt::Formatter<'_>,
-        achieved: Achieved,
+        achieved: AchievedMean,
         asked: f64,
         unit: &str,
     ) -> fmt::Result {
@@ -212,7 +198,7 @@ impl ShareSummary {
     }
 }
 
-impl fmt::Display for Achieved {
+impl fmt::Display for AchievedMean {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [low, high] = self.interval.map(Short);
         write!(f, "{} [{low}, {high}]", Short(self.mean))

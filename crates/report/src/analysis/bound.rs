@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use model::{BitsPerSec, Bytes, Nanos, Probability, Toffee};
+use model::{BitsPerSec, Bottleneck, Bytes, Nanos, Probability};
 
-use conditions::way::{Bottleneck, Route, Way};
+use conditions::route::{PathStages, Route};
 use record::Direction;
-use record::pace;
 use record::plan::{Case, Instrument};
 use record::profile::Carrier;
 use stats::layers::{Counted, Protocol, Stack};
@@ -44,7 +43,7 @@ impl Bound {
             protocol,
         };
         let direction = direction.or(instrument.profile.direction)?;
-        let data = route.way(direction);
+        let data = route.stages(direction);
         let full = stack.full_packet(mtu);
         let rtt_s = round_trip_s(&route, full);
         let conditions = PathConditions {
@@ -61,16 +60,15 @@ impl Bound {
             congestion: congestion(case, carrier),
         };
         let theory = Limits::of(&conditions).ok()?.binding;
-        let server = data
-            .toffees()
-            .filter_map(|toffee| server(toffee, stack, full));
+        let servers = data.shared_servers();
+        let servers = servers.filter_map(|server| of_server(server, stack, full));
         let known = (theory.cause != Cause::Line).then(|| Self {
             bit_per_s: theory.bit_per_s,
             name: theory.cause.name(),
         });
         known
             .into_iter()
-            .chain(server)
+            .chain(servers)
             .min_by(|a, b| a.bit_per_s.total_cmp(&b.bit_per_s))
             .map(|of_one| Self {
                 bit_per_s: of_one.bit_per_s * f64::from(case.bed.clients()),
@@ -79,15 +77,13 @@ impl Bound {
     }
 }
 
-/// Of a full packet, at L2; none where a bucket lets bursts pass, which a short run is made of, nor of a netem in which packets
-/// may pass others.
-fn shaper(data: &Way, full: Counted) -> Option<BitsPerSec> {
-    let (rate, bottleneck) = data.slowest(Bytes(full.l2))?;
-    let is_bound = match bottleneck {
-        Bottleneck::Rate(of) => of.burst.is_none(),
-        Bottleneck::Netem(of) => of.reorder.is_none() && of.jitter == Nanos::ZERO,
-    };
-    is_bound.then_some(rate)
+/// Of a full packet, at L2; none where a bucket lets bursts pass, which a short run is made of, nor of a netem whose delay varies,
+/// because packets then pass others and their rate.
+fn shaper(data: &PathStages, full: Counted) -> Option<BitsPerSec> {
+    let (rate, stage) = data.slowest(Bytes(full.l2))?;
+    let passes_bursts = stage.bottleneck.is_some_and(|of| of.passes_bursts());
+    let is_passed = stage.netem.is_some() && stage.reorders;
+    (!passes_bursts && !is_passed).then_some(rate)
 }
 
 /// No wire is as fast: it stands for a line without a rate of its own.
@@ -111,26 +107,30 @@ fn congestion(case: &Case, carrier: &Carrier) -> Congestion {
 
 /// Without queues: propagation both ways, and what the size of a full packet adds on its way.
 fn round_trip_s(route: &Route, full: Counted) -> f64 {
-    let sized_us = |way: &Way| -> f64 {
-        let factors = way.delays().filter_map(|delay| delay.by_size);
+    let sized_us = |stages: &PathStages| -> f64 {
+        let factors = stages.by_size();
         factors.map(|factor| full.l2 as f64 / factor.get()).sum()
     };
-    let ways = [&route.up, &route.down];
-    let sized = ways.map(sized_us).into_iter().fold(0.0, f64::max);
-    let propagation: u64 = ways.map(Way::propagation).iter().map(|time| time.0).sum();
+    let both = [&route.up, &route.down];
+    let sized = both.map(sized_us).into_iter().fold(0.0, f64::max);
+    let propagation: u64 = both
+        .map(PathStages::propagation)
+        .iter()
+        .map(|time| time.0)
+        .sum();
     propagation as f64 / 1e9 + sized / 1e6
 }
 
 /// Of data packets, over all hops.
-fn lost(data: &Way) -> Option<Probability> {
+fn lost(data: &PathStages) -> Option<Probability> {
     Probability::from_percent(data.loss_percent())
         .ok()
         .filter(|loss| loss.fraction() > 0.0)
 }
 
 /// TOFFEE's server serves both directions: a full segment and, of TCP, half an acknowledgement each.
-fn server(toffee: &Toffee, stack: Stack, full: Counted) -> Option<Bound> {
-    let served_s = |packet: Counted| pace::served_s(toffee, packet.l2);
+fn of_server(server: Bottleneck<'_>, stack: Stack, full: Counted) -> Option<Bound> {
+    let served_s = |packet: Counted| server.time_for(Bytes(packet.l2)).0 as f64 / 1e9;
     let back = match stack.protocol {
         Protocol::Tcp { .. } => served_s(stack.packet(0)) / 2.0,
         Protocol::Udp => 0.0,

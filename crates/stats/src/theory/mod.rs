@@ -3,7 +3,6 @@
 pub mod ceilings;
 pub mod limits;
 pub mod loss;
-pub mod netem;
 pub mod nettest;
 pub mod rfc6349;
 pub mod sizes;

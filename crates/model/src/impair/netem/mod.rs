@@ -13,21 +13,22 @@ use alloc::boxed::Box;
 use core::mem;
 use core::num::NonZeroU8;
 
+use crate::behaviour::{Behaviour, Bottleneck, Damage, Holding, LossLaw, SkipLaw};
 use crate::counters::Achieved;
 use crate::draw::Draws;
 use crate::impair::tally::Tally;
 use crate::in_flight::InFlight;
 use crate::line::Line;
 use crate::packet::{DropCause, Edit};
-use crate::spec::{Effect, Netem, NetemRate};
-use crate::stage::{Entered, Gives, Nature, Needs, Out, Stage};
+use crate::spec::{Effect, Netem, NetemLoss, NetemRate};
+use crate::stage::{Entered, Out, Stage, Timing};
 use crate::time::Nanos;
-use crate::units::Probability;
+use crate::units::{Probability, QueueLimit};
 
 use self::crandom::{Crandom, Hits, Key, Purpose};
 use self::delay::DelayDraw;
 use self::loss::LossModel;
-use self::slot::Slots;
+use self::slot::NetemSlots;
 
 /// One netem: what it does, and the packets that it holds in the order in which they are due (the kernel's tfifo).
 #[derive(Debug)]
@@ -46,7 +47,7 @@ pub(crate) struct NetemStage {
     counter: u32,
     delay: DelayDraw,
     rate: Option<NetemRate>,
-    slots: Option<Box<Slots>>,
+    slots: Option<Box<NetemSlots>>,
     held: Line,
     /// When the last of those is due.
     last: Nanos,
@@ -150,14 +151,41 @@ impl NetemStage {
     }
 }
 
-impl Stage for NetemStage {
-    fn nature(_: &Effect) -> Nature {
-        Nature {
-            needs: Needs::Now,
-            gives: Gives::AtOnce,
+impl Netem {
+    pub(crate) fn behaviour(&self) -> Behaviour<'_> {
+        let varies = self.jitter > Nanos::ZERO || self.reorder.is_some();
+        let loss = match &self.loss {
+            NetemLoss::Nothing => LossLaw::Never,
+            NetemLoss::Random(share) => LossLaw::Random(*share),
+            NetemLoss::State(law) => LossLaw::Bursts(law.long_run()),
+            NetemLoss::Gemodel(law) => LossLaw::Bursts(law.long_run()),
+        };
+        Behaviour {
+            loss,
+            marks: self.ecn,
+            copies: self.duplicate,
+            damage: self.corrupt.map(|share| Damage {
+                share,
+                repaired: false,
+            }),
+            propagation: self.delay,
+            skips: self.reorder.map(|share| SkipLaw {
+                share,
+                gap: self.gap.max(1),
+            }),
+            reorders: varies,
+            varies: varies || self.slot.is_some(),
+            holds: Holding::Awhile,
+            room: Some(QueueLimit::Packets(self.limit)),
+            bottleneck: self.rate.map(Bottleneck::Netem),
+            netem: Some(self),
+            timing: Timing::NOW,
+            ..Behaviour::NONE
         }
     }
+}
 
+impl Stage for NetemStage {
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered {
         self.now = at;
         let key = Key {
@@ -240,7 +268,7 @@ impl Stage for NetemStage {
         self.delay
             .set([spec.delay, spec.jitter], spec.distribution, delay);
         self.rate = spec.rate;
-        let slots = spec.slot.and_then(|slot| Slots::new(&slot, at, draws));
+        let slots = spec.slot.and_then(|slot| NetemSlots::new(&slot, at, draws));
         self.slots = slots.map(Box::new);
         self.now = self.now.max(at);
         *self.spec = spec;

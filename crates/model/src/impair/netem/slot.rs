@@ -11,7 +11,7 @@ use super::delay::DelayDraw;
 
 /// The slot that comes next, or has come.
 #[derive(Debug)]
-pub(super) struct Slots {
+pub(super) struct NetemSlots {
     delay: SlotDelay,
     packets: u64,
     bytes: u64,
@@ -29,7 +29,7 @@ enum SlotDelay {
     Table(DelayDraw),
 }
 
-impl Slots {
+impl NetemSlots {
     /// The first slot begins at `at`; none for a delay of 0.
     pub(super) fn new(slot: &NetemSlot, at: Nanos, draws: Draws) -> Option<Self> {
         let delay = match slot.delay {

@@ -142,6 +142,162 @@ fn losses_too_rare_for_a_probability_have_none() {
     assert!(CalibrationReport::of(&record).instruments.is_empty());
 }
 
+/// The truth of ping's share of lost packets under a link on which each way dropped some of 1,000 packets, by cause.
+fn loss_truth(link: &str, dropped: &[(&str, u64)]) -> Option<f64> {
+    let lost = figure(Metric::LostPercent, Statistic::Mean, 2.0, 0.5);
+    let mut record = measured(&[("ping", lost)]);
+    for case in &mut record.head.plan.cases {
+        case.link = toml::from_str(link).unwrap();
+    }
+    let all: u64 = dropped.iter().map(|(_, count)| count).sum();
+    for flow in flows_of(&mut record) {
+        flow.data.lost = all;
+    }
+    for link in record.runs.iter_mut().flat_map(|run| &mut run.links) {
+        for way in [&mut link.summary.up, &mut link.summary.down] {
+            let dropped = dropped.iter();
+            way.dropped = dropped
+                .map(|&(cause, count)| (cause.to_owned(), count))
+                .collect();
+        }
+    }
+    let report = CalibrationReport::of(&record);
+    let figures = &report.instruments.first()?.figures;
+    figures[0].cells[0].truth
+}
+
+#[test]
+fn a_policer_s_drops_are_part_of_the_true_loss() {
+    let link = "loss = '1%'\npolice = '4mbit,burst=64KiB'";
+    // 40 of 1,000 packets each way.
+    assert_eq!(
+        loss_truth(link, &[("loss", 10), ("policed", 30)]),
+        Some(8.0)
+    );
+    let idle = loss_truth(link, &[("loss", 10)]).unwrap();
+    assert!((idle - 1.99).abs() < 1e-9, "{idle}");
+}
+
+#[test]
+fn the_true_loss_is_the_share_dropped_where_that_depends_on_the_traffic_else_the_probability() {
+    let loss = &[("loss", 10)][..];
+    let probability = Some(1.99);
+    let share = Some(2.0);
+    for (stage, dropped, truth) in [
+        ("", loss, probability),
+        ("kind = 'gate'", loss, probability),
+        ("kind = 'slots'\nmin = '1ms'", loss, probability),
+        (
+            "kind = 'reorder'\nshare = '1%'\nextent = 3",
+            loss,
+            probability,
+        ),
+        ("kind = 'trace'\ntimes = [1, 2, 3]", loss, probability),
+        (
+            "kind = 'trace'\ntimes = [1, 2, 3]",
+            &[("loss", 8), ("queue_full", 2)],
+            share,
+        ),
+        ("kind = 'mtu'\nmtu = 1400", loss, probability),
+        (
+            "kind = 'mtu'\nmtu = 1400",
+            &[("loss", 8), ("too_big", 2)],
+            share,
+        ),
+        ("kind = 'ber'\nber = '1e-6'", loss, share),
+        ("kind = 'every-nth'\nn = 100", loss, None),
+        ("kind = 'indexes'\nindexes = [3]", loss, None),
+        ("kind = 'gemodel'\np = '1%'\nr = '10%'", loss, None),
+        ("kind = 'gate'\nopen = false", loss, None),
+    ] {
+        let stage = match stage {
+            "" => String::new(),
+            stage => format!("[[stages]]\n{stage}"),
+        };
+        assert_near(
+            loss_truth(&format!("loss = '1%'\n{stage}"), dropped),
+            truth,
+            &stage,
+        );
+    }
+    for (link, dropped, truth) in [
+        ("netem = 'delay 1ms'\nloss = '1%'", loss, probability),
+        ("netem = 'loss 1%'", loss, probability),
+        ("netem = 'loss 1% 25%'", loss, None),
+        ("netem = 'loss gemodel 1% 10%'", loss, None),
+        (
+            "netem = 'loss 1% limit 10'",
+            &[("loss", 8), ("queue_full", 2)],
+            share,
+        ),
+        ("loss = '1%'\ntoffee = 'delay=1ms'", loss, probability),
+        ("loss = '1%,ecn'", loss, probability),
+    ] {
+        assert_near(loss_truth(link, dropped), truth, link);
+    }
+}
+
+fn assert_near(found: Option<f64>, expected: Option<f64>, of: &str) {
+    let is_near = match (found, expected) {
+        (Some(found), Some(expected)) => (found - expected).abs() < 1e-9,
+        (found, expected) => found == expected,
+    };
+    assert!(is_near, "{of}: {found:?} for {expected:?}");
+}
+
+#[test]
+fn a_round_trip_has_a_truth_only_where_packets_of_one_length_take_the_same_time() {
+    let is_known = |link: &str| {
+        let mut record = measured(&[rtt(24.05, 0.1)]);
+        for case in &mut record.head.plan.cases {
+            case.link = toml::from_str(link).unwrap();
+        }
+        !CalibrationReport::of(&record).instruments.is_empty()
+    };
+    for link in [
+        "delay = '10ms'\nrate = '8mbit'",
+        "police = '4mbit,burst=64KiB'",
+        "ber = '1e-9'",
+        "netem = 'delay 10ms rate 8mbit'",
+        "[[stages]]\nkind = 'gate'",
+        "[[stages]]\nkind = 'mtu'\nmtu = 1400",
+    ] {
+        assert!(is_known(link), "{link}");
+    }
+    for link in [
+        "delay = '10ms'\njitter = '1ms'",
+        "rate = '8mbit'\nfluctuation = '10%,hold=100ms'",
+        "netem = 'delay 10ms 1ms'",
+        "netem = 'slot 1ms 4ms'",
+        "toffee = 'delay=1ms'",
+        "[[stages]]\nkind = 'gate'\nopen = false",
+        "[[stages]]\nkind = 'slots'\nmin = '1ms'\nmax = '4ms'",
+        "[[stages]]\nkind = 'reorder'\nshare = '1%'\nextent = 3",
+        "[[stages]]\nkind = 'trace'\ntimes = [1, 2, 3]",
+    ] {
+        assert!(!is_known(link), "{link}");
+    }
+}
+
+#[test]
+fn a_policer_a_server_and_a_trace_limit_the_rate() {
+    let rate = |link: &str| {
+        let mut record = measured(&[rtt(24.05, 0.1)]);
+        let case = &mut record.head.plan.cases[0];
+        case.link = toml::from_str(link).unwrap();
+        Conditions::of(case).rate_bit_per_s
+    };
+    assert_eq!(rate("delay = '1ms'"), None);
+    assert_eq!(
+        rate("rate = '8mbit'\npolice = '4mbit,burst=64KiB'"),
+        Some(4e6)
+    );
+    // A full frame of 1,514 bytes in 1 ms.
+    assert_eq!(rate("toffee = 'delay=1ms'"), Some(12_112_000.0));
+    let trace = "[[stages]]\nkind = 'trace'\ntimes = [1, 2, 3]";
+    assert!((rate(trace).unwrap() / 12_112_000.0 - 1.0).abs() < 1e-3);
+}
+
 #[test]
 fn a_goodput_s_truth_is_the_payload_that_left_over_the_log_s_own_time() {
     let up = |figure: Figure| ("tcp", figure.toward(Direction::Up));

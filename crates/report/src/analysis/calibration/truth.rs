@@ -1,9 +1,9 @@
 //! What the network did to one instrument: of the emulator's packet log and of the conditions, of the emulator's stamps and
 //! counts alone. Of what the instrument says only which figures there are is used, neither its clock nor its counts.
 
-use model::{DropCause, Effect};
+use model::{Behaviour, DropCause, Holding, LossLaw};
 
-use conditions::way::FULL_FRAME;
+use conditions::route::{FULL_FRAME, Route};
 use record::crossing::CrossedFlow;
 use record::plan::{Case, Instrument};
 use record::profile::{Carrier, Profile, SampleKind};
@@ -77,15 +77,19 @@ impl Crossing<'_> {
         }
     }
 
-    /// The slowest rate of a direction at L2, if there is any: of the emulator, or of the kernel's token bucket.
+    /// The slowest rate of a direction at L2, if there is any: of the emulator and its policers, or of the kernel's token bucket.
     pub(super) fn line(&self, way: Direction) -> Option<f64> {
-        let route = self.case.path().ok().filter(|route| route.is_steady);
-        let of_link =
-            route.and_then(|route| route.way(way).slowest(FULL_FRAME).map(|(rate, _)| rate));
-        let of_link = of_link.into_iter();
+        let route = self.steady_route().unwrap_or_default();
+        let rate = route.stages(way).slowest(FULL_FRAME).map(|(rate, _)| rate);
+        let policer = route.stages(way).slowest_policer();
         let bucket = self.case.bed.tbf().filter(|_| way == Direction::Up);
-        let slowest = of_link.chain(bucket).min()?;
+        let slowest = [rate, policer, bucket].into_iter().flatten().min()?;
         Some(slowest.get() as f64)
+    }
+
+    /// The emulated path, where all packets meet the same all the time.
+    fn steady_route(&self) -> Option<Route> {
+        self.case.path().ok().filter(|route| route.is_steady)
     }
 
     /// Whether the instrument takes all of a line that it can get: what is paced does so when it was asked for more.
@@ -130,16 +134,10 @@ impl Crossing<'_> {
 
     /// Whether packets of one length take different times; unknown where not all packets meet the same.
     fn varies(&self, way: Direction) -> Option<bool> {
-        let route = self.case.path().ok().filter(|route| route.is_steady)?;
-        let has_own_times = route.way(way).effects().any(|effect| match effect {
-            Effect::Toffee(_) | Effect::Trace(_) | Effect::Gate(_) | Effect::HoldBack(_) => true,
-            Effect::Rate(rate) => rate.fluctuation.is_some(),
-            Effect::Delay(delay) => delay.jitter.is_some() || delay.reorder.is_some(),
-            // A packet's time may depend on those before it.
-            Effect::Netem(_) => true,
-            _ => false,
-        });
-        Some(has_own_times || self.fills_queue(way))
+        let route = self.steady_route()?;
+        let has_own_times =
+            |stage: Behaviour<'_>| stage.varies || stage.holds == Holding::UntilChanged;
+        Some(route.stages(way).behaviours().any(has_own_times) || self.fills_queue(way))
     }
 
     /// Whether a message of so many bytes is one packet.
@@ -153,14 +151,19 @@ impl Crossing<'_> {
     }
 
     /// Whether each of its packets is one of the link's: TCP's, and a search's, are sent again or not counted by direction. What
-    /// the kernel's token bucket drops is not in the log, and copies and damage are the receiving kernel's affair.
+    /// the kernel's token bucket drops is not in the log, what the link holds to the end is lost to the instrument alone, and copies
+    /// and damage are the receiving kernel's affair.
     fn counts_losses(&self) -> bool {
         let profile = self.profile();
         let is_of_packets =
             profile.samples == Some(SampleKind::Probes) || profile.is_datagram_stream();
         let calibration = &profile.calibration;
         let is_whole = !calibration.sends_again && !calibration.omits_start;
-        is_of_packets && is_whole && self.case.bed.tbf().is_none() && !self.copies_or_edits()
+        let route = self.steady_route().unwrap_or_default();
+        let mut stages = route.up.behaviours().chain(route.down.behaviours());
+        let holds = stages.any(|stage| stage.holds == Holding::UntilChanged);
+        let is_counted = self.case.bed.tbf().is_none() && !holds && !self.copies_or_edits();
+        is_of_packets && is_whole && is_counted
     }
 
     /// What the emulated network dropped: a count, without any room.
@@ -180,8 +183,8 @@ impl Crossing<'_> {
         self.counts_losses().then(|| Truth::exact(answered as f64))
     }
 
-    /// The probability with which the network was told to drop, where that is all that drops and is not too rare to be seen;
-    /// else the share that was dropped.
+    /// The share that was dropped, where that depended on the traffic; else the probability with which the network was told to drop,
+    /// if that is not too rare to be seen.
     fn lost_percent(&self, way: Option<Direction>) -> Option<Truth> {
         if !self.counts_losses() {
             return None;
@@ -192,7 +195,7 @@ impl Crossing<'_> {
             None => vec![Direction::Up, Direction::Down],
         };
         let sent: u64 = self.main_flows(ways[0]).map(|flow| flow.data.packets).sum();
-        if ways.iter().any(|way| self.fills_queue(*way)) {
+        if ways.iter().any(|way| self.loses_by_traffic(*way)) {
             let lost = ways.iter().flat_map(|way| self.main_flows(*way));
             let lost: u64 = lost.map(|flow| flow.data.lost).sum();
             return (sent > 0).then(|| Truth::exact(100.0 * lost as f64 / sent as f64));
@@ -205,22 +208,35 @@ impl Crossing<'_> {
         (sent as f64 * lost >= LEAST_LOSSES).then(|| Truth::exact(100.0 * lost))
     }
 
-    /// With which each packet is dropped, independently of the others; unknown where losses depend on each other.
+    /// Whether packets were dropped, or marked, because of how they came: they found no room, came faster than a policer
+    /// passes, or were too long. Bit errors drop longer ones more often.
+    fn loses_by_traffic(&self, way: Direction) -> bool {
+        let counted = self.way(way);
+        let has_bit_errors = |route: Route| {
+            let mut stages = route.stages(way).behaviours();
+            stages.any(|stage| matches!(stage.loss, LossLaw::BitErrors(_)))
+        };
+        counted.dropped_all() > counted.lost()
+            || counted.marked > 0
+            || self.steady_route().is_some_and(has_bit_errors)
+    }
+
+    /// With which each packet is dropped, independently of the others; unknown where losses depend on each other. No packet was
+    /// dropped because of how it came.
     fn probability(&self, way: Direction) -> Option<f64> {
-        let route = self.case.path().ok().filter(|route| route.is_steady)?;
+        let route = self.steady_route()?;
         let mut passes = 1.0;
-        for effect in route.way(way).effects() {
-            match effect {
-                Effect::Loss(loss) if !loss.ecn => passes *= 1.0 - loss.share.fraction(),
-                Effect::Loss(_)
-                | Effect::GilbertElliott(_)
-                | Effect::FourState(_)
-                | Effect::BitErrors(_)
-                | Effect::Indexes(_)
-                | Effect::EveryNth(_)
-                | Effect::Mtu(_)
-                | Effect::Netem(_) => return None,
-                _ => {}
+        for stage in route.stages(way).behaviours() {
+            match stage.loss {
+                LossLaw::Random(share) if !share.is_correlated() => {
+                    passes *= 1.0 - share.share.fraction();
+                }
+                LossLaw::Never | LossLaw::LongerThan(_) | LossLaw::FasterThan(_) => {}
+                LossLaw::Random(_)
+                | LossLaw::Bursts(_)
+                | LossLaw::EveryNth(_)
+                | LossLaw::BitErrors(_)
+                | LossLaw::Numbered => return None,
             }
         }
         Some(1.0 - passes)

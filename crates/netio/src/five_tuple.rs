@@ -1,0 +1,134 @@
+//! Addresses, protocol and ports of the packet in a frame.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::ip::{Fragment, Ip, u16_at};
+
+/// Protocol, addresses and ports of an IP packet; of a tunnel, the outermost ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FiveTuple {
+    /// The IP protocol number: 6 is TCP, 17 UDP. Of IPv6, what follows the extension headers.
+    pub protocol: u8,
+    /// Where it comes from.
+    pub source: IpAddr,
+    /// Where it goes.
+    pub destination: IpAddr,
+    /// Source and destination port of TCP, UDP and SCTP; absent in a later fragment.
+    pub ports: Option<[u16; 2]>,
+}
+
+impl FiveTuple {
+    /// The flow of `frame` (from its Ethernet header on); `None` if that is not IP or is cut short.
+    #[must_use]
+    pub fn of(frame: &[u8]) -> Option<Self> {
+        Self::behind(frame, Ip::of(frame)?)
+    }
+
+    /// That of the packet that `ip` begins.
+    pub(crate) fn behind(frame: &[u8], ip: Ip) -> Option<Self> {
+        let addresses = ip.addresses(frame);
+        let (source, destination) = addresses.split_at(addresses.len() / 2);
+        Some(Self {
+            protocol: ip.protocol,
+            source: address(source)?,
+            destination: address(destination)?,
+            ports: ports(frame, ip),
+        })
+    }
+
+    /// The other way.
+    pub(crate) fn reversed(self) -> Self {
+        Self {
+            source: self.destination,
+            destination: self.source,
+            ports: self.ports.map(|[from, to]| [to, from]),
+            ..self
+        }
+    }
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = || {
+        <[u8; 4]>::try_from(bytes)
+            .map(Ipv4Addr::from)
+            .map(IpAddr::from)
+    };
+    let v6 = <[u8; 16]>::try_from(bytes).map(Ipv6Addr::from);
+    v6.map(IpAddr::from).or_else(|_| v4()).ok()
+}
+
+/// The ports of the packet that `ip` begins, if it has any.
+pub(crate) fn ports(frame: &[u8], ip: Ip) -> Option<[u16; 2]> {
+    const WITH_PORTS: [u8; 3] = [6, 17, 132];
+    let has_ports = WITH_PORTS.contains(&ip.protocol) && ip.fragment != Fragment::Later;
+    has_ports.then(|| Some([u16_at(frame, ip.next)?, u16_at(frame, ip.next + 2)?]))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An Ethernet frame of that EtherType around `ip`.
+    fn frame(kind: u16, ip: &[u8]) -> Vec<u8> {
+        let mut frame = vec![2; 12];
+        frame.extend(kind.to_be_bytes());
+        frame.extend(ip);
+        frame
+    }
+
+    /// IPv4, UDP from 10.77.0.1:1000 to 10.77.0.2:53.
+    fn v4() -> Vec<u8> {
+        let mut ip = vec![0; 28];
+        ip[0] = 0x45;
+        ip[9] = 17;
+        ip[12..20].copy_from_slice(&[10, 77, 0, 1, 10, 77, 0, 2]);
+        ip[20..24].copy_from_slice(&[0x03, 0xe8, 0, 53]);
+        ip
+    }
+
+    /// IPv6 from ::1 to ::2 with a fragment header of that offset field before TCP's ports 1000 and 53.
+    fn v6_fragment(offset_field: u16) -> Vec<u8> {
+        let mut ip = vec![0; 40];
+        ip[0] = 0x60;
+        ip[6] = 44;
+        (ip[23], ip[39]) = (1, 2);
+        ip.extend([6, 0]);
+        ip.extend(offset_field.to_be_bytes());
+        ip.extend([0, 0, 0, 9, 0x03, 0xe8, 0, 53]);
+        ip
+    }
+
+    #[test]
+    fn an_ipv4_packet_has_addresses_and_ports() {
+        let flow = FiveTuple::of(&frame(0x0800, &v4())).unwrap();
+        assert_eq!(flow.protocol, 17);
+        assert_eq!(flow.source, Ipv4Addr::new(10, 77, 0, 1));
+        assert_eq!(flow.destination, Ipv4Addr::new(10, 77, 0, 2));
+        assert_eq!(flow.ports, Some([1000, 53]));
+    }
+
+    #[test]
+    fn a_later_fragment_has_no_ports() {
+        let mut ip = v4();
+        ip[7] = 1;
+        assert_eq!(FiveTuple::of(&frame(0x0800, &ip)).unwrap().ports, None);
+        let first = FiveTuple::of(&frame(0x86dd, &v6_fragment(1))).unwrap();
+        assert_eq!((first.protocol, first.ports), (6, Some([1000, 53])));
+        let later = FiveTuple::of(&frame(0x86dd, &v6_fragment(8))).unwrap();
+        assert_eq!((later.protocol, later.ports), (6, None));
+    }
+
+    #[test]
+    fn no_frame_cut_short_is_misread() {
+        let whole = frame(0x0800, &v4());
+        for len in 0..34 {
+            assert_eq!(FiveTuple::of(&whole[..len]), None, "{len} bytes");
+        }
+        let whole = frame(0x86dd, &v6_fragment(1));
+        for len in 0..whole.len() {
+            let ports = FiveTuple::of(&whole[..len]).and_then(|flow| flow.ports);
+            assert_eq!(ports, None, "{len} bytes");
+        }
+        assert_eq!(FiveTuple::of(&frame(0x0806, &[0; 28])), None);
+    }
+}

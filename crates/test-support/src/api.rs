@@ -1,0 +1,182 @@
+//! A running farwire that listens, and plain requests to it.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::ops::Deref;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::process::{self, PATIENCE};
+
+/// A farwire that listens.
+pub struct Listening {
+    child: Child,
+    pub at: SocketAddr,
+}
+
+/// `farwire exec` with a shell that reads commands.
+pub struct Exec {
+    listening: Listening,
+    stdout: BufReader<ChildStdout>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    /// The body as it came.
+    pub text: String,
+    /// The same as JSON, where it is.
+    pub body: Value,
+}
+
+impl Exec {
+    /// Starts behind `link`; on return it answers.
+    pub fn start(link: &str) -> Result<Self> {
+        Self::start_as(&mut process::farwire(), link)
+    }
+
+    /// As [`Exec::start`], of this program.
+    pub fn start_as(farwire: &mut Command, link: &str) -> Result<Self> {
+        farwire
+            .args(["exec", "--listen", "127.0.0.1:0"])
+            .args(link.split_whitespace())
+            .args(["--", "sh"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut listening = Listening::start(farwire)?;
+        let stdout = listening.child.stdout.take();
+        let stdout = BufReader::new(stdout.context("its standard output")?);
+        Ok(Self { listening, stdout })
+    }
+
+    /// Has the shell behind the link run `command`; what it prints in a line.
+    pub fn shell(&mut self, command: &str) -> Result<String> {
+        let stdin = self
+            .listening
+            .child
+            .stdin
+            .as_mut()
+            .context("its standard input")?;
+        writeln!(stdin, "{command}")?;
+        let mut line = String::new();
+        self.stdout.read_line(&mut line)?;
+        Ok(line.trim_end().to_owned())
+    }
+
+    /// Has the shell end, and farwire with it.
+    pub fn end(mut self) -> Result<()> {
+        drop(self.listening.child.stdin.take());
+        let status = process::end_of(&mut self.listening.child)?;
+        ensure!(status.success(), "{status}");
+        Ok(())
+    }
+}
+
+impl Deref for Exec {
+    type Target = Listening;
+
+    fn deref(&self) -> &Listening {
+        &self.listening
+    }
+}
+
+impl Listening {
+    /// Starts a command that says where it listens; on return it does.
+    pub fn start(command: &mut Command) -> Result<Self> {
+        let mut child = command.stderr(Stdio::piped()).spawn()?;
+        let stderr = child.stderr.take().context("its standard error")?;
+        let mut at = None;
+        let mut said = String::new();
+        let mut lines = BufReader::new(stderr).lines();
+        for line in &mut lines {
+            let line = line?;
+            if let Some((_, url)) = line.split_once("http://") {
+                at = Some(url.trim_end_matches('/').parse()?);
+                break;
+            }
+            said += &line;
+        }
+        // What it says at its end is to find a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        Ok(Self {
+            child,
+            at: at.with_context(|| format!("it never listened: {said}"))?,
+        })
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it by a signal, and waits until it has ended.
+    pub fn terminate(mut self) -> Result<()> {
+        kill(Pid::from_raw(self.pid().try_into()?), Signal::SIGTERM)?;
+        process::end_of(&mut self.child)?;
+        Ok(())
+    }
+
+    /// Sends a whole request, headers and body as they are; the answer.
+    pub fn send(&self, head: &str, body: &str) -> Result<Answer> {
+        let mut stream = self.connect()?;
+        stream.write_all(format!("{head}\r\nConnection: close\r\n\r\n{body}").as_bytes())?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        let (head, body) = text.split_once("\r\n\r\n").context("no answer")?;
+        let status = head.split(' ').nth(1).context("no status")?.parse()?;
+        Ok(Answer {
+            status,
+            head: head.to_ascii_lowercase(),
+            text: body.to_owned(),
+            body: serde_json::from_str(body).unwrap_or(Value::Null),
+        })
+    }
+
+    pub fn connect(&self) -> Result<TcpStream> {
+        let stream = TcpStream::connect(self.at)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    }
+
+    pub fn get(&self, path: &str) -> Result<Answer> {
+        self.send(&format!("GET {path} HTTP/1.1\r\nHost: {}", self.at), "")
+    }
+
+    /// Sends a body as `kind`, with further header lines.
+    pub fn with_body(&self, line: &str, kind: &str, more: &str, body: &str) -> Result<Answer> {
+        let length = body.len();
+        let host = self.at;
+        let head = format!(
+            "{line} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {kind}\r\nContent-Length: {length}{more}"
+        );
+        self.send(&head, body)
+    }
+
+    /// Sends a merge patch of the link's conditions.
+    pub fn patch(&self, query: &str, body: &str) -> Result<Answer> {
+        let line = format!("PATCH /v1/links/link{query}");
+        self.with_body(&line, "application/merge-patch+json", "", body)
+    }
+
+    /// The link as it is.
+    pub fn link(&self) -> Result<Value> {
+        let answer = self.get("/v1/links/link")?;
+        ensure!(answer.status == 200, "{answer:?}");
+        Ok(answer.body)
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if let (Ok(None), Ok(pid)) = (self.child.try_wait(), i32::try_from(self.child.id())) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+            let _ = self.child.wait();
+        }
+    }
+}

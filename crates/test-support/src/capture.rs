@@ -1,0 +1,241 @@
+//! Frames as the kernel saw them: on a ring of one interface, or on a plain socket for all of a namespace.
+
+use std::io::IoSliceMut;
+use std::net::UdpSocket;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use model::Nanos;
+use netio::netns::NetNs;
+use netio::{AfPacket, Lent, Missed, PortSet as _, ReceivedFrame, RingSlots, Wakes as _, clock};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{
+    AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType,
+    recvmsg, setsockopt, socket, sockopt,
+};
+use nix::sys::time::TimeSpec;
+
+use crate::process::wait_for;
+
+/// Bytes kept of each frame: headers and the beginning of what they carry.
+const KEPT: usize = 128;
+
+/// Frames that a capture has room for: all of a test's, so that a busy machine that never lets it read loses none.
+const SLOTS: RingSlots = RingSlots {
+    small: 16 << 10,
+    large: 4800,
+};
+
+/// A frame that arrived by an interface.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The kernel's arrival stamp.
+    pub at: Nanos,
+    /// L2 bytes, without FCS.
+    pub len: usize,
+    /// The first of them.
+    pub head: Vec<u8>,
+}
+
+/// A capture of what arrives by one interface, GSO frames whole.
+pub struct Capture {
+    thread: JoinHandle<Result<Vec<Seen>>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Capture {
+    /// Starts to capture on `interface` of `ns`.
+    pub fn start(ns: &NetNs, interface: &str) -> Result<Self> {
+        let mut port = ns.run(|| AfPacket::open(interface, SLOTS))??;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let interface = interface.to_owned();
+        let thread = std::thread::spawn(move || {
+            let mut seen = Vec::new();
+            loop {
+                // Read before the ring is emptied: what came before the stop is taken.
+                let last = stopped.load(Ordering::Acquire);
+                port.refresh(clock::now());
+                while let Some((_, received)) = port.take() {
+                    seen.push(kept(received)?);
+                }
+                if last {
+                    break;
+                }
+                wait_readable(&port)?;
+            }
+            let missed = port.missed();
+            ensure!(
+                missed == Missed::default(),
+                "the capture on {interface} missed frames: {missed:?}"
+            );
+            Ok(seen)
+        });
+        Ok(Self { thread, stop })
+    }
+
+    /// What has arrived until now.
+    pub fn finish(self) -> Result<Vec<Seen>> {
+        self.stop.store(true, Ordering::Release);
+        self.thread.join().expect("the capture does not panic")
+    }
+}
+
+fn wait_readable(port: &AfPacket) -> Result<()> {
+    let fds = port.fds().map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+    let mut fds: Vec<PollFd<'_>> = fds.collect();
+    match poll(&mut fds, PollTimeout::from(20u8)) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn kept(received: ReceivedFrame<impl Lent>) -> Result<Seen> {
+    let ReceivedFrame::Frame(frame) = received else {
+        anyhow::bail!("a frame was cut short");
+    };
+    let bytes = frame.bytes();
+    Ok(Seen {
+        at: frame.arrival,
+        len: bytes.len() + if frame.vlan.is_some() { 4 } else { 0 },
+        head: bytes[..bytes.len().min(KEPT)].to_vec(),
+    })
+}
+
+/// Which way a frame went past a [`Tap`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Into the namespace.
+    In,
+    /// Out of it.
+    Out,
+}
+
+/// A frame that went past a tap.
+#[derive(Clone, Debug)]
+pub struct Passed {
+    pub way: Way,
+    /// The interface's number.
+    pub interface: usize,
+    /// The kernel's stamp, on the wall clock, all taps alike.
+    pub at: Nanos,
+    /// L2 bytes, without FCS.
+    pub len: usize,
+    pub head: Vec<u8>,
+}
+
+/// A plain packet socket on all interfaces of a namespace. It sees what leaves at the moment of its sending. Its buffer
+/// holds few frames, so it is read before each train of a flow with a small window: see [`Flow::run_with`].
+///
+/// [`Flow::run_with`]: crate::datagrams::Flow::run_with
+pub struct Tap {
+    socket: OwnedFd,
+    /// Sends to itself: frames of the tap's own.
+    loopback: UdpSocket,
+    passed: Vec<Passed>,
+    /// Frames that found the buffer full, as told with the latest that did not.
+    missed: u32,
+}
+
+impl Tap {
+    pub fn open(ns: &NetNs) -> Result<Self> {
+        let (socket, loopback) = ns.run(|| {
+            let kind = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+            let (family, all) = (AddressFamily::Packet, SockProtocol::EthAll);
+            let socket = socket(family, SockType::Raw, kind, all).context("a packet socket")?;
+            let loopback = UdpSocket::bind("127.0.0.1:0")?;
+            loopback.connect(loopback.local_addr()?)?;
+            anyhow::Ok((socket, loopback))
+        })??;
+        setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
+        setsockopt(&socket, sockopt::RxqOvfl, &1)?;
+        // As much as this user may have, and more where that is allowed.
+        setsockopt(&socket, sockopt::RcvBuf, &(8 << 20))?;
+        let _ = setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20));
+        let mut tap = Self {
+            socket,
+            loopback,
+            passed: Vec::new(),
+            missed: 0,
+        };
+        tap.await_stamps()?;
+        Ok(tap)
+    }
+
+    /// Waits until the kernel stamps frames as they pass. It begins some time after it was asked to (netstamp_work in
+    /// net/core/dev.c); until then a frame gets the time of its reading for a stamp.
+    fn await_stamps(&mut self) -> Result<()> {
+        wait_for("frames to be stamped", || {
+            self.loopback.send(&[0])?;
+            let before = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
+            self.read()?;
+            let frames = std::mem::take(&mut self.passed);
+            let stamped = frames.iter().all(|frame| u128::from(frame.at.0) < before);
+            Ok((!frames.is_empty() && stamped).then_some(()))
+        })
+    }
+
+    /// Takes in what went past until now.
+    pub fn read(&mut self) -> Result<()> {
+        while let Some(frame) = self.next()? {
+            self.passed.push(frame);
+        }
+        Ok(())
+    }
+
+    /// What went past, and how many frames the tap missed.
+    pub fn finish(mut self) -> Result<(Vec<Passed>, u32)> {
+        self.read()?;
+        // The kernel tells with a frame how many it dropped before it.
+        self.loopback.send(&[0])?;
+        self.read()?;
+        Ok((self.passed, self.missed))
+    }
+
+    /// The next frame that is there, if any.
+    fn next(&mut self) -> Result<Option<Passed>> {
+        let mut head = vec![0; KEPT];
+        let mut parts = [IoSliceMut::new(&mut head)];
+        let mut control = nix::cmsg_space!(TimeSpec, u32);
+        // MSG_TRUNC: the frame's own length, however little of it is kept.
+        let flags = MsgFlags::MSG_TRUNC;
+        let fd = self.socket.as_raw_fd();
+        let message = match recvmsg::<LinkAddr>(fd, &mut parts, Some(&mut control), flags) {
+            Ok(message) => message,
+            Err(Errno::EAGAIN) => return Ok(None),
+            Err(error) => return Err(error).context("reading a tap"),
+        };
+        let mut stamp = None;
+        for message in message.cmsgs()? {
+            match message {
+                ControlMessageOwned::ScmTimestampns(at) => stamp = Some(at),
+                ControlMessageOwned::RxqOvfl(missed) => self.missed = missed,
+                _ => {}
+            }
+        }
+        let stamp = stamp.context("a frame without a stamp")?;
+        let from = message.address.context("a frame without an address")?;
+        let (interface, len) = (from.ifindex(), message.bytes);
+        // PACKET_OUTGOING in include/uapi/linux/if_packet.h.
+        let way = if from.pkttype() == 4 {
+            Way::Out
+        } else {
+            Way::In
+        };
+        let at =
+            Nanos(stamp.tv_sec().unsigned_abs() * 1_000_000_000 + stamp.tv_nsec().unsigned_abs());
+        head.truncate(len);
+        Ok(Some(Passed {
+            way,
+            interface,
+            at,
+            len,
+            head,
+        }))
+    }
+}

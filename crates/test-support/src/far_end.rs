@@ -1,0 +1,100 @@
+//! `farwire serve` as a process of its own.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// A far end on free ports, killed with the test.
+pub struct FarEnd {
+    child: Child,
+    services: Vec<(String, SocketAddr)>,
+    /// What else it said at the start.
+    pub notes: Vec<String>,
+}
+
+impl FarEnd {
+    /// Starts it by `command`: `serve` of the program under test with whatever options, or what becomes it.
+    pub fn start(command: &mut Command) -> Result<Self> {
+        Self::start_everywhere(command.args(["--bind", "127.0.0.1"]))
+    }
+
+    /// The same on free ports of all addresses, unless `command` says otherwise.
+    pub fn start_everywhere(command: &mut Command) -> Result<Self> {
+        command
+            .args(["--http-port", "0"])
+            .args(["--iperf3-port", "0"])
+            .args(["--messages-port", "0"])
+            .args(["--capacity-port", "0"])
+            .args(["--stamp-port", "0"]);
+        Self::start_where_told(command)
+    }
+
+    /// Starts it by `command`, which says where it listens.
+    pub fn start_where_told(command: &mut Command) -> Result<Self> {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let stderr = child.stderr.take().context("a pipe was asked for")?;
+        let (mut services, mut notes) = (Vec::new(), Vec::new());
+        for line in BufReader::new(stderr).lines() {
+            let line = line?;
+            let Some(service) = line.strip_prefix("farwire serves ") else {
+                let is_last = line.starts_with("farwire sends");
+                notes.push(line);
+                if is_last {
+                    break;
+                }
+                continue;
+            };
+            let (name, address) = service.split_once(" on ").with_context(|| line.clone())?;
+            services.push((name.to_owned(), address.parse()?));
+        }
+        Ok(Self {
+            child,
+            services,
+            notes,
+        })
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Where the service of this name listens.
+    pub fn address(&self, name: &str) -> Result<SocketAddr> {
+        let mut services = self.services.iter();
+        let found = services.find(|(service, _)| service == name);
+        Ok(found.with_context(|| format!("{name} is not served"))?.1)
+    }
+
+    /// Ends it as its user does, and waits for its end.
+    pub fn interrupt(&mut self) -> Result<()> {
+        let pid = Pid::from_raw(i32::try_from(self.child.id())?);
+        kill(pid, Signal::SIGINT)?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// As proc(5) has it: bit n - 1 stands for signal n, and SIGHUP is 1.
+    pub fn ignores_hang_up(&self) -> Result<bool> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let mask = u64::from_str_radix(mask.context("SigIgn")?.trim(), 16)?;
+        Ok(mask & 1 == 1)
+    }
+}
+
+impl Drop for FarEnd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

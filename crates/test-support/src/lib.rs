@@ -1,0 +1,38 @@
+//! What the tests of the built program share: the list of tests, the program as a child process, test beds, traffic and captures.
+#![allow(
+    missing_docs,
+    reason = "fields of what the program prints are documented where it prints them"
+)]
+
+pub mod api;
+pub mod blocks;
+pub mod capture;
+pub mod counters;
+pub mod datagrams;
+pub mod family;
+pub mod far_end;
+pub mod measured;
+pub mod nft;
+pub mod powerless;
+pub mod process;
+pub mod raw;
+pub mod scenario;
+pub mod state;
+pub mod steering;
+pub mod stream;
+pub mod suite;
+pub mod usage;
+pub mod wan_box;
+
+pub use inventory;
+pub use test_macros::{test, tests};
+
+/// Whether the full volumes and durations were asked for, with `FARWIRE_SOAK=1`.
+pub fn is_soak() -> bool {
+    std::env::var_os("FARWIRE_SOAK").is_some_and(|value| value == "1")
+}
+
+/// Whether also the tests were asked for that `make test` leaves out because they take long, with `FARWIRE_TEST_ALL=1`.
+pub fn is_all() -> bool {
+    is_soak() || std::env::var_os("FARWIRE_TEST_ALL").is_some_and(|value| value == "1")
+}

@@ -1,0 +1,215 @@
+//! Programs run to their end in bounded time, and conditions waited for.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::LazyLock;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use netio::netns::NetNs;
+
+/// How long anything may take before it counts as hung.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The checkout's root.
+pub fn root() -> &'static Path {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    root.expect("this crate is in crates/ of the checkout")
+}
+
+/// Where Cargo has built the program under test: a test is in `deps` beside it.
+pub fn program() -> &'static str {
+    static PROGRAM: LazyLock<String> = LazyLock::new(|| {
+        let test = std::env::current_exe().expect("a test has a path");
+        let profile = test
+            .ancestors()
+            .nth(2)
+            .expect("it is in target/PROFILE/deps");
+        let program = profile.join("farwire");
+        program.to_str().expect("a path of UTF-8").to_owned()
+    });
+    &PROGRAM
+}
+
+/// The program under test.
+pub fn farwire() -> Command {
+    Command::new(program())
+}
+
+/// The program under test within a limit of resources, as prlimit(1) writes it.
+pub fn limited(limit: &str) -> Command {
+    let mut command = Command::new("prlimit");
+    command.arg(limit).arg(program());
+    command
+}
+
+/// Has SIGHUP and SIGINT do what they do by default, for what is started from here too: under nohup(1), and in the background of a
+/// script, a program begins with them ignored and leaves them so. This program begins anew for that.
+pub fn take_usual_signals() -> Result<()> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = u64::from_str_radix(ignored.context("no signals")?.trim(), 16)?;
+    // SIGHUP is 1 and SIGINT 2: the two lowest bits.
+    if ignored & 0b11 == 0 {
+        return Ok(());
+    }
+    let mut anew = Command::new("env");
+    anew.arg("--default-signal=HUP,INT")
+        .arg(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1));
+    Err(anew.exec()).context("env")
+}
+
+/// Where `make test-tools` builds the peer `name`.
+pub fn peer(name: &str) -> PathBuf {
+    root().join("target/peers/bin").join(name)
+}
+
+/// Where `make soak-tools` puts this of what it fetches.
+pub fn soak_tool(path: &str) -> PathBuf {
+    root().join("target/soak-tools").join(path)
+}
+
+/// Runs `command` to its end, without input, and collects what it prints.
+pub fn run(command: &mut Command) -> Result<Output> {
+    run_with(command, Stdio::null())
+}
+
+/// As [`run()`], with this input.
+pub fn run_with(command: &mut Command, input: Stdio) -> Result<Output> {
+    run_within(command, input, PATIENCE)
+}
+
+/// As [`run()`], of one that by itself takes so long.
+pub fn run_for(command: &mut Command, takes: Duration) -> Result<Output> {
+    run_within(command, Stdio::null(), takes + PATIENCE)
+}
+
+fn run_within(command: &mut Command, input: Stdio, patience: Duration) -> Result<Output> {
+    let what = format!("{command:?}");
+    let mut child = command
+        .stdin(input)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| what.clone())?;
+    let (stdout, stderr) = (drain(child.stdout.take()), drain(child.stderr.take()));
+    let ended = wait_within(patience, "the program to end", || Ok(child.try_wait()?));
+    if ended.is_err() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    let (stdout, stderr) = (collect(stdout), collect(stderr));
+    let status = ended.with_context(|| {
+        format!(
+            "{what}\n{}{}",
+            String::from_utf8_lossy(&stdout),
+            String::from_utf8_lossy(&stderr)
+        )
+    })?;
+    Ok(Output {
+        status,
+        stdout,
+        stderr,
+    })
+}
+
+/// As [`run`], in the namespace `ns`.
+pub fn run_in(ns: &NetNs, command: &mut Command) -> Result<Output> {
+    ns.run(|| run(command))?
+}
+
+/// What was printed to standard output.
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What was printed to standard error.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Fails unless `text` has these words.
+pub fn has(text: &str, words: impl AsRef<str>) -> Result<()> {
+    let words = words.as_ref();
+    ensure!(text.contains(words), "`{words}` is not in: {text}");
+    Ok(())
+}
+
+/// Fails unless a program ended with `code` and printed these words to standard error; all that it printed there.
+pub fn ends_with(output: &Output, code: i32, words: impl AsRef<str>) -> Result<String> {
+    let said = stderr(output);
+    ensure!(
+        output.status.code() == Some(code),
+        "{}: {said}",
+        output.status
+    );
+    has(&said, words)?;
+    Ok(said)
+}
+
+/// Runs ip(8) in `ns` with the words of `line`; it must succeed.
+pub fn ip(ns: &NetNs, line: &str) -> Result<String> {
+    let output = run_in(ns, Command::new("ip").args(line.split_whitespace()))?;
+    ensure!(
+        output.status.success(),
+        "ip {line}: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Waits for the end of `child`, [`PATIENCE`] at most.
+pub fn end_of(child: &mut Child) -> Result<ExitStatus> {
+    wait_for("the program to end", || Ok(child.try_wait()?))
+}
+
+/// Asks `condition` until it gives something.
+pub fn wait_for<T>(what: &str, condition: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    wait_within(PATIENCE, what, condition)
+}
+
+fn wait_within<T>(
+    patience: Duration,
+    what: &str,
+    mut condition: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let end = Instant::now() + patience;
+    loop {
+        if let Some(found) = condition()? {
+            return Ok(found);
+        }
+        if Instant::now() > end {
+            bail!("waited {patience:?} in vain for {what}");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Whether the process `pid` has a thread of this name.
+pub fn has_thread(pid: u32, name: &str) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten();
+    let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.into_iter().any(|comm| comm.trim_end() == name)
+}
+
+fn drain(stream: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut stream) = stream {
+            // What could be read before an error is what there is to show.
+            let _ = stream.read_to_end(&mut bytes);
+        }
+        bytes
+    })
+}
+
+fn collect(reader: JoinHandle<Vec<u8>>) -> Vec<u8> {
+    reader.join().unwrap_or_default()
+}

@@ -1,0 +1,131 @@
+//! A TCP stream of pseudo-random bytes, which the receiver makes once more and compares: stricter than a hash, for it
+//! tells the first byte that differs.
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use netio::netns::NetNs;
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// A transfer to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer {
+    /// How many bytes; a multiple of 8, the stream's unit.
+    pub bytes: u64,
+    /// The receiver's address.
+    pub to: IpAddr,
+    /// Seeds the bytes.
+    pub seed: u64,
+}
+
+/// How long either end waits for the other before it gives up.
+const STALL: Duration = Duration::from_secs(20);
+const PORT: u16 = 5001;
+const CHUNK: usize = 1 << 18;
+
+impl Transfer {
+    /// Sends the bytes from `sender` to `receiver`, which must get every one of them; how long that took.
+    ///
+    /// Congestion control is cubic: it fills the link in bursts, where others pace.
+    pub fn run(&self, sender: &NetNs, receiver: &NetNs) -> Result<Duration> {
+        let listener = receiver.run(|| self.listen())??;
+        std::thread::scope(|scope| {
+            let receiving = scope.spawn(|| self.receive(&listener));
+            let sent = sender.run(|| self.send())?;
+            let received = receiving.join().expect("the receiver does not panic");
+            // The sender's error is a consequence when the receiver has one.
+            let elapsed = received.context("receiving")?;
+            sent.context("sending")?;
+            Ok(elapsed)
+        })
+    }
+
+    fn address(&self) -> SocketAddr {
+        SocketAddr::new(self.to, PORT)
+    }
+
+    fn listen(&self) -> Result<Socket> {
+        let socket = self.socket()?;
+        socket.set_reuse_address(true)?;
+        // On Linux it bounds accept(2) too.
+        socket.set_read_timeout(Some(STALL))?;
+        socket.bind(&self.address().into())?;
+        socket.listen(1)?;
+        Ok(socket)
+    }
+
+    fn send(&self) -> Result<()> {
+        let socket = self.socket()?;
+        socket.set_write_timeout(Some(STALL))?;
+        socket.set_read_timeout(Some(STALL))?;
+        socket.connect_timeout(&self.address().into(), STALL)?;
+        let mut stream = TcpStream::from(socket);
+        let mut source = Source::new(self.seed);
+        let mut left = self.bytes;
+        let mut chunk = vec![0; CHUNK];
+        while left > 0 {
+            let part = &mut chunk[..usize::try_from(left).unwrap_or(CHUNK).min(CHUNK)];
+            source.fill(part);
+            stream
+                .write_all(part)
+                .with_context(|| format!("after {} of {} bytes", self.bytes - left, self.bytes))?;
+            left -= part.len() as u64;
+        }
+        stream.shutdown(std::net::Shutdown::Write)?;
+        // The receiver closes when it has everything.
+        ensure!(stream.read(&mut [0])? == 0, "an answer that nobody sends");
+        Ok(())
+    }
+
+    fn receive(&self, listener: &Socket) -> Result<Duration> {
+        let (socket, _) = listener.accept().context("waiting for the sender")?;
+        let began = Instant::now();
+        socket.set_read_timeout(Some(STALL))?;
+        let mut stream = TcpStream::from(socket);
+        let mut source = Source::new(self.seed);
+        let (mut got, mut expected) = (vec![0; CHUNK], vec![0; CHUNK]);
+        let mut at = 0u64;
+        while at < self.bytes {
+            let want = usize::try_from(self.bytes - at).unwrap_or(CHUNK).min(CHUNK);
+            let (got, expected) = (&mut got[..want], &mut expected[..want]);
+            stream
+                .read_exact(got)
+                .with_context(|| format!("after {at} of {} bytes", self.bytes))?;
+            source.fill(expected);
+            let differs = got.iter().zip(expected.iter()).position(|(a, b)| a != b);
+            ensure!(
+                got == expected,
+                "byte {} is not the one that was sent",
+                at + differs.unwrap_or(0) as u64
+            );
+            at += want as u64;
+        }
+        ensure!(stream.read(&mut [0])? == 0, "more bytes than were sent");
+        Ok(began.elapsed())
+    }
+
+    fn socket(&self) -> Result<Socket> {
+        let domain = Domain::for_address(self.address());
+        let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_tcp_congestion(b"cubic")?;
+        Ok(socket)
+    }
+}
+
+/// The bytes of one stream, in order.
+struct Source(fastrand::Rng);
+
+impl Source {
+    fn new(seed: u64) -> Self {
+        Self(fastrand::Rng::with_seed(seed))
+    }
+
+    /// Fills whole units of 8 bytes, so that the chunks' sizes do not show in the stream.
+    fn fill(&mut self, chunk: &mut [u8]) {
+        for unit in chunk.chunks_exact_mut(8) {
+            unit.copy_from_slice(&self.0.u64(..).to_le_bytes());
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! The tests of a program: those that wait run beside each other, those that measure time one at a time, and a test that this
+//! machine cannot run is named with the cause.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::{Command, ExitCode};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use libtest_mimic::{Arguments, Failed, Trial};
+use netio::bed::{Bed, BedConfig, CLIENT_PORT, WAN};
+use netio::ingress_drop::IngressDrop;
+use netio::netns::NetNs;
+use netio::userns::{self, Privilege};
+use netio::{AfPacket, RingSlots};
+
+use crate::{process, steering};
+
+/// How many tests run at a time; they mostly wait.
+const AT_A_TIME: usize = 4;
+/// How many of the slowest tests are named.
+const SLOWEST: usize = 20;
+
+/// What a test needs of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Need {
+    /// A program in the path.
+    Tool(&'static str),
+    /// A peer that `make test-tools` builds.
+    Peer(&'static str),
+    /// That `make soak-tools` has fetched this.
+    SoakTool(&'static str),
+    /// obudpst's program in the path.
+    Udpst,
+    /// Namespaces of one's own, as root or by [`gain_privilege`].
+    Namespaces,
+    /// The host's own root.
+    Root,
+    /// The congestion control cubic, which this host allows root alone (net.ipv4.tcp_allowed_congestion_control).
+    CubicForRootOnly,
+    /// Receive packet steering in a namespace of one's own.
+    Steering,
+    /// A kind of interface, as ip(8) names it.
+    Device(&'static str),
+    /// Keeping the host out of an interface (nftables' hook ingress).
+    Ingress,
+    /// Whole trains of a tunnel by a tap (Linux 6.17).
+    TunnelGso,
+    /// `FARWIRE_SOAK=1`.
+    Soak,
+    /// `make test-all`.
+    All,
+}
+
+/// Set for the process of the suites that run as root of a user namespace.
+const AS_ROOT: &str = "FARWIRE_TEST_AS_ROOT";
+
+/// Runs this program's tests that the arguments ask for. Where an ordinary user runs it, the suites of these names run in a process
+/// of their own that is root of a user namespace; call it before any thread is started.
+pub fn run(as_root: &[&str]) -> ExitCode {
+    if let Err(why) = process::take_usual_signals() {
+        eprintln!("{why:#}");
+        return ExitCode::FAILURE;
+    }
+    let is_as_root = |module: &str| as_root.contains(&suite_of(module));
+    if std::env::var_os(AS_ROOT).is_some() {
+        gain_privilege();
+        return Suite::of(is_as_root).run();
+    }
+    if Privilege::detect() != Privilege::UserNamespace {
+        return Suite::of(|_| true).run();
+    }
+    let of_root = std::env::current_exe().and_then(|program| {
+        let mut program = Command::new(program);
+        program.args(std::env::args_os().skip(1)).env(AS_ROOT, "1");
+        program.status()
+    });
+    let others = Suite::of(|module| !is_as_root(module)).run();
+    match of_root {
+        Ok(status) if status.success() => others,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// Puts this process into a user namespace of its own, with a loopback.
+fn gain_privilege() {
+    // A failure shows again when Need::Namespaces is looked at, or when a test finds no loopback.
+    let _ = userns::enter();
+    let _ = Command::new("ip")
+        .args(["link", "set", "lo", "up"])
+        .status();
+}
+
+/// The suite that a module is in, by its path in this program.
+fn suite_of(module: &str) -> &str {
+    module.split("::").next().unwrap_or_default()
+}
+
+/// A function that is a test, by the attribute [`crate::test`].
+pub struct Test {
+    pub module: &'static str,
+    pub name: &'static str,
+    pub line: u32,
+    pub is_serial: bool,
+    pub needs: &'static [Need],
+    pub run: fn() -> Result<()>,
+}
+
+/// A function that adds tests, by the attribute [`crate::tests`].
+pub struct Tests {
+    pub module: &'static str,
+    pub add: fn(&mut Suite),
+}
+
+/// What a test returns: nothing where it fails by a panic, or a result.
+pub trait Ended {
+    fn ended(self) -> Result<()>;
+}
+
+impl Ended for () {
+    fn ended(self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Ended for Result<()> {
+    fn ended(self) -> Result<()> {
+        self
+    }
+}
+
+inventory::collect!(Test);
+inventory::collect!(Tests);
+
+/// Lists a function as a test; the attribute [`crate::test`] calls it.
+#[macro_export]
+macro_rules! submit_test {
+    ($name:ident; serial $(, $need:expr)*) => { $crate::submit_test! { $name; true; $($need),* } };
+    ($name:ident; $($need:expr),*) => { $crate::submit_test! { $name; false; $($need),* } };
+    ($name:ident; $is_serial:literal; $($need:expr),*) => {
+        $crate::inventory::submit! {
+            $crate::suite::Test {
+                module: ::core::module_path!(),
+                name: ::core::stringify!($name),
+                line: ::core::line!(),
+                is_serial: $is_serial,
+                needs: {
+                    #[allow(unused_imports, reason = "a test may need nothing")]
+                    use $crate::suite::Need::*;
+                    &[$($need),*]
+                },
+                run: || $crate::suite::Ended::ended($name()),
+            }
+        }
+    };
+}
+
+/// Lists a function that adds tests; the attribute [`crate::tests`] calls it.
+#[macro_export]
+macro_rules! submit_tests {
+    ($name:ident;) => {
+        $crate::inventory::submit! {
+            $crate::suite::Tests { module: ::core::module_path!(), add: $name }
+        }
+    };
+}
+
+/// The tests of this program, by their modules.
+pub struct Suite {
+    /// The module whose tests are added.
+    module: &'static str,
+    parallel: Vec<Trial>,
+    serial: Vec<Trial>,
+    /// What was found out about needs so far.
+    lacking: BTreeMap<Need, Option<String>>,
+    times: Arc<Mutex<Vec<(String, Duration)>>>,
+}
+
+impl Suite {
+    /// All tests of the modules for which `is_in` holds, by their paths in this program.
+    fn of(is_in: impl Fn(&str) -> bool) -> Self {
+        let mut suite = Self {
+            module: "",
+            parallel: Vec::new(),
+            serial: Vec::new(),
+            lacking: BTreeMap::new(),
+            times: Arc::default(),
+        };
+        let mut tests: Vec<&Test> = inventory::iter::<Test>.into_iter().collect();
+        // The soaks last longest, so they begin first.
+        tests.sort_by_key(|test| (!test.module.ends_with("soak"), test.module, test.line));
+        for test in tests.into_iter().filter(|test| is_in(within(test.module))) {
+            suite.module = within(test.module);
+            suite.add(test.is_serial, test.name, test.needs, test.run);
+        }
+        let mut lists: Vec<&Tests> = inventory::iter::<Tests>.into_iter().collect();
+        lists.sort_by_key(|list| list.module);
+        for list in lists.into_iter().filter(|list| is_in(within(list.module))) {
+            suite.module = within(list.module);
+            (list.add)(&mut suite);
+        }
+        suite
+    }
+
+    /// Adds a test that runs beside others; it is skipped when one of its needs is not met.
+    pub fn test(
+        &mut self,
+        name: impl AsRef<str>,
+        needs: &[Need],
+        test: impl FnOnce() -> Result<()> + Send + 'static,
+    ) {
+        self.add(false, name.as_ref(), needs, test);
+    }
+
+    /// Adds a test that runs alone, because it measures time or uses what the machine has once.
+    pub fn serial(
+        &mut self,
+        name: impl AsRef<str>,
+        needs: &[Need],
+        test: impl FnOnce() -> Result<()> + Send + 'static,
+    ) {
+        self.add(true, name.as_ref(), needs, test);
+    }
+
+    fn add(
+        &mut self,
+        is_serial: bool,
+        name: &str,
+        needs: &[Need],
+        test: impl FnOnce() -> Result<()> + Send + 'static,
+    ) {
+        let name = format!("{}::{name}", self.module);
+        let cause = needs.iter().find_map(|need| {
+            let found = self.lacking.entry(*need);
+            found.or_insert_with(|| need.lacking()).clone()
+        });
+        let listed = match &cause {
+            None => name.clone(),
+            Some(cause) => format!("{name} [skipped: {cause}]"),
+        };
+        let times = Arc::clone(&self.times);
+        let run = move || {
+            let begun = Instant::now();
+            let ended = test();
+            let mut times = times.lock().unwrap_or_else(PoisonError::into_inner);
+            times.push((name, begun.elapsed()));
+            ended.map_err(|error| Failed::from(format!("{error:#}")))
+        };
+        let trials = if is_serial {
+            &mut self.serial
+        } else {
+            &mut self.parallel
+        };
+        trials.push(Trial::test(listed, run).with_ignored_flag(cause.is_some()));
+    }
+
+    /// Adds what is not tested, with its cause.
+    pub fn skip(&mut self, cause: &str) {
+        let name = format!("{}::[not run: {cause}]", self.module);
+        self.parallel
+            .push(Trial::test(name, || Ok(())).with_ignored_flag(true));
+    }
+
+    /// Runs the tests that the arguments ask for: first those that may run beside others, then the others one at a time.
+    /// Prints what each module and the slowest tests took.
+    fn run(self) -> ExitCode {
+        let mut arguments = Arguments::from_args();
+        arguments.test_threads = arguments.test_threads.or(Some(AT_A_TIME));
+        let parallel = libtest_mimic::run(&arguments, self.parallel);
+        arguments.test_threads = Some(1);
+        let serial = libtest_mimic::run(&arguments, self.serial);
+        let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        if !times.is_empty() {
+            print_times(&times);
+        }
+        if parallel.has_failed() {
+            return parallel.exit_code();
+        }
+        serial.exit_code()
+    }
+}
+
+/// The path of a module without this program's name.
+fn within(module: &'static str) -> &'static str {
+    module.split_once("::").map_or("", |(_, path)| path)
+}
+
+/// Prints what each suite took in all its tests, and the slowest tests; `scripts/test` reads the former.
+fn print_times(times: &[(String, Duration)]) {
+    let mut suites: BTreeMap<&str, (usize, Duration)> = BTreeMap::new();
+    for (name, took) in times {
+        let (tests, all) = suites.entry(suite_of(name)).or_default();
+        *tests += 1;
+        *all += *took;
+    }
+    println!("the tests of each suite, added up");
+    for (suite, (tests, took)) in suites {
+        println!("  {suite:<42} {tests:>5} {:>8.1}", took.as_secs_f64());
+    }
+    let mut slowest: Vec<_> = times.iter().collect();
+    slowest.sort_by_key(|(_, took)| Reverse(*took));
+    println!("\nthe slowest tests");
+    for (name, took) in slowest.iter().take(SLOWEST) {
+        println!("{:>8.1} {name}", took.as_secs_f64());
+    }
+}
+
+impl Need {
+    /// Why this machine does not meet the need, if so.
+    fn lacking(self) -> Option<String> {
+        match self {
+            Self::Tool(name) => {
+                let found = which::which(name);
+                found.is_err().then(|| format!("there is no {name} here"))
+            }
+            Self::Peer(name) => {
+                let built = process::peer(name).is_file();
+                (!built).then(|| format!("{name} is not built: make test-tools"))
+            }
+            Self::SoakTool(path) => {
+                let fetched = process::soak_tool(path).is_file();
+                (!fetched).then(|| format!("{path} is not fetched: make soak-tools"))
+            }
+            Self::Udpst => which::which("udpst").is_err().then(|| {
+                "there is no udpst here: it has to be built from github.com/BroadbandForum/obudpst, no package registry has it".to_owned()
+            }),
+            Self::Namespaces => match Privilege::detect() {
+                Privilege::Root | Privilege::UserNamespace => None,
+                Privilege::None { why } => Some(format!("neither root nor user namespaces: {why}")),
+            },
+            Self::Root => {
+                // Of a user namespace's own root few users are mapped.
+                let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+                let is_root = Privilege::detect() == Privilege::Root && map.contains("4294967295");
+                (!is_root).then(|| "not root of this host".to_owned())
+            }
+            Self::CubicForRootOnly => {
+                let has_cubic = |which| {
+                    let path = format!("/proc/sys/net/ipv4/tcp_{which}_congestion_control");
+                    let names = fs::read_to_string(path).unwrap_or_default();
+                    names.split_whitespace().any(|name| name == "cubic")
+                };
+                let cause = match (has_cubic("available"), has_cubic("allowed")) {
+                    (true, false) => return None,
+                    (true, true) => "this host allows cubic to every user, so it would prove nothing",
+                    (false, _) => "there is no cubic here: modprobe tcp_cubic",
+                };
+                Some(cause.to_owned())
+            }
+            Self::Steering => NetNs::create()
+                .map_err(Into::into)
+                .and_then(|ns| steering::to_one_cpu(&ns, &["lo"]))
+                .err()
+                .map(|why| format!("no receive packet steering: {why:#}")),
+            Self::Device(kind) => try_device(kind)
+                .err()
+                .map(|why| format!("no {kind} interfaces: {why:#}")),
+            Self::Ingress => try_ingress_drop().err().map(|why| format!("{why:#}")),
+            Self::TunnelGso => try_tunnels().err().map(|why| format!("{why:#}")),
+            Self::All => (!crate::is_all()).then(|| "only with make test-all".to_owned()),
+            Self::Soak => (!crate::is_soak()).then(|| "only with FARWIRE_SOAK=1".to_owned()),
+        }
+    }
+}
+
+fn try_ingress_drop() -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    bed.client().run(|| IngressDrop::new(&[WAN]))??;
+    Ok(())
+}
+
+fn try_tunnels() -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    let slots = RingSlots {
+        small: 512,
+        large: 60,
+    };
+    bed.emulator().run(|| -> Result<()> {
+        AfPacket::open(CLIENT_PORT, slots)?.take_tunnels(CLIENT_PORT)?;
+        Ok(())
+    })?
+}
+
+/// Tries to make an interface of this kind on a test bed.
+fn try_device(kind: &str) -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    let options = match kind {
+        "vxlan" => "id 1 dev wan dstport 4789",
+        "bridge" => "",
+        _ => "local 10.77.0.1 remote 10.77.0.2",
+    };
+    process::ip(
+        bed.client(),
+        &format!("link add probe type {kind} {options}"),
+    )
+    .map(drop)
+}

@@ -1,0 +1,95 @@
+//! What a process takes of the machine (proc(5)).
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::process;
+
+/// The threads of a far end without a client.
+const SERVICES: [&str; 7] = [
+    "log",
+    "http",
+    "messages",
+    "iperf3",
+    "iperf3 udp",
+    "capacity",
+    "stamp",
+];
+
+/// A little longer than what the far end lets pass between two moments at which it gives back what has been freed.
+const TIDIED: Duration = Duration::from_secs(7);
+
+/// Descriptors, threads and memory at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Open file descriptors.
+    pub descriptors: usize,
+    /// Threads.
+    pub threads: usize,
+    /// Resident memory in KiB (`VmRSS`).
+    pub resident_kib: u64,
+}
+
+impl Usage {
+    /// Of the process `pid`.
+    pub fn of(pid: u32) -> Result<Self> {
+        let entries = |folder: &str| -> Result<usize> {
+            let path = format!("/proc/{pid}/{folder}");
+            Ok(fs::read_dir(&path).context(path)?.count())
+        };
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let resident = resident.and_then(|text| text.split_whitespace().next());
+        Ok(Self {
+            descriptors: entries("fd")?,
+            threads: entries("task")?,
+            resident_kib: resident.context("VmRSS")?.parse()?,
+        })
+    }
+
+    /// Of the far end `pid` once all of its services have begun, before the first client.
+    pub fn of_idle_far_end(pid: u32) -> Result<Self> {
+        process::wait_for("the far end's threads", || {
+            let all = SERVICES.iter().all(|name| process::has_thread(pid, name));
+            Ok(all.then_some(()))
+        })?;
+        Self::of(pid)
+    }
+
+    /// Waits until the process has no more descriptors and threads than this; what it then takes.
+    pub fn await_return(&self, pid: u32) -> Result<Self> {
+        let mut now = Self::of(pid)?;
+        let returned = process::wait_for("descriptors and threads to be given back", || {
+            now = Self::of(pid)?;
+            let back = now.descriptors <= self.descriptors && now.threads <= self.threads;
+            Ok(back.then_some(now))
+        });
+        returned.with_context(|| format!("at first {self:?}, now {now:?}"))
+    }
+
+    /// The least memory that the far end `pid` takes at any time until it has given back what has been freed, once it has
+    /// returned to this: what a moment finds may lie just before that, and what leaks is in every reading. KiB.
+    pub fn await_tidied(&self, pid: u32) -> Result<u64> {
+        let mut least = self.await_return(pid)?.resident_kib;
+        let begun = Instant::now();
+        while begun.elapsed() < TIDIED {
+            thread::sleep(Duration::from_millis(200));
+            least = least.min(Self::of(pid)?.resident_kib);
+        }
+        Ok(least)
+    }
+}
+
+/// Resident memory of the process `pid` that is its own alone, in KiB (`RssAnon`): heap and stacks, not the rings that it shares
+/// with the kernel.
+pub fn heap_kib(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let anonymous = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    let anonymous = anonymous.and_then(|text| text.split_whitespace().next());
+    Ok(anonymous.context("RssAnon")?.parse()?)
+}

@@ -1,0 +1,101 @@
+//! Departures by IP protocol and service, to tell whose packets left late.
+
+use model::Side;
+use record::lateness::{Departed, FlowDepartures, FlowKind};
+
+/// Most kinds that are distinguished. Packets of further kinds are counted together, under protocol 0.
+const MOST: usize = 48;
+
+/// The departures of each kind of packets, by ingress side.
+#[derive(Clone, Debug)]
+pub(crate) struct DeparturesByKind {
+    /// The first is for packets of no other kind.
+    kinds: Vec<FlowKind>,
+    departed: Vec<[Departed; 2]>,
+    /// The kind of the last packet, which is most often that of the next one.
+    last: u8,
+}
+
+impl Default for DeparturesByKind {
+    fn default() -> Self {
+        let mut flows = Self {
+            kinds: Vec::with_capacity(MOST),
+            departed: Vec::with_capacity(MOST),
+            last: 0,
+        };
+        flows.add(FlowKind::default());
+        flows
+    }
+}
+
+impl DeparturesByKind {
+    /// The number of the kind of packets with these headers.
+    pub(crate) fn number(&mut self, protocol: Option<u8>, ports: Option<[u16; 2]>) -> u8 {
+        let kind = FlowKind {
+            protocol: protocol.unwrap_or(0),
+            // A service has a lower port than its clients.
+            port: ports.map_or(0, |[a, b]| a.min(b)),
+        };
+        if self.kinds[usize::from(self.last)] != kind {
+            let known = self.kinds.iter().position(|known| *known == kind);
+            let number = known.unwrap_or_else(|| self.add(kind));
+            self.last = u8::try_from(number).unwrap_or(0);
+        }
+        self.last
+    }
+
+    /// This many packets of a kind have left.
+    pub(crate) fn left(&mut self, number: u8, ingress: Side, packets: u64, are_late: bool) {
+        let departed = &mut self.departed[usize::from(number)][ingress.index()];
+        departed.packets += packets;
+        departed.late += if are_late { packets } else { 0 };
+    }
+
+    /// The departures so far; up is from A to B.
+    pub(crate) fn departures(&self) -> Vec<FlowDepartures> {
+        let all = self.kinds.iter().zip(&self.departed);
+        all.map(|(kind, [up, down])| FlowDepartures {
+            kind: *kind,
+            up: *up,
+            down: *down,
+        })
+        .collect()
+    }
+
+    #[cold]
+    fn add(&mut self, kind: FlowKind) -> usize {
+        if self.kinds.len() == MOST {
+            return 0;
+        }
+        self.kinds.push(kind);
+        self.departed.push(<[Departed; 2]>::default());
+        self.kinds.len() - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_of_a_service_are_one_kind() {
+        let mut flows = DeparturesByKind::default();
+        let up = flows.number(Some(6), Some([40_000, 80]));
+        assert_eq!(flows.number(Some(6), Some([80, 40_001])), up);
+        assert_ne!(flows.number(Some(17), Some([40_000, 80])), up);
+        assert_ne!(flows.number(Some(1), None), up);
+        assert_eq!(flows.number(None, None), 0);
+    }
+
+    #[test]
+    fn kinds_without_number_are_counted_together() {
+        let mut flows = DeparturesByKind::default();
+        for port in 1..1000 {
+            let number = flows.number(Some(6), Some([40_000, port]));
+            flows.left(number, Side::A, 1, false);
+        }
+        let departures = flows.departures();
+        assert_eq!(departures.len(), MOST);
+        assert_eq!(departures[0].up.packets, 1000 - MOST as u64);
+    }
+}

@@ -1,0 +1,294 @@
+//! The frames on their way, kept until the last of their segments has left or was dropped.
+
+use model::{Nanos, PacketId, Side};
+use netio::{COPY_BELOW, Frame, FrameBytes, FrameRef, GsoFrame, Lent, Offload, Vlan};
+
+use super::arena::{Arena, Span};
+use super::departures::Changes;
+use super::observed::ObservedPackets;
+use conditions::in_effect::BESIDE_FRAME;
+
+/// A packet's id has its segment in this many low bits, and its frame's place above them.
+const SEGMENT_BITS: u32 = 17;
+
+/// Memory that a frame and each of its packets take beside their bytes, allocations included. It counts towards the limit,
+/// so that the number of small frames is bounded too.
+const FRAME_COST: usize = 160;
+const SEGMENT_COST: usize = 48;
+const _: () = assert!(FRAME_COST as u64 + SEGMENT_COST as u64 == BESIDE_FRAME);
+
+/// A bounded store of frames. Small ones are copied into an arena; long ones stay where they were received.
+#[derive(Debug)]
+pub(crate) struct HeldFrames<L> {
+    frames: Vec<Option<HeldFrame<L>>>,
+    free: Vec<u32>,
+    arena: Arena,
+    /// By set of ports, and by place in its memory: where the frame that last occupied it is kept.
+    lent: Vec<Vec<usize>>,
+    /// Without the arena's.
+    bytes: usize,
+    peak: usize,
+    limit: usize,
+}
+
+#[derive(Debug)]
+struct HeldFrame<L> {
+    arrival: Nanos,
+    bytes: HeldBytes<L>,
+    gso: GsoFrame,
+    /// How much later than its arrival the model took it to be.
+    clamped: Nanos,
+    /// Its segments and their copies that have neither left nor been dropped.
+    remaining: u32,
+    /// The bytes that it adds to those without the arena's.
+    cost: u32,
+    offload: Offload,
+    vlan: Option<Vlan>,
+    origin: FrameOrigin,
+}
+
+/// Where a frame arrived, and how its packets are classified.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FrameOrigin {
+    /// The set of ports whose memory it may occupy.
+    pub(crate) set: u16,
+    pub(crate) side: Side,
+    /// The number of its kind of packets.
+    pub(crate) flow: u8,
+    /// The class of its packets.
+    pub(crate) class: u16,
+}
+
+#[derive(Debug)]
+enum HeldBytes<L> {
+    Small(Span),
+    Long(FrameBytes<L>),
+}
+
+/// The segment of its frame that `id` names.
+pub(crate) fn segment(id: PacketId) -> u32 {
+    (id.0 & ((1 << SEGMENT_BITS) - 1)) as u32
+}
+
+impl<L: Lent> HeldFrames<L> {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            frames: Vec::new(),
+            free: Vec::new(),
+            arena: Arena::default(),
+            lent: Vec::new(),
+            bytes: 0,
+            peak: 0,
+            limit,
+        }
+    }
+
+    /// Whether the limit allows this frame too.
+    pub(crate) fn has_room(&self, frame: &Frame<L>, gso: &GsoFrame) -> bool {
+        let len = frame.bytes().len();
+        let bytes = if len < COPY_BELOW {
+            self.arena.held_with(len)
+        } else {
+            self.arena.held() + len
+        };
+        self.bytes + book_keeping(gso) + bytes <= self.limit
+    }
+
+    /// Keeps a frame for which there is room. Returns the id of its first segment.
+    pub(crate) fn insert(
+        &mut self,
+        origin: FrameOrigin,
+        frame: Frame<L>,
+        gso: GsoFrame,
+    ) -> PacketId {
+        let is_small = frame.bytes().len() < COPY_BELOW;
+        let cost = book_keeping(&gso) + if is_small { 0 } else { frame.bytes().len() };
+        let (arrival, offload, vlan) = (frame.arrival, frame.offload, frame.vlan);
+        let (bytes, lent) = if is_small {
+            (HeldBytes::Small(self.arena.store(frame.bytes())), None)
+        } else {
+            let bytes = frame.into_bytes();
+            let lent = bytes.place();
+            (HeldBytes::Long(bytes), lent)
+        };
+        self.bytes += cost;
+        self.peak = self.peak.max(self.bytes());
+        let held = HeldFrame {
+            arrival,
+            bytes,
+            clamped: Nanos::ZERO,
+            remaining: gso.segments(),
+            gso,
+            cost: u32::try_from(cost).expect("a frame is far below 4 GiB"),
+            offload,
+            vlan,
+            origin,
+        };
+        let place = match self.free.pop() {
+            Some(place) => place as usize,
+            None => {
+                self.frames.push(None);
+                self.frames.len() - 1
+            }
+        };
+        self.frames[place] = Some(held);
+        if let Some(lent) = lent {
+            let set = usize::from(origin.set);
+            self.lent
+                .resize_with(self.lent.len().max(set + 1), Vec::new);
+            let places = &mut self.lent[set];
+            places.resize(places.len().max(lent + 1), 0);
+            places[lent] = place;
+        }
+        PacketId((place as u64) << SEGMENT_BITS)
+    }
+
+    /// Gives `lent`, a place of its memory, back to a set of ports.
+    pub(crate) fn give_back(&mut self, set: u16, lent: usize) {
+        let place = self
+            .lent
+            .get(usize::from(set))
+            .and_then(|places| places.get(lent));
+        let held = place.and_then(|place| self.frames[*place].as_mut());
+        // Our place may belong to another frame by now.
+        if let Some(HeldFrame {
+            bytes: HeldBytes::Long(bytes),
+            origin,
+            ..
+        }) = held
+            && origin.set == set
+            && bytes.place() == Some(lent)
+        {
+            bytes.own();
+        }
+    }
+
+    pub(crate) fn get(&self, id: PacketId) -> (FrameRef<'_>, &GsoFrame) {
+        let held = self.held(id);
+        (self.frame(held), &held.gso)
+    }
+
+    pub(crate) fn gso(&self, id: PacketId) -> &GsoFrame {
+        &self.held(id).gso
+    }
+
+    pub(crate) fn ingress(&self, id: PacketId) -> Side {
+        self.held(id).origin.side
+    }
+
+    /// The number of its kind of packets, and how much later than its arrival the model took it to be.
+    pub(crate) fn lateness(&self, id: PacketId) -> (u8, Nanos) {
+        let held = self.held(id);
+        (held.origin.flow, held.clamped)
+    }
+
+    /// The class of a packet, and when it arrived.
+    pub(crate) fn arrival(&self, id: PacketId) -> (u16, Nanos) {
+        let held = self.held(id);
+        (held.origin.class, held.arrival)
+    }
+
+    /// Notes that the model took a frame to have arrived `by` later than it did.
+    #[cold]
+    pub(crate) fn clamp(&mut self, id: PacketId, by: Nanos) {
+        if let Some(held) = &mut self.frames[place(id)] {
+            held.clamped = held.clamped.max(by);
+        }
+    }
+
+    /// `count` neighbouring segments of a frame as observers see them, as they arrived and never due.
+    pub(crate) fn observed(&self, id: PacketId, count: u32) -> ObservedPackets<'_> {
+        let held = self.held(id);
+        let first = segment(id);
+        ObservedPackets {
+            ingress: held.origin.side,
+            frame: self.frame(held),
+            gso: Some(&held.gso),
+            segments: first..first + count,
+            due: &[],
+            changes: Changes::NONE,
+        }
+    }
+
+    /// Keeps the frame of `id` until a copy of that segment has left too.
+    pub(crate) fn copied(&mut self, id: PacketId) {
+        if let Some(held) = &mut self.frames[place(id)] {
+            held.remaining += 1;
+        }
+    }
+
+    /// Forgets `count` segments of a frame, and the frame with the last of them.
+    pub(crate) fn release(&mut self, id: PacketId, count: u32) {
+        let place = place(id);
+        let Some(held) = &mut self.frames[place] else {
+            unreachable!("a packet is decided once");
+        };
+        held.remaining -= count;
+        if held.remaining == 0 {
+            self.bytes -= held.cost as usize;
+            if let HeldBytes::Small(span) = held.bytes {
+                self.arena.release(span);
+            }
+            self.frames[place] = None;
+            let place = u32::try_from(place).expect("below 4 billion frames");
+            self.free.push(place);
+        }
+    }
+
+    /// Bytes held now, book-keeping included.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + self.arena.held()
+    }
+
+    /// The most bytes held at one time, book-keeping included.
+    pub(crate) fn peak_bytes(&self) -> usize {
+        self.peak
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes == 0 && self.frames.iter().all(Option::is_none)
+    }
+
+    fn frame<'h>(&'h self, held: &'h HeldFrame<L>) -> FrameRef<'h> {
+        FrameRef {
+            arrival: held.arrival,
+            offload: held.offload,
+            vlan: held.vlan,
+            bytes: match &held.bytes {
+                HeldBytes::Small(span) => self.arena.bytes(*span),
+                HeldBytes::Long(bytes) => bytes.bytes(),
+            },
+        }
+    }
+
+    fn held(&self, id: PacketId) -> &HeldFrame<L> {
+        self.frames[place(id)]
+            .as_ref()
+            .expect("a packet's frame is held until the packet is released")
+    }
+}
+
+fn book_keeping(gso: &GsoFrame) -> usize {
+    FRAME_COST + gso.segments() as usize * SEGMENT_COST
+}
+
+fn place(id: PacketId) -> usize {
+    usize::try_from(id.0 >> SEGMENT_BITS).expect("made from a usize")
+}
+
+#[cfg(test)]
+mod tests {
+    use netio::LentSlot;
+
+    use super::*;
+
+    #[test]
+    fn a_million_small_frames_take_their_bytes_and_little_more() {
+        assert!(
+            size_of::<Option<HeldFrame<LentSlot>>>() <= 128,
+            "{}",
+            size_of::<Option<HeldFrame<LentSlot>>>()
+        );
+    }
+}

@@ -1,0 +1,516 @@
+//! A link between two ports: it takes in what arrives, lets the model decide, and sends what is due.
+
+use std::io;
+use std::iter;
+
+use arrayvec::ArrayVec;
+use model::{Bytes, ConfigError, Link, Nanos, Outcome, Packet, PacketId, Reply, Side, Waiting};
+use netio::{
+    Frame, FrameRef, GsoFrame, Headers, Lent, Offload, PortSet, SendTimes, Spare, Stall, TxFrame,
+    is_link_control, too_big,
+};
+
+use super::departures::{Changes, Departures, ScheduledDeparture};
+use super::held_frames::{self, FrameOrigin, HeldFrames};
+use super::observed::{ObservedPackets, PacketVerdict};
+use super::observers::Observers;
+use super::packet_log::PacketLogWriter;
+use super::segment_run::SegmentRun;
+use super::stats::{EmulatorLoss, Stats};
+use super::{BATCH, NewConditions, PortId, QUANTUM};
+use conditions::Rules;
+use record::lateness::FlowDepartures;
+use record::summary::{DelaySummary, PacketLogSummary, ShareSummary};
+
+/// A link and the two ports that it is between.
+pub(super) struct LinkRunner {
+    pub(super) ports: [PortId; 2],
+    link: Link,
+    /// Which class a packet belongs to.
+    pub(super) rules: Rules,
+    pub(super) departures: [Departures; 2],
+    stats: Stats,
+    pub(super) observers: Observers,
+}
+
+/// What all links of a forwarder share.
+pub(super) struct ForwarderShared<P: PortSet> {
+    pub(super) sets: Vec<P>,
+    pub(super) held: HeldFrames<P::Lent>,
+    /// Due times of the runs that are about to be sent.
+    pub(super) due: Vec<Nanos>,
+    /// Memory in which frames are built.
+    pub(super) spare: Spare,
+}
+
+impl LinkRunner {
+    pub(super) fn new(
+        ports: [PortId; 2],
+        link: Link,
+        rules: Rules,
+        stats: Stats,
+        log: Option<PacketLogWriter>,
+    ) -> Self {
+        Self {
+            ports,
+            link,
+            rules,
+            departures: [Departures::default(), Departures::default()],
+            stats,
+            observers: Observers::new(log),
+        }
+    }
+
+    /// Decides what arrived before `horizon` and sends what is due by `now`. Returns when to come back.
+    pub(super) fn turn<P: PortSet>(
+        &mut self,
+        shared: &mut ForwarderShared<P>,
+        horizon: Nanos,
+        now: Nanos,
+    ) -> Option<Nanos> {
+        self.observers.follow(now, horizon);
+        self.decide(shared, horizon);
+        self.depart_both(shared, now, Nanos::ZERO)
+    }
+
+    /// Prepares what is due at `at`, which lies ahead, and sends it then. Returns when to come back.
+    pub(super) fn turn_ahead<P: PortSet>(
+        &mut self,
+        shared: &mut ForwarderShared<P>,
+        at: Nanos,
+    ) -> Option<Nanos> {
+        self.depart_both(shared, at, at)
+    }
+
+    /// Sends what is due by `now`, but not before `not_before`. Returns when to come back.
+    fn depart_both<P: PortSet>(
+        &mut self,
+        shared: &mut ForwarderShared<P>,
+        now: Nanos,
+        not_before: Nanos,
+    ) -> Option<Nanos> {
+        let sides = [Side::A, Side::B];
+        let departures = sides.map(|egress| self.depart(shared, egress, now, not_before));
+        let departures = departures.into_iter().flatten();
+        let others = [self.link.next_at(), self.observers.next_at()];
+        departures.chain(others.into_iter().flatten()).min()
+    }
+
+    /// Counts a frame that its port could not hand over.
+    pub(super) fn lose_unseen(&mut self, arrival: Nanos, ingress: Side, cause: EmulatorLoss) {
+        self.stats.lose(ingress, cause, 1);
+        self.observers.decided(cause, || {
+            let frame = FrameRef {
+                arrival,
+                offload: Offload::default(),
+                vlan: None,
+                bytes: &[],
+            };
+            ObservedPackets::whole_frame(ingress, frame, None)
+        });
+    }
+
+    /// Offers a frame's packets to the link.
+    pub(super) fn accept<P: PortSet>(
+        &mut self,
+        shared: &mut ForwarderShared<P>,
+        ingress: Side,
+        frame: Frame<P::Lent>,
+    ) {
+        let gso = GsoFrame::of(&frame);
+        let segments = gso.as_ref().map_or(1, GsoFrame::segments);
+        self.observers.arrived(ingress, &frame, segments);
+        let Ok(gso) = gso else {
+            return self.lose_whole(ingress, &frame, None, EmulatorLoss::UnsupportedGso);
+        };
+        if is_link_control(frame.bytes()) {
+            return self.pass(shared, ingress, &frame, &gso);
+        }
+        if !shared.held.has_room(&frame, &gso) {
+            return self.lose_whole(ingress, &frame, Some(&gso), EmulatorLoss::Memory);
+        }
+        let arrival = frame.arrival;
+        let headers = Headers::of(&frame);
+        let protocol = headers.protocol.filter(|_| !self.rules.is_empty());
+        let class = protocol.map_or(0, |number| self.rules.class_of(number, headers.ports));
+        let origin = FrameOrigin {
+            side: ingress,
+            set: self.ports[ingress.index()].set,
+            flow: self.stats.flows.number(headers.protocol, headers.ports),
+            class,
+        };
+        // All segments but the last are of one length.
+        let [len, last_len] = [0, segments - 1].map(|n| Bytes(gso.segment_len(n).into()));
+        let first = shared.held.insert(origin, frame, gso);
+        for segment in 0..segments {
+            let packet = Packet {
+                id: PacketId(first.0 + u64::from(segment)),
+                len: if segment + 1 == segments {
+                    last_len
+                } else {
+                    len
+                },
+                flow: headers.flow,
+                class,
+                ecn: headers.ecn,
+                l3_at: headers.l3_at,
+            };
+            let clamped = self.link.offer(arrival, ingress, packet);
+            if clamped > Nanos::ZERO {
+                shared.held.clamp(first, clamped);
+            }
+        }
+    }
+
+    /// Counts a frame that is lost because of the emulator, with all its packets.
+    #[cold]
+    fn lose_whole<L: Lent>(
+        &mut self,
+        ingress: Side,
+        frame: &Frame<L>,
+        gso: Option<&GsoFrame>,
+        cause: EmulatorLoss,
+    ) {
+        let packets = gso.map_or(1, GsoFrame::segments);
+        self.stats.lose(ingress, cause, packets);
+        self.observers
+            .decided(cause, || ObservedPackets::whole_frame(ingress, frame, gso));
+    }
+
+    /// Sends link control immediately. If the other interface is down, the frame is lost as on a wire whose other end is
+    /// down. That is not the emulator's fault: hosts report their multicast groups as soon as their own end is up.
+    fn pass<P: PortSet>(
+        &mut self,
+        shared: &mut ForwarderShared<P>,
+        ingress: Side,
+        frame: &Frame<P::Lent>,
+        gso: &GsoFrame,
+    ) {
+        self.stats.control[ingress.index()] += 1;
+        let mut whole = [gso.part(frame, 0..gso.segments(), &mut shared.spare)];
+        let mut sending = None;
+        let (port, stats) = (self.ports[ingress.other().index()], &mut self.stats);
+        send(
+            &mut shared.sets,
+            port,
+            Nanos::ZERO,
+            &mut whole,
+            |_, sent| match sent {
+                Ok(call) => sending = Some(call),
+                Err(error) if error.kind() == io::ErrorKind::NetworkDown => {}
+                Err(error) => stats.send_failed(ingress, 1, &error),
+            },
+        );
+        whole
+            .into_iter()
+            .for_each(|sent| shared.spare.take_back(sent));
+        self.observers
+            .sent(PacketVerdict::LinkControl, sending, || {
+                ObservedPackets::whole_frame(ingress, frame, Some(gso))
+            });
+    }
+
+    /// Schedules or forgets every packet that the model has decided on.
+    fn decide<P: PortSet>(&mut self, shared: &mut ForwarderShared<P>, now: Nanos) {
+        while let Some(outcome) = self.link.poll(now) {
+            match outcome {
+                Outcome::Copied { id, .. } => shared.held.copied(id),
+                Outcome::Deliver {
+                    id,
+                    copy,
+                    due,
+                    mark,
+                    edit,
+                } => {
+                    let egress = shared.held.ingress(id).other();
+                    let changes = Changes::new(copy, mark, edit);
+                    self.departures[egress.index()].push(ScheduledDeparture { due, id, changes });
+                }
+                Outcome::Drop {
+                    id,
+                    copy,
+                    cause,
+                    reply,
+                    ..
+                } => {
+                    if let Some(reply) = reply {
+                        self.reply(shared, id, reply);
+                    }
+                    self.observers.decided(cause, || ObservedPackets {
+                        changes: Changes::new(copy, false, None),
+                        ..shared.held.observed(id, 1)
+                    });
+                    shared.held.release(id, 1);
+                }
+            }
+        }
+    }
+
+    /// Tells the sender of a dropped packet why it was dropped. The reply leaves immediately and does not cross the link.
+    #[cold]
+    fn reply<P: PortSet>(
+        &mut self,
+        shared: &mut ForwarderShared<P>,
+        id: PacketId,
+        Reply::TooBig { mtu }: Reply,
+    ) {
+        let (frame, gso) = shared.held.get(id);
+        let segment = held_frames::segment(id);
+        let mut packet = gso.part(frame, segment..segment + 1, &mut shared.spare);
+        packet.complete_checksum();
+        let reply = too_big(&[packet.head.bytes(), &packet.body].concat(), mtu);
+        shared.spare.take_back(packet);
+        let Some(reply) = reply else {
+            return;
+        };
+        let ingress = shared.held.ingress(id);
+        let (port, stats) = (self.ports[ingress.index()], &mut self.stats);
+        stats.replies[ingress.index()] += 1;
+        let mut reply = [TxFrame::from(reply)];
+        let mut departure = None;
+        send(
+            &mut shared.sets,
+            port,
+            Nanos::ZERO,
+            &mut reply,
+            |_, sent| match sent {
+                Ok(sending) => departure = Some(sending.ended),
+                Err(error) => stats.reply_failed(ingress, &error),
+            },
+        );
+        if let Some(departure) = departure {
+            self.observers.replied(ingress, &reply[0], departure);
+        }
+    }
+
+    /// Sends by `egress` what is due by `now`, but not before `not_before`. Returns when to look again.
+    fn depart<P: PortSet>(
+        &mut self,
+        shared: &mut ForwarderShared<P>,
+        egress: Side,
+        now: Nanos,
+        not_before: Nanos,
+    ) -> Option<Nanos> {
+        loop {
+            let mut runs: ArrayVec<SegmentRun, BATCH> = ArrayVec::new();
+            let mut wait = self.departures[egress.index()].next_due();
+            while !runs.is_full() && wait.is_some_and(|due| due <= now) {
+                match self.next_run(shared, egress, now) {
+                    Ok(run) => {
+                        runs.push(run);
+                        wait = self.departures[egress.index()].next_due();
+                    }
+                    Err(until) => {
+                        wait = Some(until);
+                        break;
+                    }
+                }
+            }
+            if !runs.is_empty() {
+                self.send_runs(shared, egress, not_before, &runs);
+            }
+            if !runs.is_full() {
+                return wait;
+            }
+        }
+    }
+
+    /// Takes the next run of segments from the schedule, or returns until when to wait for it.
+    fn next_run<P: PortSet>(
+        &mut self,
+        shared: &mut ForwarderShared<P>,
+        egress: Side,
+        now: Nanos,
+    ) -> Result<SegmentRun, Nanos> {
+        let len = self.run_length(shared, egress, now)?;
+        let schedule = &mut self.departures[egress.index()];
+        let ScheduledDeparture { id, changes, .. } = schedule.get(0).ok_or(now)?;
+        let due = (0..len).map_while(|_| schedule.pop());
+        shared.due.extend(due.map(|next| next.due));
+        Ok(SegmentRun {
+            first: id,
+            len,
+            changes,
+        })
+    }
+
+    /// How many neighbouring segments at the front of the schedule are due. If the next neighbour follows within the
+    /// quantum, returns when it is due. Copies and packets that are changed leave alone.
+    fn run_length<P: PortSet>(
+        &self,
+        shared: &ForwarderShared<P>,
+        egress: Side,
+        now: Nanos,
+    ) -> Result<u32, Nanos> {
+        let schedule = &self.departures[egress.index()];
+        let front = schedule.get(0).ok_or(now)?;
+        let (due, first) = (front.due, front.id);
+        let gso = shared.held.gso(first);
+        let can = shared.sets[self.ports[egress.index()].set()].capabilities();
+        let longest = match () {
+            () if !can.gso || !front.changes.is_none() => 1,
+            () if can.tunnel_gso => gso.longest_train(),
+            () => gso.longest_run(),
+        };
+        let soon = |at: Nanos| at > now && at <= due + QUANTUM;
+        for len in 1..longest {
+            match schedule.get(len as usize) {
+                Some(next) if next.id.0 == first.0 + u64::from(len) && next.changes.is_none() => {
+                    if soon(next.due) {
+                        return Err(next.due);
+                    } else if next.due > now {
+                        return Ok(len);
+                    }
+                }
+                Some(_) => return Ok(len),
+                None => {
+                    let last = held_frames::segment(first) + len == gso.segments();
+                    let undecided = self.link.next_at().filter(|at| !last && soon(*at));
+                    return undecided.map_or(Ok(len), Err);
+                }
+            }
+        }
+        Ok(longest)
+    }
+
+    /// Sends runs that were taken from the schedule, but not before `not_before`, and forgets them.
+    fn send_runs<P: PortSet>(
+        &mut self,
+        shared: &mut ForwarderShared<P>,
+        egress: Side,
+        not_before: Nanos,
+        runs: &[SegmentRun],
+    ) {
+        let ForwarderShared {
+            sets,
+            held,
+            due,
+            spare,
+        } = shared;
+        let (port, stats) = (self.ports[egress.index()], &mut self.stats);
+        let trains = sets[port.set()].capabilities().tunnel_gso;
+        let frames = runs.iter().map(|run| run.frame(held, spare, trains));
+        let mut frames: ArrayVec<TxFrame<'_>, BATCH> = frames.collect();
+        let mut sendings = [None; BATCH];
+        send(
+            sets,
+            port,
+            not_before,
+            &mut frames,
+            |index, sent| match sent {
+                Ok(sending) => sendings[index] = Some(sending),
+                Err(error) => stats.send_failed(egress.other(), runs[index].len, &error),
+            },
+        );
+        frames.into_iter().for_each(|sent| spare.take_back(sent));
+        let mut rest = due.as_slice();
+        for (run, sending) in runs.iter().zip(sendings) {
+            let (due, after) = rest.split_at(run.len as usize);
+            rest = after;
+            if let Some(sending) = sending {
+                self.stats.left(egress.other(), run.len, run.bytes(held));
+                self.stats
+                    .delayed(egress.other(), held.arrival(run.first), due);
+                let whose = held.lateness(run.first);
+                for alike in due.chunk_by(|a, b| a == b) {
+                    let (due, count) = (alike[0], alike.len() as u64);
+                    self.stats
+                        .departed(egress.other(), whose, due, sending, count);
+                }
+            }
+            self.observers.sent(PacketVerdict::Delivered, sending, || {
+                run.observed(held, due)
+            });
+            held.release(run.first, run.len);
+        }
+        due.clear();
+    }
+
+    /// The host did not run this thread for that long before the next turn.
+    pub(super) fn stalled(&mut self, stall: Stall) {
+        self.stats.stalls.note(stall);
+    }
+
+    /// Puts other conditions into force at `at`, or as soon after it as the link can. Returns when.
+    ///
+    /// # Errors
+    /// The link refuses the conditions. Nothing is changed then.
+    pub(super) fn change(&mut self, at: Nanos, new: NewConditions) -> Result<Nanos, ConfigError> {
+        let NewConditions {
+            paths,
+            rules,
+            clock,
+            order,
+        } = new;
+        let at = self.link.change_by_clock(at, paths, clock, order)?;
+        self.rules = rules;
+        Ok(at)
+    }
+
+    /// Gives up the packets that are still on their way and ends the packet log with them. Returns what the log kept.
+    pub(super) fn finish<P: PortSet>(
+        &mut self,
+        shared: &mut ForwarderShared<P>,
+    ) -> Option<PacketLogSummary> {
+        // This takes what is decided already, and nothing else.
+        self.decide(shared, Nanos::ZERO);
+        let undecided = self.link.stop();
+        let scheduled = self
+            .departures
+            .iter_mut()
+            .flat_map(|schedule| iter::from_fn(|| schedule.pop()));
+        let scheduled = scheduled.map(|next| (next.id, Some(next.due), next.changes));
+        let undecided = undecided
+            .into_iter()
+            .map(|(id, copy)| (id, None, Changes::new(copy, false, None)));
+        for (id, due, changes) in scheduled.chain(undecided) {
+            self.observers.held(|| ObservedPackets {
+                due: due.as_slice(),
+                changes,
+                ..shared.held.observed(id, 1)
+            });
+        }
+        self.observers.finish()
+    }
+
+    /// Everything counted so far. Nothing is copied that grows with the number of packets, because the packets wait
+    /// meanwhile.
+    pub(super) fn stats(&mut self) -> &mut Stats {
+        for side in [Side::A, Side::B] {
+            self.stats.link[side.index()] = self.link.by_class(side).to_vec();
+        }
+        self.stats.shares = ShareSummary::of(self.link.stages());
+        self.stats.delays = DelaySummary::of(self.link.stages());
+        &mut self.stats
+    }
+
+    /// What waits for the bottleneck of each direction at `at`, by ingress.
+    pub(super) fn backlogs(&self, at: Nanos) -> [Option<Waiting>; 2] {
+        Side::BOTH.map(|ingress| self.link.backlog(at, ingress))
+    }
+
+    /// The packets that have left so far, by kind.
+    pub(super) fn departures(&self) -> Vec<FlowDepartures> {
+        self.stats.flows.departures()
+    }
+
+    /// Every packet is due at least this long after its arrival.
+    pub(super) fn least_delay(&self) -> Nanos {
+        self.link.least_delay()
+    }
+}
+
+/// Sends `frames` by `port`, after completing checksums that the port cannot complete.
+fn send<P: PortSet>(
+    sets: &mut [P],
+    port: PortId,
+    not_before: Nanos,
+    frames: &mut [TxFrame<'_>],
+    mut sent: impl FnMut(usize, io::Result<SendTimes>),
+) {
+    let set = &mut sets[port.set()];
+    if !set.capabilities().checksum {
+        frames.iter_mut().for_each(TxFrame::complete_checksum);
+    }
+    set.send(port.port(), not_before, frames, &mut sent);
+}

@@ -1,0 +1,309 @@
+//! The packet log added up by flow. Measurements are compared with these totals as soon as a run is over.
+
+use std::collections::HashMap;
+use std::io;
+
+use model::Side;
+use record::Direction;
+use record::crossing::{CrossedData, CrossedFlow};
+
+use super::{LogLine, PacketVerdict, Sink};
+
+/// Lines of one link that are kept until its end: 32 bytes each, and almost as much again while they are added up, so
+/// 500 MB. Lines beyond them are not kept.
+const MOST: usize = 1 << 23;
+/// A flow's packets count as data if they have at least this many quarters of the length of its longest packet.
+const DATA_QUARTERS: u64 = 3;
+const SECOND: u64 = 1_000_000_000;
+
+/// All packets, by flow.
+#[derive(Debug, Default)]
+pub(super) struct FlowTotals {
+    flows: HashMap<FlowKey, Vec<Crossed>>,
+    kept: usize,
+    /// When the first packet arrived.
+    began: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct FlowKey {
+    ingress: Side,
+    protocol: u8,
+    /// Source and destination.
+    ports: [u16; 2],
+}
+
+/// Packets that differ in nothing.
+#[derive(Clone, Copy, Debug)]
+struct Crossed {
+    arrival: u64,
+    /// 0 if they were lost.
+    departure: u64,
+    /// When they were due; 0 if they never were.
+    due: u64,
+    /// Of each.
+    bytes: u32,
+    count: u32,
+}
+
+impl Sink for FlowTotals {
+    fn begin(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn take(&mut self, _: u64, lines: &[LogLine]) -> io::Result<u64> {
+        let room = MOST - self.kept;
+        let lines = &lines[..lines.len().min(room)];
+        for line in lines {
+            self.add(line);
+        }
+        self.kept += lines.len();
+        Ok(lines.iter().map(|line| u64::from(line.count)).sum())
+    }
+
+    /// In a fixed order.
+    fn flows(self) -> Vec<CrossedFlow> {
+        let began = self.began.unwrap_or_default();
+        let mut flows: Vec<(FlowKey, Vec<Crossed>)> = self.flows.into_iter().collect();
+        flows.sort_unstable_by_key(|(key, _)| (key.ingress.index(), key.protocol, key.ports));
+        flows
+            .iter()
+            .map(|(key, packets)| key.sum(began, packets))
+            .collect()
+    }
+}
+
+impl FlowTotals {
+    fn add(&mut self, line: &LogLine) {
+        let Some(flow) = line.flow else {
+            return;
+        };
+        // A loss by the emulator itself makes the run invalid. Link control belongs to no flow.
+        let is_of_network = matches!(
+            line.verdict,
+            PacketVerdict::Delivered | PacketVerdict::Dropped(_)
+        );
+        if !is_of_network {
+            return;
+        }
+        // Lines are in the order of departures, not of arrivals.
+        let at = line.arrival.0;
+        self.began = Some(self.began.map_or(at, |began| began.min(at)));
+        let key = FlowKey {
+            ingress: line.ingress,
+            protocol: flow.protocol,
+            ports: flow.ports.unwrap_or_default(),
+        };
+        self.flows.entry(key).or_default().push(Crossed {
+            arrival: line.arrival.0,
+            departure: line.departure.map_or(0, |at| at.0),
+            due: line.due.map_or(0, |at| at.0),
+            bytes: line.bytes,
+            count: line.count,
+        });
+    }
+}
+
+impl Crossed {
+    fn has_left(&self) -> bool {
+        self.departure > 0
+    }
+
+    fn packets(&self) -> u64 {
+        self.count.into()
+    }
+
+    fn all_bytes(&self) -> u64 {
+        u64::from(self.bytes) * self.packets()
+    }
+}
+
+impl FlowKey {
+    fn sum(self, began: u64, packets: &[Crossed]) -> CrossedFlow {
+        let (direction, ports) = match self.ingress {
+            Side::A => (Direction::Up, self.ports),
+            Side::B => (Direction::Down, [self.ports[1], self.ports[0]]),
+        };
+        let delivered = packets.iter().filter(|alike| alike.has_left());
+        CrossedFlow {
+            direction,
+            protocol: self.protocol,
+            ports,
+            delivered: delivered.clone().map(Crossed::packets).sum(),
+            delivered_bytes: delivered.map(Crossed::all_bytes).sum(),
+            best_second_bytes: best_second(packets),
+            data: data(began, packets),
+        }
+    }
+}
+
+fn data(began: u64, packets: &[Crossed]) -> CrossedData {
+    let longest = packets.iter().map(|packet| packet.bytes).max();
+    let least = u64::from(longest.unwrap_or_default()) * DATA_QUARTERS;
+    let is_data = |packet: &&Crossed| u64::from(packet.bytes) * 4 >= least;
+    let packets = packets.iter().filter(is_data);
+    let since = |at: u64| at.saturating_sub(began);
+    let (left, lost): (Vec<&Crossed>, Vec<&Crossed>) =
+        packets.clone().partition(|alike| alike.has_left());
+    let departures = left.iter().map(|alike| alike.departure);
+    let arrivals = packets.clone().map(|alike| alike.arrival);
+    CrossedData {
+        packets: packets.map(Crossed::packets).sum(),
+        lost: lost.into_iter().map(Crossed::packets).sum(),
+        first_arrival_ns: since(arrivals.min().unwrap_or(began)),
+        first_departure_ns: departures.clone().min().map(since),
+        last_departure_ns: departures.max().map(since),
+        median_delay_ns: median_delay(&left),
+    }
+}
+
+fn median_delay(left: &[&Crossed]) -> Option<u64> {
+    let mut delays: Vec<(u64, u64)> = left
+        .iter()
+        .map(|alike| {
+            let delay = alike.departure.saturating_sub(alike.arrival);
+            (delay, alike.packets())
+        })
+        .collect();
+    delays.sort_unstable();
+    let half = delays.iter().map(|(_, packets)| packets).sum::<u64>() / 2;
+    let mut so_far = 0;
+    let median = delays.iter().find(|(_, packets)| {
+        so_far += packets;
+        so_far > half
+    });
+    median.map(|(delay, _)| *delay)
+}
+
+/// The most bytes due within one second, among those that were sent; `None` if they span less than a second. Due times
+/// count, not departures: bytes that left late and together were delayed by the host, not let through by the network.
+fn best_second(packets: &[Crossed]) -> Option<u64> {
+    let left = packets.iter().filter(|alike| alike.has_left());
+    let mut left: Vec<(u64, u64)> = left.map(|alike| (alike.due, alike.all_bytes())).collect();
+    left.sort_unstable();
+    let last = left.last()?.0;
+    let (mut from, mut within, mut best) = (0, 0, None);
+    for &(at, bytes) in &left {
+        within += bytes;
+        while at - left[from].0 >= SECOND {
+            within -= left[from].1;
+            from += 1;
+        }
+        let is_whole = last - left[0].0 >= SECOND;
+        best = best.max(is_whole.then_some(within));
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use model::{DropCause, Nanos};
+    use netio::FiveTuple;
+
+    use super::*;
+
+    /// A UDP packet from client to server that left 1 ms after it came, or was dropped.
+    fn line(at_ms: u64, bytes: u32, verdict: PacketVerdict) -> LogLine {
+        let arrival = Nanos(at_ms * 1_000_000);
+        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        LogLine {
+            bytes,
+            due: Some(arrival + Nanos(1_000_000)),
+            departure: (verdict == PacketVerdict::Delivered).then(|| arrival + Nanos(1_000_000)),
+            flow: Some(FiveTuple {
+                protocol: 17,
+                source: address,
+                destination: address,
+                ports: Some([4000, 5201]),
+            }),
+            ..LogLine::bare(arrival, Side::A, verdict)
+        }
+    }
+
+    fn sum(lines: &[LogLine]) -> CrossedFlow {
+        let mut flows = FlowTotals::default();
+        let packets: u64 = lines.iter().map(|line| u64::from(line.count)).sum();
+        assert_eq!(flows.take(1, lines).unwrap(), packets);
+        let [flow] = &flows.flows()[..] else {
+            panic!("one flow");
+        };
+        flow.clone()
+    }
+
+    #[test]
+    fn a_flow_is_what_left_and_its_data_are_the_packets_of_its_usual_length() {
+        let delivered = PacketVerdict::Delivered;
+        let lost = PacketVerdict::Dropped(DropCause::Loss);
+        let flow = sum(&[
+            line(5, 46, delivered),
+            line(10, 1000, delivered),
+            line(20, 1000, lost),
+            line(30, 800, delivered),
+            line(40, 100, PacketVerdict::LinkControl),
+        ]);
+        assert_eq!((flow.delivered, flow.delivered_bytes), (3, 1846));
+        assert_eq!((flow.direction, flow.ports), (Direction::Up, [4000, 5201]));
+        assert_eq!(
+            flow.data,
+            CrossedData {
+                packets: 3,
+                lost: 1,
+                // Since the greeting came.
+                first_arrival_ns: 5_000_000,
+                first_departure_ns: Some(6_000_000),
+                last_departure_ns: Some(26_000_000),
+                median_delay_ns: Some(1_000_000),
+            }
+        );
+        assert_eq!(flow.best_second_bytes, None);
+    }
+
+    #[test]
+    fn packets_alike_add_up_to_what_they_are_one_by_one() {
+        let times = |count: u32, line: LogLine| LogLine { count, ..line };
+        let (delivered, lost) = (
+            PacketVerdict::Delivered,
+            PacketVerdict::Dropped(DropCause::Loss),
+        );
+        let slow = LogLine {
+            departure: Some(Nanos(1_205_000_000)),
+            ..line(1200, 800, delivered)
+        };
+        let lines = [
+            times(3, line(0, 1000, delivered)),
+            times(2, line(10, 1000, lost)),
+            times(4, slow),
+            times(1, line(3000, 40, delivered)),
+        ];
+        let one_by_one = lines.iter().flat_map(|line| {
+            let count = line.count as usize;
+            std::iter::repeat_n(times(1, *line), count)
+        });
+        let apart = sum(&one_by_one.collect::<Vec<_>>());
+        assert_eq!(apart.data.median_delay_ns, Some(5_000_000));
+        assert_eq!(sum(&lines), apart);
+    }
+
+    #[test]
+    fn the_best_second_begins_wherever_the_most_left() {
+        let at = [0, 900, 1100, 1300, 1899, 1900, 3000];
+        let lines = at.map(|ms| line(ms, 100, PacketVerdict::Delivered));
+        assert_eq!(sum(&lines).best_second_bytes, Some(400));
+    }
+
+    #[test]
+    fn answers_have_the_ports_of_client_and_server_in_their_places() {
+        let mut answer = line(0, 100, PacketVerdict::Delivered);
+        answer.ingress = Side::B;
+        if let Some(flow) = &mut answer.flow {
+            flow.ports = Some([5201, 4000]);
+        }
+        let flow = sum(&[answer]);
+        assert_eq!(
+            (flow.direction, flow.ports),
+            (Direction::Down, [4000, 5201])
+        );
+    }
+}

@@ -1,0 +1,47 @@
+//! Whether so many frames arrive that waking up for each of them costs more than it gains.
+
+use model::Nanos;
+
+/// This many frames within that time are a load: eight per millisecond.
+const FRAMES: usize = 8;
+const SPAN: Nanos = Nanos(1_000_000);
+
+/// Under load, a turn of the forwarder's loop begins this long after the one before, whatever arrives or is due. Packets due by
+/// then leave together. A sleep can end late, so departures are batched by at most 100 us.
+pub(crate) const TURN: Nanos = Nanos(75_000);
+
+/// The arrival times of the latest frames.
+#[derive(Debug, Default)]
+pub(crate) struct RecentArrivals {
+    arrivals: [Nanos; FRAMES],
+    next: usize,
+}
+
+impl RecentArrivals {
+    pub(crate) fn arrived(&mut self, at: Nanos) {
+        self.arrivals[self.next] = at;
+        self.next = (self.next + 1) % FRAMES;
+    }
+
+    pub(crate) fn is_high(&self, now: Nanos) -> bool {
+        let oldest = self.arrivals[self.next];
+        oldest > Nanos::ZERO && oldest + SPAN > now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_frames_a_millisecond_are_a_load() {
+        let mut load = RecentArrivals::default();
+        for at in 1..8 {
+            load.arrived(Nanos(at * 100_000));
+            assert!(!load.is_high(Nanos(at * 100_000)));
+        }
+        load.arrived(Nanos(800_000));
+        assert!(load.is_high(Nanos(1_099_999)));
+        assert!(!load.is_high(Nanos(1_100_000)));
+    }
+}

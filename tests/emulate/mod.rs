@@ -1,0 +1,15 @@
+//! `farwire emulate`: a transparent box between two interfaces that leaves them as they were.
+
+mod capture;
+mod frames;
+mod host;
+mod lifecycle;
+mod links;
+mod listen;
+mod nics;
+mod on_exit;
+mod recovery;
+mod refusals;
+mod service;
+mod transparent;
+mod tunnels;

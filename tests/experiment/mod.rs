@@ -1,0 +1,16 @@
+//! The commands `run`, `calibrate`, `measure`, `serve` and `report` as a user meets them.
+
+mod beds;
+mod calibrated;
+mod compared;
+mod instruments;
+mod interrupted;
+mod kept;
+mod pages;
+mod refusals;
+mod resumed;
+mod runs;
+mod screen;
+mod several;
+mod sharded;
+mod shipped;

@@ -1,0 +1,13 @@
+//! Strangers, hostile files and sudden ends: what the program does with the worst of its world.
+
+mod capacity;
+mod files;
+mod iperf3_cves;
+mod kills;
+mod limits;
+mod log;
+mod loops;
+mod places;
+mod privilege;
+mod soak;
+mod wan_box;

@@ -1,0 +1,12 @@
+//! Every instrument against farwire's own far end and against the programs whose protocols it speaks.
+
+mod cable_cut;
+mod capacity;
+mod connect;
+mod external;
+mod http;
+mod messages;
+mod probe;
+mod serve;
+mod tcp;
+mod udp;

@@ -1,0 +1,26 @@
+//! The built program on real packets. A module is a suite; `cargo test --test system -- live::` runs one.
+
+mod docs;
+mod emulate;
+mod exec;
+mod experiment;
+mod hostile;
+mod instruments;
+mod live;
+mod page;
+mod slurm;
+mod traffic;
+
+use std::process::ExitCode;
+
+use test_support::{powerless, suite};
+
+/// The suites that run as root of a user namespace where an ordinary user runs them.
+const AS_ROOT: [&str; 4] = ["emulate", "hostile", "instruments", "traffic"];
+
+fn main() -> ExitCode {
+    powerless::divert();
+    let code = suite::run(&AS_ROOT);
+    slurm::stop();
+    code
+}

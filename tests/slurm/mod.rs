@@ -1,0 +1,11 @@
+//! `farwire submit` on a real Slurm of this machine, which `scripts/slurm-here` starts.
+
+mod cases;
+mod cluster;
+mod fake;
+mod faults;
+mod refusals;
+mod soak;
+mod tutorial;
+
+pub(crate) use cluster::stop;
