@@ -2,7 +2,7 @@
 
 use std::str;
 
-use conditions::link_spec::{LinkSpec, warnings};
+use conditions::{LinkSpec, warnings};
 use model::{Bytes, Link, LinkConfig, Nanos, Outcome, Packet, PacketId, Side};
 use record::plan::Plan;
 

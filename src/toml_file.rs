@@ -1,8 +1,7 @@
 //! TOML files read so that an error names file, line and key, and the nearest known key.
 //!
-//! Every value keeps its place in the file, whatever tables it is merged into. What cannot be read into its type is found
-//! there by its place; what a check refuses, by the keys that its message begins with: `link: up: queue: a queue needs a
-//! rate`. One of several tables is named by its number, `expect 2: within: …`, or by its own `name`.
+//! Every value keeps its place in the file, whatever tables it is merged into. An error has the place of the value that it is
+//! about, or else the path of keys to it: [`Below`] adds the keys to the errors of a check.
 //!
 //! A file that a text names is read with it, from the folder of the file that the text is in: the distribution of a jitter.
 //! Which files a text may name: [`named_files`]. What a terminal would obey or show in another order is refused in any text.
@@ -14,9 +13,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use conditions::link_spec::LinkSpec;
-use conditions::{dist, nearest};
-use serde::Deserialize;
+use conditions::{Error, LinkSpec, dist, read};
+use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -51,7 +49,7 @@ pub(crate) fn read_link(file: &Path, also: &[PathBuf]) -> Result<LinkSpec> {
     let table = source.parse()?;
     let spec: LinkSpec = source.read(&table)?;
     let checked = spec.check();
-    checked.map_err(|error| source.refusal(&table, "", &error))?;
+    checked.map_err(|error| source.refusal(&table, "", error))?;
     Ok(spec)
 }
 
@@ -154,31 +152,22 @@ impl<'a> SourceFile<'a> {
     ///
     /// # Errors
     /// An unknown key, or a value that its key cannot have, with its place.
-    pub(crate) fn read<'t, T: Deserialize<'t>>(&self, table: &Spanned<DeTable<'t>>) -> Result<T> {
-        let from = toml::de::Deserializer::from(table.clone());
-        T::deserialize(from).map_err(|error| {
-            let span = error.span().unwrap_or_else(|| table.span());
-            let message = plain(error.message());
-            let mut way = way_to(table.get_ref(), &span).unwrap_or_default();
-            // Of a key that should not be there, the message tells.
-            way.pop_if(|key| message.contains(&format!("`{key}`")));
-            way.push(message);
-            let message = way.join(": ");
-            let place = find(table.get_ref(), &message).filter(|found| found.start > span.start);
-            anyhow!("{}: {message}", self.at(place.unwrap_or(span).start))
-        })
+    pub(crate) fn read<T: DeserializeOwned>(&self, table: &Spanned<DeTable<'_>>) -> Result<T> {
+        read::toml_table(table).map_err(|error| self.refusal(table, "", error))
     }
 
-    /// What a check said of `table`, with the place of the key that its message begins with. `whose` comes before the message.
+    /// What a check said of `table`, with the place of what is wrong. `whose` comes before the message.
     pub(crate) fn refusal(
         &self,
         table: &Spanned<DeTable<'_>>,
         whose: &str,
-        error: &anyhow::Error,
+        error: impl Into<anyhow::Error>,
     ) -> anyhow::Error {
-        let message = format!("{error:#}");
-        let place = find(table.get_ref(), &message).unwrap_or_else(|| table.span());
-        anyhow!("{}: {whose}{message}", self.at(place.start))
+        let error = placed(error.into());
+        let span = error.span.clone();
+        let span = span.or_else(|| read::locate(table.get_ref(), &error.path));
+        let span = span.unwrap_or_else(|| table.span());
+        anyhow!("{}: {whose}{error}", self.at(span.start))
     }
 
     /// File and line of a byte of the text.
@@ -223,80 +212,41 @@ fn read_dist(file: &Path) -> Result<String> {
     Ok(words.join(" "))
 }
 
-/// The keys that lead to the key or value at `span`.
-fn way_to(table: &DeTable<'_>, span: &Range<usize>) -> Option<Vec<String>> {
-    // A value that a sweep set has the place of the tables made for it: the innermost is meant.
-    table.iter().find_map(|(key, value)| {
-        let name = key.get_ref().to_string();
-        way_in(&name, value, span)
-            .or_else(|| (key.span() == *span || value.span() == *span).then(|| vec![name]))
-    })
+/// Adds the keys of a file to what a check refuses.
+pub(crate) trait Below<T> {
+    /// With its errors below a key.
+    ///
+    /// # Errors
+    /// Those that it had.
+    fn below(self, key: impl Into<String>) -> Result<T>;
+
+    /// With its errors in an item of a key's list.
+    ///
+    /// # Errors
+    /// Those that it had.
+    fn below_item(self, key: &str, index: usize) -> Result<T>;
 }
 
-/// Likewise, where `value` is that of the key `name`.
-fn way_in(name: &str, value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> Option<Vec<String>> {
-    let behind = |name: String, rest: Vec<String>| [vec![name], rest].concat();
-    match value.get_ref() {
-        DeValue::Table(table) => Some(behind(name.to_owned(), way_to(table, span)?)),
-        DeValue::Array(all) => all.iter().enumerate().find_map(|(index, one)| {
-            let name = format!("{name} {}", index + 1);
-            way_in(&name, one, span).or_else(|| (one.span() == *span).then(|| vec![name]))
-        }),
-        _ => None,
+impl<T, E: Into<anyhow::Error>> Below<T> for Result<T, E> {
+    fn below(self, key: impl Into<String>) -> Result<T> {
+        self.map_err(|error| placed(error.into()).at(key).into())
+    }
+
+    fn below_item(self, key: &str, index: usize) -> Result<T> {
+        self.map_err(|error| placed(error.into()).at_item(index, None).at(key).into())
     }
 }
 
-/// Where the last of the keys that `message` begins with has its value.
-pub(crate) fn find(table: &DeTable<'_>, message: &str) -> Option<Range<usize>> {
-    let (step, rest) = message.split_once(": ").unwrap_or((message, ""));
-    let value = table.get(step).or_else(|| {
-        let (key, number) = step.rsplit_once(' ')?;
-        let index = number.parse::<usize>().ok()?.checked_sub(1)?;
-        table.get(key)?.get_ref().as_array()?.get(index)
-    })?;
-    let inner = match value.get_ref() {
-        DeValue::Table(inner) => find(inner, rest),
-        DeValue::Array(all) => find_named(all.iter(), rest),
-        _ => None,
-    };
-    Some(inner.unwrap_or_else(|| value.span()))
-}
-
-/// Likewise in the table of `all` whose name, or else kind, the message begins with.
-fn find_named<'v, 't: 'v>(
-    mut all: impl Iterator<Item = &'v Spanned<DeValue<'t>>>,
-    message: &str,
-) -> Option<Range<usize>> {
-    let (name, rest) = message.split_once(": ").unwrap_or((message, ""));
-    all.find_map(|one| {
-        let table = one.get_ref().as_table()?;
-        let own = table.get("name").or_else(|| table.get("kind"))?;
-        (own.get_ref().as_str() == Some(name))
-            .then(|| find(table, rest).unwrap_or_else(|| one.span()))
-    })
-}
-
-/// A message of serde's; of an unknown key, with the nearest that is known in place of them all, if one is near.
-fn plain(message: &str) -> String {
-    match (message.split_once(','), nearest_known(message)) {
-        (Some((unknown, _)), Some(known)) => format!("{unknown}; did you mean `{known}`?"),
-        _ => message.to_owned(),
-    }
-}
-
-/// Serde words an unknown key as "unknown field `x`, expected one of `a`, `b`"; the nearest of those to `x`.
-fn nearest_known(message: &str) -> Option<&str> {
-    let rest = message
-        .strip_prefix("unknown field ")
-        .or_else(|| message.strip_prefix("unknown variant "))?;
-    let mut quoted = rest.split('`').skip(1).step_by(2);
-    let unknown = quoted.next()?;
-    nearest::of(unknown, quoted)
+/// The error with its place, or one that has none.
+fn placed(error: anyhow::Error) -> Error {
+    let error = error.downcast::<Error>();
+    error.unwrap_or_else(|error| Error::other(format_args!("{error:#}")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use conditions::JitterSpec;
     use serde::Deserialize;
 
     #[derive(Debug, Deserialize)]
@@ -322,7 +272,7 @@ mod tests {
     fn an_unknown_key_comes_with_line_and_nearest_key() {
         let message = refusal("loss = '1%'\ndealy = '1ms'\n");
         assert!(
-            message.starts_with("a.toml:2: unknown field `dealy`"),
+            message.starts_with("a.toml:2: unknown key `dealy`"),
             "{message}"
         );
         assert!(message.ends_with("did you mean `delay`?"), "{message}");
@@ -349,9 +299,10 @@ mod tests {
             let text = format!("delay = '20ms'\n[up]\njitter = {{ {jitter} }}\n");
             read_link(&file("link.toml", &text), &[])
         };
-        let read = link("two.dist", "").unwrap().up.jitter.unwrap();
+        let read = link("two.dist", "").unwrap();
+        let read: &JitterSpec = read.up.get().unwrap();
         let two = dist::parse("-8192 8192").unwrap();
-        assert_eq!(read.jitter.law, model::Law::Table(two));
+        assert_eq!(read.values, Some(two));
         assert_eq!(read.file.as_deref(), Some("two.dist"));
         let folder = directory.path().display();
         let missing = folder.to_string() + "/x.dist: cannot open: No such file";
@@ -411,7 +362,7 @@ mod tests {
     fn a_wrong_value_comes_with_line_and_key() {
         let message = refusal("\n\nloss = []\n");
         assert!(
-            message.starts_with("a.toml:3: loss: invalid type"),
+            message.starts_with("a.toml:3: loss: expected a text in quotes, found a list"),
             "{message}"
         );
     }

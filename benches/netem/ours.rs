@@ -1,7 +1,7 @@
 //! The same packets through farwire's model.
 
 use anyhow::{Context as _, Result};
-use conditions::link_spec::LinkSpec;
+use conditions::LinkSpec;
 use model::{Bytes, Flow, Link, Nanos, Outcome, Packet, PacketId, Side};
 
 use crate::jobs::{HEADERS, Job};

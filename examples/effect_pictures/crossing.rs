@@ -1,7 +1,7 @@
 //! Packets that cross a link in virtual time.
 
 use anyhow::Result;
-use conditions::link_spec::LinkSpec;
+use conditions::LinkSpec;
 use model::{Bytes, Link, Nanos, Outcome, Packet, PacketId, Side};
 
 /// Packets that went up a link, by their numbers, and what became of them.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::ask::AtArg;
 use super::link::LinkArgs;
 use crate::live::{LeaseFor, LeaseId};
-use conditions::link_spec::LinkSpec;
+use conditions::LinkSpec;
 use instruments::failure::{Blame, Failure};
 use record::printable::printable_lines;
 

@@ -20,7 +20,7 @@ use crate::forward::thread::{ForwarderHandle, ForwarderOptions};
 use crate::live::NewLink;
 use crate::notes::note;
 use crate::service_manager;
-use conditions::link_spec::LinkSpec;
+use conditions::LinkSpec;
 use instruments::failure::{Blame, Failure};
 use instruments::output::{Prepared, is_stdout, write_json};
 use record::bed::THE_LINK;

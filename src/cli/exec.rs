@@ -24,7 +24,7 @@ use crate::live::NewLink;
 use crate::notes::note;
 use crate::testbed::{self, EmulatedBed};
 use crate::tui::CommandOutput;
-use conditions::link_spec::LinkSpec;
+use conditions::LinkSpec;
 use instruments::failure::{Blame, Failure};
 use instruments::output::write_json;
 use instruments::serve::{self, Limits, Ports, ServeConfig};

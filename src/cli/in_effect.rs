@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use conditions::in_effect::{DirectionInEffect, InEffect, Tried};
-use conditions::link_spec::{AsNetem, DirectionSpec, LinkSpec};
+use conditions::{AsNetem, ConditionSet, LinkSpec};
 use instruments::failure::{Blame, Failure};
 use instruments::output;
 use record::table::{Column, Table};
@@ -63,10 +63,7 @@ fn as_netem(spec: &LinkSpec) -> Result<ExitCode, Failure> {
             ));
         }
     }
-    let said = |of: AsNetem| DirectionSpec {
-        netem: Some(of.netem),
-        ..DirectionSpec::default()
-    };
+    let said = |of: AsNetem| ConditionSet::from(of.netem).into();
     let written = LinkSpec {
         up: said(up),
         down: said(down),

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
-use conditions::link_spec::reach::{self, Host};
-use conditions::link_spec::{
-    CONDITIONS, Condition, DirectionSpec, LinkProfile, LinkSpec, PROFILES, ToffeeSpec, warnings,
+use conditions::reach::{self, Host};
+use conditions::{
+    CONDITIONS, Condition, ConditionKind, ConditionSet, LinkProfile, LinkSpec, PROFILES,
+    ToffeeSpec, warnings,
 };
 use model::{BitsPerSec, LinkConfig, Nanos};
 use netio::{CpuUse, Waiter};
@@ -44,9 +45,9 @@ pub(crate) struct LinkArgs {
 /// A flag for every condition in each direction, one for up and one for down.
 #[derive(Clone, Debug, Default)]
 struct ConditionArgs {
-    both: DirectionSpec,
-    up: DirectionSpec,
-    down: DirectionSpec,
+    both: ConditionSet,
+    up: ConditionSet,
+    down: ConditionSet,
 }
 
 const UP: &str = "up-";
@@ -60,11 +61,11 @@ impl LinkArgs {
     pub(crate) fn to_spec(&self) -> Result<LinkSpec> {
         let ConditionArgs { both, up, down } = self.conditions.clone();
         let flags = LinkSpec {
-            both,
+            both: both.into(),
             toffee: self.toffee.clone(),
             seed: self.seed,
-            up,
-            down,
+            up: up.into(),
+            down: down.into(),
             ..LinkSpec::default()
         };
         let spec = match (&self.link, &self.profile) {
@@ -138,13 +139,8 @@ impl Args for ConditionArgs {
 impl FromArgMatches for ConditionArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let given = |prefix| {
-            let one = |one| {
-                matches
-                    .get_one::<DirectionSpec>(&name(prefix, one))
-                    .cloned()
-            };
-            let all = CONDITIONS.iter().filter_map(one);
-            all.fold(DirectionSpec::default(), DirectionSpec::or)
+            let one = |kind| matches.get_one::<Condition>(&name(prefix, kind)).cloned();
+            CONDITIONS.iter().filter_map(one).collect()
         };
         Ok(Self {
             both: given(""),
@@ -159,7 +155,7 @@ impl FromArgMatches for ConditionArgs {
     }
 }
 
-fn flag(prefix: &str, condition: &'static Condition) -> Arg {
+fn flag(prefix: &str, condition: &'static ConditionKind) -> Arg {
     let name = name(prefix, condition);
     let flag = Arg::new(name.clone())
         .long(name)
@@ -171,7 +167,7 @@ fn flag(prefix: &str, condition: &'static Condition) -> Arg {
     }
 }
 
-fn name(prefix: &str, condition: &Condition) -> String {
+fn name(prefix: &str, condition: &ConditionKind) -> String {
     format!("{prefix}{}", condition.key.replace('_', "-"))
 }
 
@@ -180,6 +176,7 @@ mod tests {
     use super::*;
     use clap::Parser;
     use conditions::route::{FULL_FRAME, PathStages};
+    use conditions::{DelaySpec, LossSpec};
     use model::StageSpec;
 
     #[derive(Parser)]
@@ -227,8 +224,8 @@ mod tests {
         let file = directory.path().join("slow.toml");
         std::fs::write(&file, "delay = '20ms'\nloss = '1%'\n").unwrap();
         let spec = parse(&format!("x --delay 5ms --link {}", file.display())).unwrap();
-        assert_eq!(spec.both.delay, Some("5ms".parse().unwrap()));
-        assert_eq!(spec.both.loss, Some("1%".parse().unwrap()));
+        assert_eq!(spec.both.get(), Some(&"5ms".parse::<DelaySpec>().unwrap()));
+        assert_eq!(spec.both.get(), Some(&"1%".parse::<LossSpec>().unwrap()));
     }
 
     #[test]
@@ -248,7 +245,10 @@ mod tests {
         };
         assert_eq!(slowest(&hop.rest.up), "1mbit".parse().unwrap());
         assert_eq!(slowest(&hop.rest.down), "1mbit".parse().unwrap());
-        assert_eq!(spec.both.delay, profile.conditions().both.delay);
+        assert_eq!(
+            spec.both.get::<DelaySpec>(),
+            profile.conditions().both.get()
+        );
         assert_eq!(spec.seed(), 7);
     }
 
@@ -270,40 +270,41 @@ mod tests {
 
     #[test]
     fn every_condition_has_flags_that_say_what_a_file_says() {
-        let text = |key| match key {
-            "delay" => "20ms",
-            "jitter" => "2ms,pareto,half-life=50ms,per-flow",
-            "loss" => "1%,burst=8",
-            "ber" => "1e-6",
-            "duplicate" => "1%,delay=5ms",
-            "reorder" => "5%,gap=3",
-            "corrupt" => "0.1%,bits=2,repair",
-            "aqm" => "fq_codel,noecn,target=10ms,flows=16",
-            "fluctuation" => "spread=20%,hold=5s",
-            "queue" => "5pkt",
-            "size_delay" => "2",
-            "rate_at" => "atm,overhead=18",
-            "police" => "10mbit,burst=64KiB",
-            "netem" => "delay 100ms 10ms loss 1%",
-            _ => "10mbit",
-        };
         for prefix in ["", "up", "down"] {
             let mut line = vec!["x".to_owned()];
             let mut file = match prefix {
                 "" => String::new(),
                 _ => format!("[{prefix}]\n"),
             };
-            for Condition { key, .. } in CONDITIONS {
+            for ConditionKind { key, example, .. } in CONDITIONS {
                 let flag = match prefix {
                     "" => key.replace('_', "-"),
                     _ => format!("{prefix}-{}", key.replace('_', "-")),
                 };
-                line.extend([format!("--{flag}"), text(key).to_owned()]);
-                file += &format!("{key} = '{}'\n", text(key));
+                line.extend([format!("--{flag}"), (*example).to_owned()]);
+                file += &format!("{key} = '{example}'\n");
             }
             let read: LinkSpec = toml::from_str(&file).unwrap();
             let spec = Program::try_parse_from(line).unwrap().link.to_spec();
             assert_eq!(spec.unwrap(), read);
+        }
+    }
+
+    #[test]
+    fn every_condition_with_a_wrong_value_is_refused_with_its_flag_and_the_correct_form() {
+        for ConditionKind { key, .. } in CONDITIONS {
+            for prefix in ["", UP, DOWN] {
+                let flag = format!("--{prefix}{}", key.replace('_', "-"));
+                let line = ["x", flag.as_str(), "%"];
+                let error = Program::try_parse_from(line).map(drop).unwrap_err();
+                let error = error.to_string();
+                let is_right = ["write ", "as in ", "there are: "];
+                assert!(error.contains(&flag), "{error}");
+                assert!(
+                    is_right.iter().any(|right| error.contains(right)),
+                    "{error}"
+                );
+            }
         }
     }
 

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, ensure};
-use conditions::link_spec::LinkSpec;
+use anyhow::{Context, Result};
+use conditions::{At, LinkSpec, require};
 use record::quantity::counted;
 use record::summary::{DirectionSummary, Summary};
 use serde::{Deserialize, Serialize};
 
 use crate::emulate::BoxLink;
-use crate::toml_file::SourceFile;
+use crate::toml_file::{Below, SourceFile};
 
 /// The file.
 #[derive(Debug, Deserialize)]
@@ -65,7 +65,7 @@ pub(super) fn read(file: &Path, also: &[PathBuf]) -> Result<Vec<LinkBetween>> {
     let table = source.parse()?;
     let LinksFile { links } = source.read(&table)?;
     let checked = check(&links);
-    checked.map_err(|error| source.refusal(&table, "", &error))?;
+    checked.map_err(|error| source.refusal(&table, "", error))?;
     Ok(links)
 }
 
@@ -149,25 +149,28 @@ impl fmt::Display for AllLinks {
 const MOST_NAMED: usize = 5;
 
 fn check(links: &[LinkBetween]) -> Result<()> {
-    ensure!(!links.is_empty(), "links: there is none: a box needs one");
-    for (number, between) in (1..).zip(links) {
-        let checked = between.link.check();
-        checked.map_err(|error| anyhow!("links {number}: link: {error:#}"))?;
-        let before = &links[..number - 1];
-        for (key, name) in [("a", &between.a), ("b", &between.b)] {
-            let is_taken = before
-                .iter()
-                .any(|other| [&other.a, &other.b].contains(&name));
-            ensure!(
-                !is_taken && (key == "a" || between.a != *name),
-                "links {number}: {key}: {name} is an end of a link already: each stands between two interfaces of its own"
+    require!(!links.is_empty(), "links": "there is none: a box needs one");
+    for (index, between) in links.iter().enumerate() {
+        let before = &links[..index];
+        let check = || {
+            between.link.check().at("link")?;
+            for (key, name) in [("a", &between.a), ("b", &between.b)] {
+                let is_taken = before
+                    .iter()
+                    .any(|other| [&other.a, &other.b].contains(&name));
+                require!(
+                    !is_taken && (key == "a" || between.a != *name),
+                    key => "{name} is an end of another link: each link is between two interfaces of its own"
+                );
+            }
+            let name = between.name();
+            require!(
+                !before.iter().any(|other| other.name() == name),
+                "a": "another link is called {name} as well: rename an interface"
             );
-        }
-        let name = between.name();
-        ensure!(
-            !before.iter().any(|other| other.name() == name),
-            "links {number}: a: another link is called {name} already, by its ends: rename an interface"
-        );
+            Ok::<_, conditions::Error>(())
+        };
+        check().below_item("links", index)?;
     }
     Ok(())
 }
@@ -175,6 +178,7 @@ fn check(links: &[LinkBetween]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use conditions::DelaySpec;
 
     fn read_text(text: &str) -> Result<Vec<LinkBetween>, String> {
         let directory = tempfile::tempdir().unwrap();
@@ -188,7 +192,10 @@ mod tests {
     fn each_link_has_conditions_and_draws_of_its_own() {
         let text = "[[links]]\na = 'x0'\nb = 'y0'\nlink = { delay = '20ms', loss = '1%' }\n\n[[links]]\na = 'x1'\nb = 'y1'\n";
         let links = read_text(text).unwrap();
-        assert_eq!(links[0].link.both.delay, Some("20ms".parse().unwrap()));
+        assert_eq!(
+            links[0].link.both.get(),
+            Some(&"20ms".parse::<DelaySpec>().unwrap())
+        );
         assert_eq!(links[1].link, LinkSpec::default());
         let boxed: Vec<_> = (0..)
             .zip(&links)

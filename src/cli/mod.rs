@@ -42,8 +42,8 @@ use crate::forward::thread::ForwarderOptions;
 use crate::notes::{self, LogFormat};
 use crate::testbed;
 use ::report::Terminal;
+use conditions::LinkSpec;
 use conditions::in_effect::MemoryNeed;
-use conditions::link_spec::LinkSpec;
 use instruments::failure::{Blame, Failure};
 use instruments::output;
 use record::lateness::LateBudget;
@@ -262,7 +262,8 @@ impl ForwarderArgs {
         links: impl IntoIterator<Item = &'s LinkSpec>,
     ) -> Result<usize, Failure> {
         let needs = links.into_iter().map(MemoryNeed::of);
-        let needs = needs.collect::<Result<Vec<_>>>().or_bad_input()?;
+        let needs: Result<Vec<_>, conditions::Error> = needs.collect();
+        let needs = needs.or_bad_input()?;
         let sum = |way: fn(&MemoryNeed) -> u64| needs.iter().map(way).fold(0, u64::saturating_add);
         let need = sum(MemoryNeed::bytes);
         if need > self.held_memory.0 {

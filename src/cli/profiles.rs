@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use conditions::link_spec::{LinkProfile, LinkSpec, PROFILES};
+use conditions::{LinkProfile, LinkSpec, PROFILES};
 use report::{Terminal, hanging};
 use serde::Serialize;
 

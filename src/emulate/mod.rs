@@ -28,7 +28,7 @@ use crate::forward::thread::{
 };
 use crate::notes::{note, warn};
 use crate::service_manager::{self, Watchdog};
-use conditions::link_spec::EmulatedLink;
+use conditions::EmulatedLink;
 use confinement::Confinement;
 use holder::BoxHolder;
 pub(crate) use holder::{OnExit, hold};

@@ -93,7 +93,7 @@ fn wake_up_latency_us(run: &Run) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use conditions::link_spec::LinkSpec;
+    use conditions::LinkSpec;
 
     fn record() -> record::Record {
         let file = concat!(

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::live::{FigureRow, Links, NewLink, NumberedRun};
 use crate::testbed::Testbed;
-use conditions::link_spec::LinkSpec;
+use conditions::LinkSpec;
 use record::Record;
 use record::bed::{Bed, THE_LINK};
 use record::plan::{Case, Plan, PlannedRun};

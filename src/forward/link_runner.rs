@@ -18,7 +18,7 @@ use super::packet_log::PacketLogWriter;
 use super::segment_run::SegmentRun;
 use super::stats::{EmulatorLoss, Stats};
 use super::{BATCH, NewConditions, PortId, QUANTUM};
-use conditions::link_spec::Rules;
+use conditions::Rules;
 use record::lateness::FlowDepartures;
 use record::summary::{DelaySummary, PacketLogSummary, ShareSummary};
 

@@ -28,7 +28,7 @@ use netio::{MemoryPort, PortSet, ReceivedFrame, Spare, Stall};
 
 use agenda::Agenda;
 use capture::Tap;
-use conditions::link_spec::Rules;
+use conditions::Rules;
 use held_frames::HeldFrames;
 use link_runner::{ForwarderShared, LinkRunner};
 use packet_log::PacketLogWriter;

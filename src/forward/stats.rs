@@ -3,7 +3,7 @@
 use std::io;
 
 use super::departures_by_kind::DeparturesByKind;
-use conditions::link_spec::Rules;
+use conditions::Rules;
 use hdrhistogram::Histogram;
 use model::{Counters, Nanos, Side};
 use netio::{Missed, SendTimes, Stall, Waiter};

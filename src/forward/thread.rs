@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
-use conditions::link_spec::EmulatedLink;
+use conditions::EmulatedLink;
 use model::{ConfigError, Link, LinkConfig, Nanos, Side, Waiting};
 use netio::{AfPacket, Alarm, CpuUse, PortSet, RingSlots, Waiter, Wakes, clock};
 use record::lateness::{FlowDepartures, LateBudget};
@@ -531,7 +531,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::BorrowedFd;
 
-    use conditions::link_spec::Rules;
+    use conditions::Rules;
     use model::{BitsPerSec, Delay, Effect, Framing, PathSpec, QueueLimit, Rate, StageSpec};
     use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT};
     use netio::userns::Privilege;

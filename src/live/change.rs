@@ -1,8 +1,7 @@
 //! Changes of a link that runs: what is asked for, what became of it, and why not.
 
 use conditions::in_effect::MemoryNeed;
-use conditions::link_spec::LinkSpec;
-use conditions::nearest;
+use conditions::{Error, LinkSpec, Problem, read, require};
 use model::{ConfigError, Nanos, ScheduleClock, ScheduleOrder};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -61,9 +60,9 @@ pub(crate) enum ScheduleState {
 /// Why a change is not made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChangeRefusal {
-    /// Conditions that cannot be, with the field that is wrong.
-    #[error("{why}")]
-    Conditions { field: Option<String>, why: String },
+    /// Conditions that cannot be.
+    #[error(transparent)]
+    Conditions(#[from] Error),
     /// Another revision is in force than the one that the client knows.
     #[error("revision {in_force} is in force: read it, and decide again")]
     Revision { in_force: u64 },
@@ -91,12 +90,13 @@ impl ChangeRefusal {
     /// As what would be refused at the end of a lease is.
     pub(super) fn of_the_way_back(self) -> Self {
         match self {
-            Self::Conditions { field, why } => Self::Conditions {
-                field,
-                why: format!(
-                    "{why} (at the lease's end what stood before could not come back; without a lease it is changed for good)"
-                ),
-            },
+            Self::Conditions(mut error) => {
+                let why = &error.problem;
+                *error.problem = Problem::Other(format!(
+                    "{why} (at the lease's end what held before could not come back; without a lease it is changed for good)"
+                ));
+                Self::Conditions(error)
+            }
             other => other,
         }
     }
@@ -115,35 +115,29 @@ impl RequestedConditions {
         let value = match self {
             Self::Schedule(_) if !now.has_schedule() => return Err(ChangeRefusal::NoSchedule),
             Self::Schedule(value) => {
-                let change: ScheduleChange = read(value.clone(), "{\"to\": \"10s\"}")?;
+                let change: ScheduleChange = object(value.clone(), "{\"to\": \"10s\"}")?;
                 return Ok((now.clone(), change.order()?));
             }
             Self::All(value) => value.clone(),
             Self::Patch(patch) => {
-                let mut value =
-                    serde_json::to_value(now).map_err(|cause| ChangeRefusal::Conditions {
-                        field: None,
-                        why: cause.to_string(),
-                    })?;
+                let mut value = serde_json::to_value(now).map_err(Error::other)?;
                 merge(&mut value, patch);
                 value
             }
         };
-        let asked: LinkSpec = read(value, "{\"delay\": \"20ms\"}")?;
+        let asked: LinkSpec = object(value, "{\"delay\": \"20ms\"}")?;
         if asked.seed.is_some_and(|seed| seed != now.seed()) {
-            return Err(ChangeRefusal::Conditions {
-                field: Some("seed".to_owned()),
-                why: format!(
-                    "seed: a link keeps the seed that it began with, {}: leave it out",
-                    now.seed()
-                ),
-            });
+            let error = Error::other(format_args!(
+                "a link keeps the seed that it began with, {}: leave it out",
+                now.seed()
+            ));
+            return Err(error.at("seed").into());
         }
         let new = LinkSpec {
             seed: now.seed,
             ..asked
         };
-        check(&new)?;
+        new.check()?;
         Ok((new, ScheduleOrder::default()))
     }
 }
@@ -151,11 +145,8 @@ impl RequestedConditions {
 impl ScheduleChange {
     fn order(&self) -> Result<ScheduleOrder, ChangeRefusal> {
         if self.state.is_none() && self.to.is_none() {
-            return Err(ChangeRefusal::Conditions {
-                field: None,
-                why: "say what is to become of the schedule: state (running or stopped), to (a time such as 10s), or both"
-                    .to_owned(),
-            });
+            let why = "say what is to become of the schedule: state (running or stopped), to (a time such as 10s), or both";
+            return Err(Error::other(why).into());
         }
         Ok(ScheduleOrder {
             runs: self.state.map(|state| state == ScheduleState::Running),
@@ -173,86 +164,28 @@ impl From<ScheduleClock> for ScheduleState {
     }
 }
 
-/// Reads what is asked for from JSON, of which `example` is one.
-fn read<T: DeserializeOwned>(value: Value, example: &str) -> Result<T, ChangeRefusal> {
+/// Reads what is asked for from a JSON object, of which `example` is one.
+fn object<T: DeserializeOwned>(value: Value, example: &str) -> Result<T, Error> {
     if !value.is_object() {
-        // Else serde would take a list as the values of all fields in their order.
-        return Err(ChangeRefusal::Conditions {
-            field: None,
-            why: format!("it is to be a JSON object, as in {example}"),
-        });
+        return Err(Error::new(Problem::WrongType {
+            found: value.to_string(),
+            right: format!("a JSON object, as in {example}"),
+        }));
     }
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = error.path().to_string();
-        let why = error.inner().to_string();
-        let mut field = (path != ".").then_some(path);
-        let why = match unknown_key(&why) {
-            Some((key, known)) => {
-                let place = field.as_deref().and_then(|path| path.strip_suffix(key));
-                field = Some(format!("{}{key}", place.unwrap_or_default()));
-                format!("unknown key `{key}`{}", nearest::or_all(key, known))
-            }
-            None => why,
-        };
-        let why = match &field {
-            Some(field) => format!("{field}: {why}"),
-            None => why,
-        };
-        ChangeRefusal::Conditions { field, why }
-    })
-}
-
-/// The key that serde does not know, and those that it does.
-fn unknown_key(message: &str) -> Option<(&str, Vec<&str>)> {
-    let mut quoted = message
-        .strip_prefix("unknown field ")?
-        .split('`')
-        .skip(1)
-        .step_by(2);
-    let key = quoted.next()?;
-    Some((key, quoted.collect()))
-}
-
-/// Refuses what would be refused at a start.
-fn check(spec: &LinkSpec) -> Result<(), ChangeRefusal> {
-    spec.check().map_err(|error| {
-        let why = format!("{error:#}");
-        ChangeRefusal::Conditions {
-            field: field_of(&why),
-            why,
-        }
-    })
+    read::json(value)
 }
 
 /// Refuses what needs more memory than the forwarder may hold.
-pub(super) fn check_memory(spec: &LinkSpec, allowed: u64) -> Result<(), ChangeRefusal> {
-    let refused = |why: String| ChangeRefusal::Conditions { field: None, why };
-    let need = MemoryNeed::of(spec).map_err(|error| refused(format!("{error:#}")))?;
-    if need.bytes() > allowed {
-        return Err(refused(format!(
-            "rate times delay has {} bytes of full frames on their way up and {} down, more than --held-memory allows ({allowed} \
-             bytes): less rate or delay, or a start with more",
-            need.up, need.down
-        )));
-    }
+pub(super) fn check_memory(spec: &LinkSpec, allowed: u64) -> Result<(), Error> {
+    let need = MemoryNeed::of(spec)?;
+    require!(
+        need.bytes() <= allowed,
+        "rate times delay has {} bytes of full frames on their way up and {} down, more than --held-memory allows ({allowed} \
+         bytes): less rate or delay, or a start with more",
+        need.up,
+        need.down
+    );
     Ok(())
-}
-
-/// The field that a message begins with: "up: queue: a queue needs a rate" is of `up.queue`, and "box.up.loss: ..." of `up.loss`.
-fn field_of(message: &str) -> Option<String> {
-    let is_key = |part: &&str| {
-        !part.is_empty()
-            && part
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
-    };
-    let mut parts: Vec<&str> = message.split(": ").collect();
-    // What is wrong with it.
-    parts.pop();
-    let keys: Vec<&str> = parts.into_iter().take_while(is_key).collect();
-    let field = keys.join(".");
-    let field = field.strip_prefix("box.").unwrap_or(&field);
-    (!field.is_empty()).then(|| field.to_owned())
 }
 
 /// JSON Merge Patch (RFC 7396, section 2).
@@ -276,32 +209,26 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-impl From<ChangeError> for ChangeRefusal {
-    fn from(error: ChangeError) -> Self {
+impl ChangeRefusal {
+    /// What the model or the forwarder refuses of the change to `spec`.
+    pub(super) fn of_change(spec: &LinkSpec, error: ChangeError) -> Self {
         match error {
-            ChangeError::Refused(refused) => refused.into(),
+            ChangeError::Refused(refused) => Self::of_model(spec, refused),
             ChangeError::Ended(ended) => ended.into(),
         }
     }
-}
 
-impl From<ConfigError> for ChangeRefusal {
-    fn from(error: ConfigError) -> Self {
-        if let ConfigError::LeavesHalf(stage) = &error {
-            let condition = stage.split_once('.').map_or(stage.as_str(), |(_, of)| of);
-            return Self::Conditions {
-                field: Some("classes".to_owned()),
-                why: format!(
-                    "classes: {condition} is one queue or one draw for packets of several classes, and none of these can begin or cease \
-                     to have its own while the link runs: change it for all of them, or begin with a class that has its own"
-                ),
-            };
-        }
-        let why = error.to_string();
-        Self::Conditions {
-            field: field_of(&why),
-            why,
-        }
+    /// What the model refuses of the change to `spec`.
+    pub(super) fn of_model(spec: &LinkSpec, error: ConfigError) -> Self {
+        let ConfigError::LeavesHalf(stage) = &error else {
+            return spec.located(error).into();
+        };
+        let condition = stage.split_once('.').map_or(stage.as_str(), |(_, of)| of);
+        let error = Error::other(format_args!(
+            "{condition} is one queue or one draw for packets of several classes, and none of these can begin or cease to have \
+             its own while the link runs: change it for all of them, or begin with a class that has its own"
+        ));
+        error.at("classes").into()
     }
 }
 
@@ -314,6 +241,7 @@ impl From<Ended> for ChangeRefusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use conditions::{CONDITIONS, ConditionKind};
     use serde_json::json;
 
     /// The examples of RFC 7396, appendix A.
@@ -374,7 +302,7 @@ mod tests {
         let now: LinkSpec = toml::from_str(now).unwrap();
         let asked = order.over(&now).map(|(spec, _)| spec);
         asked.map_err(|refusal| match refusal {
-            ChangeRefusal::Conditions { field, why } => (field, why),
+            ChangeRefusal::Conditions(error) => (error.field(), error.to_string()),
             other => panic!("{other}"),
         })
     }
@@ -432,6 +360,41 @@ mod tests {
             let (found, why) = over("", RequestedConditions::All(asked.clone())).unwrap_err();
             assert_eq!(found.as_deref(), Some(field), "{asked}: {why}");
             assert!(why.contains(words), "{asked}: {why}");
+        }
+    }
+
+    #[test]
+    fn every_condition_with_a_wrong_value_is_refused_with_its_field_and_the_correct_form() {
+        for ConditionKind { key, .. } in CONDITIONS {
+            for (wrong, right) in [
+                (json!([[1]]), &["expected "][..]),
+                (json!("%"), &["write ", "as in ", "there are: "]),
+            ] {
+                for (field, asked) in [
+                    ((*key).to_owned(), json!({ *key: wrong })),
+                    (format!("down.{key}"), json!({ "down": { *key: wrong } })),
+                    (
+                        format!("classes[0].up.{key}"),
+                        json!({ "classes": [{ "name": "a", "port": 1, "up": { *key: wrong } }] }),
+                    ),
+                    (
+                        format!("schedule[0].{key}"),
+                        json!({ "schedule": [{ "at": "1s", *key: wrong }] }),
+                    ),
+                ] {
+                    for order in [
+                        RequestedConditions::All(asked.clone()),
+                        RequestedConditions::Patch(asked),
+                    ] {
+                        let (found, why) = over("", order).unwrap_err();
+                        assert_eq!(found, Some(field.clone()), "{why}");
+                        assert!(
+                            right.iter().any(|right| why.contains(right)),
+                            "{field}: {why}"
+                        );
+                    }
+                }
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use anyhow::Result;
-use conditions::link_spec::{LinkSpec, over_time};
+use conditions::{LinkSpec, over_time};
 use model::Nanos;
 use serde::Serialize;
 

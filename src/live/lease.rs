@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::moment::{Calendar, since};
-use conditions::link_spec::LinkSpec;
+use conditions::LinkSpec;
 
 /// The longest lease of a time: a day.
 const LONGEST: Nanos = Nanos(86_400_000_000_000);

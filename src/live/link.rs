@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conditions::link_spec::LinkSpec;
+use conditions::{Error, LinkSpec};
 use model::{Nanos, ScheduleClock, ScheduleOrder, check_change};
 use netio::clock;
 use tokio::sync::{broadcast, watch};
@@ -351,18 +351,15 @@ impl LiveLink {
         (clock, order): (ScheduleClock, ScheduleOrder),
         by: By,
     ) -> Result<LinkReading, ChangeRefusal> {
-        let refused = |error: anyhow::Error| ChangeRefusal::Conditions {
-            field: None,
-            why: format!("{error:#}"),
-        };
-        let link = self.builder()?(&spec).map_err(refused)?;
+        let link = self.builder()?(&spec)?;
         let new = NewConditions {
             paths: link.config.paths,
             rules: link.rules,
             clock,
             order,
         };
-        let reading = self.forwarder.change(self.number, new)?;
+        let changed = self.forwarder.change(self.number, new);
+        let reading = changed.map_err(|error| ChangeRefusal::of_change(&spec, error))?;
         let names = class_names(&spec);
         if names.len() > state.classes.len() {
             state.classes = names;
@@ -411,13 +408,9 @@ impl LiveLink {
         let Ok(builder) = self.builder() else {
             return Ok(());
         };
-        let refused = |error: anyhow::Error| ChangeRefusal::Conditions {
-            field: None,
-            why: format!("{error:#}"),
-        };
-        let now = builder(now).map_err(refused)?;
-        let next = builder(next).map_err(refused)?;
-        Ok(check_change(&now.config.paths, &next.config.paths)?)
+        let [before, after] = [builder(now)?, builder(next)?];
+        let checked = check_change(&before.config.paths, &after.config.paths);
+        checked.map_err(|error| ChangeRefusal::of_model(next, error))
     }
 
     /// What makes conditions into a link, where they can be changed.
@@ -557,17 +550,15 @@ fn class_names(spec: &LinkSpec) -> Vec<String> {
 }
 
 /// Refuses classes that would be counted as others: the forwarder knows them by their places.
-fn check_classes(known: &[String], spec: &LinkSpec) -> Result<(), ChangeRefusal> {
+fn check_classes(known: &[String], spec: &LinkSpec) -> Result<(), Error> {
     let names = class_names(spec);
     let differ = known.iter().zip(&names).find(|(known, name)| known != name);
     match differ {
         None => Ok(()),
-        Some((known, name)) => Err(ChangeRefusal::Conditions {
-            field: Some("classes".to_owned()),
-            why: format!(
-                "classes: {name} stands where {known} stood, and would be counted as it: a running link keeps the order and the names \
-                 of its classes, and new ones come behind them"
-            ),
-        }),
+        Some((known, name)) => Err(Error::other(format_args!(
+            "{name} is where {known} was, and would be counted as it: a running link keeps the order and the names of its classes, \
+             and new ones come behind them"
+        ))
+        .at("classes")),
     }
 }

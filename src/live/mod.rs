@@ -18,7 +18,7 @@ mod words;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use conditions::link_spec::{EmulatedLink, LinkSpec};
+use conditions::{EmulatedLink, LinkSpec};
 
 use crate::forward::thread::ForwarderHandle;
 
@@ -61,7 +61,8 @@ pub(crate) struct NewLink {
 }
 
 /// Makes conditions into a link as the forwarder takes it: with the names of its stages, and with its draws.
-pub(crate) type BuildLink = Box<dyn Fn(&LinkSpec) -> anyhow::Result<EmulatedLink> + Send + Sync>;
+pub(crate) type BuildLink =
+    Box<dyn Fn(&LinkSpec) -> Result<EmulatedLink, conditions::Error> + Send + Sync>;
 
 impl Links {
     /// Adds a link that has begun to run.

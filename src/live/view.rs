@@ -1,6 +1,6 @@
 //! Links and their changes as clients see them.
 
-use conditions::link_spec::LinkSpec;
+use conditions::LinkSpec;
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa::openapi::{Ref, RefOr, Schema};

@@ -1,7 +1,7 @@
 //! Conditions in one line: as a description, and as the equivalent flags.
 
 use anyhow::Result;
-use conditions::link_spec::{CONDITIONS, DirectionSpec, LinkSpec};
+use conditions::{CONDITIONS, Layer, LinkSpec};
 use serde_json::{Map, Value};
 
 /// Conditions as a box says what is in force: "delay 20ms, rate 10mbit each way, up loss 1%".
@@ -14,7 +14,7 @@ pub(crate) fn in_force(spec: &LinkSpec) -> Result<String> {
         ..LinkSpec::default()
     };
     let rest = LinkSpec {
-        both: DirectionSpec::default(),
+        both: Layer::default(),
         ..spec.clone()
     };
     let is_empty = |spec: &LinkSpec| *spec == LinkSpec::default();

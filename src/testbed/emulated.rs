@@ -9,7 +9,7 @@ use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 use netio::netns::NetNs;
 
 use crate::forward::thread::{ForwarderHandle, ForwarderOptions, ForwarderThread, RING_SLOTS};
-use conditions::link_spec::EmulatedLink;
+use conditions::EmulatedLink;
 use record::lateness::LinkDepartures;
 use record::summary::Summary;
 

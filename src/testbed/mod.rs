@@ -22,7 +22,7 @@ use nix::unistd::{geteuid, getuid};
 
 use crate::forward::packet_log::PacketLog;
 use crate::forward::thread::{ForwarderHandle, ForwarderOptions};
-use conditions::link_spec::LinkSpec;
+use conditions::LinkSpec;
 use instruments::external::{Running, Tool};
 use instruments::failure::{Blame, Failure};
 use instruments::measure::FarEnd;

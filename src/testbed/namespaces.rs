@@ -14,7 +14,7 @@ use super::listener::{serve_in, start_far_end};
 use super::stalls::StallWatch;
 use super::{ClientWork, LinkSummaries, Testbed, TestbedSpec, environment};
 use crate::forward::thread::{EMULATOR_DIED, ForwarderHandle, ForwarderOptions};
-use conditions::link_spec::EmulatedLink;
+use conditions::EmulatedLink;
 use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
 use instruments::serve::Server;

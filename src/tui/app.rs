@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conditions::link_spec::LinkSpec;
+use conditions::LinkSpec;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Map, Value};
 use tokio::sync::broadcast::Receiver;

@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use conditions::in_effect::InEffect;
-use conditions::link_spec::{CONDITIONS, LinkSpec, PROFILES};
+use conditions::{CONDITIONS, LinkSpec, PROFILES};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};

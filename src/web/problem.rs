@@ -121,7 +121,7 @@ impl From<QueryRejection> for Problem {
 impl From<ChangeRefusal> for Problem {
     fn from(refusal: ChangeRefusal) -> Self {
         let status = match &refusal {
-            ChangeRefusal::Conditions { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            ChangeRefusal::Conditions(_) => StatusCode::UNPROCESSABLE_ENTITY,
             ChangeRefusal::Revision { .. } => StatusCode::PRECONDITION_FAILED,
             ChangeRefusal::Leased { .. }
             | ChangeRefusal::Fixed { .. }
@@ -130,7 +130,10 @@ impl From<ChangeRefusal> for Problem {
         };
         let problem = Self::new(status, &refusal);
         match refusal {
-            ChangeRefusal::Conditions { field, .. } => Self { field, ..problem },
+            ChangeRefusal::Conditions(error) => Self {
+                field: error.field(),
+                ..problem
+            },
             _ => problem,
         }
     }

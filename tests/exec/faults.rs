@@ -39,7 +39,7 @@ fn an_unknown_key_in_a_link_file_is_refused_with_line_and_nearest_key() -> Resul
     fs::write(file.path(), "loss = '1%'\ndealy = '20ms'\n")?;
     let path = file.path().to_str().context("a temporary path is plain")?;
     let output = exec(&["--link", path, "--", "true"])?;
-    check_refusal(&output, &format!("{path}:2: unknown field `dealy`"))?;
+    check_refusal(&output, &format!("{path}:2: unknown key `dealy`"))?;
     check_refusal(&output, "did you mean `delay`?")
 }
 

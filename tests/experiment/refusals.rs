@@ -12,7 +12,7 @@ use test_support::scenario::{PING, PLAIN, SYSTEM_PING, Small};
 #[test_support::test]
 fn a_scenario_that_is_wrong_is_one_error_with_its_place() -> Result<()> {
     let case = PLAIN.to_owned() + "link = { dealy = '30ms' }\n";
-    let cause = "small.toml:14: link: unknown field `dealy`";
+    let cause = "small.toml:14: link: unknown key `dealy`";
     check(&Small::of(&[PING, &case])?.run()?, cause)
 }
 

@@ -2,14 +2,14 @@
 
 mod tried;
 
-use anyhow::Result;
 use model::{Behaviour, BitsPerSec, Bytes, LinkConfig, LongRunLoss, LossLaw, Nanos, QueueLimit};
 use serde::Serialize;
 
 pub use self::tried::{Delays, Tried};
 use crate::Direction;
-use crate::link_spec::{LinkSpec, reach, warnings};
+use crate::error::Error;
 use crate::route::{FULL_FRAME, PathStages};
+use crate::{LinkSpec, reach, warnings};
 
 /// What conditions mean, each way.
 #[derive(Clone, Debug, Serialize)]
@@ -66,7 +66,7 @@ impl InEffect {
     ///
     /// # Errors
     /// As [`LinkSpec::check`].
-    pub fn of(spec: &LinkSpec) -> Result<Self> {
+    pub fn of(spec: &LinkSpec) -> Result<Self, Error> {
         let hop = spec.hop("box")?;
         let config = spec.to_link("box")?.config;
         let mut notes = warnings::of_link(&config);
@@ -95,7 +95,7 @@ impl DirectionInEffect {
         round_trip: Nanos,
         config: &LinkConfig,
         direction: Direction,
-    ) -> Result<Self> {
+    ) -> Result<Self, Error> {
         let loss = known_loss(stages);
         let slowest = stages.slowest(FULL_FRAME);
         let rate = slowest.as_ref().map(|(rate, _)| *rate);
@@ -146,7 +146,7 @@ impl MemoryNeed {
     ///
     /// # Errors
     /// As [`LinkSpec::check`].
-    pub fn of(spec: &LinkSpec) -> Result<Self> {
+    pub fn of(spec: &LinkSpec) -> Result<Self, Error> {
         let hop = spec.hop("box")?;
         Ok(Self::on(
             &PathStages(hop.rest.up),

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn up(text: &str) -> PathStages {
-        let link: crate::link_spec::LinkSpec = toml::from_str(text).unwrap();
+        let link: crate::LinkSpec = toml::from_str(text).unwrap();
         PathStages(link.hop("box").unwrap().rest.up)
     }
 

@@ -113,7 +113,7 @@ pub fn dist(bytes: &[u8]) {
 
 /// netem's options.
 pub fn netem(bytes: &[u8]) {
-    again::<conditions::link_spec::NetemSpec>(&String::from_utf8_lossy(bytes));
+    again::<conditions::NetemSpec>(&String::from_utf8_lossy(bytes));
 }
 
 /// What a line says, it says again after it was written.
@@ -190,7 +190,7 @@ mod tests {
         assert!(LINES[2].parse::<TransferResult>().is_ok());
         assert!(LINES[3].parse::<EchoResult>().is_ok());
         assert!(conditions::dist::parse(DIST).is_ok());
-        assert!(NETEM.parse::<conditions::link_spec::NetemSpec>().is_ok());
+        assert!(NETEM.parse::<conditions::NetemSpec>().is_ok());
     }
 
     proptest! {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Result;
 use model::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,8 +15,8 @@ use super::figure_name::FigureName;
 use crate::lateness::LateBudget;
 use crate::profile::Profile;
 use crate::shard::Shard;
-use conditions::link_spec::{EmulatedLink, LinkSpec};
 use conditions::route::Route;
+use conditions::{EmulatedLink, Error, LinkSpec};
 
 /// A whole experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -205,7 +204,7 @@ impl Case {
     ///
     /// # Errors
     /// Conditions that contradict each other.
-    pub fn links(&self, seed: u64) -> Result<Vec<(String, EmulatedLink)>> {
+    pub fn links(&self, seed: u64) -> Result<Vec<(String, EmulatedLink)>, Error> {
         self.bed.links(&self.link, seed)
     }
 
@@ -213,7 +212,7 @@ impl Case {
     ///
     /// # Errors
     /// As [`Case::links`].
-    pub fn path(&self) -> Result<Route> {
+    pub fn path(&self) -> Result<Route, Error> {
         self.bed.path(&self.link, self.between.as_ref())
     }
 

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use conditions::link_spec::LinkSpec;
+use conditions::LinkSpec;
 use record::bed::Bed;
 use record::plan::{Case, Repeats};
 

@@ -20,8 +20,8 @@ use self::rules::TrendTable;
 pub(crate) use self::schema::schema;
 pub(crate) use self::tables::case_name;
 use self::tables::{CaseTable, InstrumentTable, QuickTable};
-use crate::toml_file::SourceFile;
-use conditions::nearest;
+use crate::toml_file::{Below, SourceFile};
+use conditions::{nearest, require};
 use record::lateness::LateBudget;
 use record::plan::{Case, Order, Plan};
 
@@ -99,7 +99,7 @@ pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
         .filter_map(|key| root.remove_entry(*key))
         .collect();
     let scenario: ScenarioFile = source.read(&Spanned::new(whole.span(), root))?;
-    let refused = |error| source.refusal(&whole, "", &error);
+    let refused = |error: anyhow::Error| source.refusal(&whole, "", error);
     scenario.check(source).map_err(refused)?;
     let mut all = Vec::new();
     for mut expanded in expand::expand(source, cases, &bases)? {
@@ -116,21 +116,21 @@ pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
             rules::check(&case, scenario.reference.is_some(), quick)?;
             Ok(case)
         });
-        checked.map_err(|error| case.refusal(source, &error))
+        checked.map_err(|error| case.refusal(source, error))
     });
     let resolved: Vec<Case> = resolved.collect::<Result<_>>()?;
     refuse_duplicates(source, &resolved, &all)?;
     let groups = groups(&resolved, &all);
     let trends = scenario.trends.iter().enumerate().map(|(index, trend)| {
         let trend = trend.resolve(&groups, &resolved, quick);
-        trend.with_context(|| format!("trends {}", index + 1))
+        trend.below_item("trends", index)
     });
     let trends = trends.collect::<Result<_>>().map_err(refused)?;
     if let Some(name) = &scenario.reference {
         let reference = reference(name, &resolved).map_err(refused)?;
         for (case, whole) in resolved.iter().zip(&all) {
             let checked = rules::check_reference_runs(case, reference, quick);
-            checked.map_err(|error| whole.refusal(source, &error))?;
+            checked.map_err(|error| whole.refusal(source, error))?;
         }
     }
     Ok(Plan {
@@ -150,7 +150,7 @@ pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
 
 impl WholeCase<'_> {
     /// What a check said of the case, with the place of the key that it is about, or else of the case's name.
-    fn refusal(&self, source: SourceFile<'_>, error: &anyhow::Error) -> anyhow::Error {
+    fn refusal(&self, source: SourceFile<'_>, error: anyhow::Error) -> anyhow::Error {
         let table = &self.expanded.table;
         let name = self.said.name.as_str();
         let table = Spanned::new(self.name_span(), table.get_ref().clone());
@@ -167,30 +167,34 @@ impl WholeCase<'_> {
 impl ScenarioFile {
     /// What only the whole file can show to be wrong.
     fn check(&self, source: SourceFile<'_>) -> Result<()> {
-        ensure!(
+        require!(
             is_plain(&self.name),
-            "name: `{}`: it names the directory of the record: letters, digits, `-`, `_` and `.`, the first a letter or a digit",
+            "name": "`{}`: it names the directory of the record: letters, digits, `-`, `_` and `.`, the first a letter or a digit",
             self.name
         );
-        ensure!(self.quick.repeats != Some(0), "quick: repeats: at least 1");
-        ensure!(!self.instruments.is_empty(), "instruments: there is none");
+        if self.quick.repeats == Some(0) {
+            return Err(conditions::Error::other("at least 1"))
+                .below("repeats")
+                .below("quick");
+        }
+        require!(!self.instruments.is_empty(), "instruments": "there is none");
         for (index, instrument) in self.instruments.iter().enumerate() {
             let check = || {
                 let name = instrument.name();
-                ensure!(
+                require!(
                     !name.is_empty()
                         && !name.contains(|letter: char| letter == '.' || letter.is_whitespace()),
-                    "name: `{}`: a name has neither dots nor spaces",
+                    "name": "`{}`: a name has neither dots nor spaces",
                     name.escape_debug()
                 );
                 let mut before = self.instruments[..index].iter();
-                ensure!(
+                require!(
                     before.all(|other| other.name() != name),
-                    "name: there are two instruments `{name}`: give each a name of its own"
+                    "name": "there are two instruments `{name}`: give each a name of its own"
                 );
                 instrument.check(source)
             };
-            check().with_context(|| format!("instruments {}", index + 1))?;
+            check().below_item("instruments", index)?;
         }
         Ok(())
     }
@@ -237,13 +241,11 @@ fn refuse_duplicates(source: SourceFile<'_>, cases: &[Case], all: &[WholeCase<'_
 /// It is none of the cases.
 fn reference<'c>(name: &str, cases: &'c [Case]) -> Result<&'c Case> {
     let found = cases.iter().find(|case| case.name == name);
-    found.with_context(|| {
+    let found = found.with_context(|| {
         let known = cases.iter().map(|case| case.name.as_str());
-        format!(
-            "reference: there is no case `{name}`{}",
-            nearest::or_all(name, known)
-        )
-    })
+        format!("there is no case `{name}`{}", nearest::or_all(name, known))
+    });
+    found.below("reference")
 }
 
 /// Takes the tables of `key` out of `root`.

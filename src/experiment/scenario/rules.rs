@@ -10,7 +10,8 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use conditions::nearest;
+use crate::toml_file::Below;
+use conditions::{nearest, require};
 use instruments::measure;
 use record::expectation::{Expectation, Judgement, Met, Rule, Trend, TrendWay};
 use record::figure_name::FigureName;
@@ -118,16 +119,13 @@ impl PublishedText {
     /// A value of another unit; a list of none.
     pub(super) fn resolve(&self, of: &FigureName) -> Result<Published> {
         Ok(match self {
-            Self::Value(text) => {
-                Published::Value(of.value(&text.0).with_context(|| of.to_string())?)
-            }
+            Self::Value(text) => Published::Value(of.value(&text.0).below(of.to_string())?),
             Self::Runs(all) => {
-                ensure!(!all.is_empty(), "{of}: a list needs a value of each run");
-                let value = |(text, number): (&Text, u32)| {
-                    let value = of.value(&text.0);
-                    value.with_context(|| format!("{of} {number}"))
+                require!(!all.is_empty(), of.to_string() => "a list needs a value of each run");
+                let value = |(index, text): (usize, &Text)| {
+                    of.value(&text.0).below_item(&of.to_string(), index)
                 };
-                Published::Runs(all.iter().zip(1..).map(value).collect::<Result<_>>()?)
+                Published::Runs(all.iter().enumerate().map(value).collect::<Result<_>>()?)
             }
         })
     }
@@ -261,21 +259,21 @@ impl ExpectTable {
                 &self.spread,
             ) {
                 (Some((least, most)), None, None, None, None, None) => {
-                    ensure!(self.within.is_none(), "within: a range needs none");
+                    require!(self.within.is_none(), "within": "a range needs none");
                     Rule::Range {
-                        least: least.as_ref().map(amount).transpose().context("least")?,
-                        most: most.as_ref().map(amount).transpose().context("most")?,
+                        least: least.as_ref().map(amount).transpose().below("least")?,
+                        most: most.as_ref().map(amount).transpose().below("most")?,
                     }
                 }
                 (None, Some(value), None, None, None, None) => {
-                    let value = amount(value).context("value")?;
+                    let value = amount(value).below("value")?;
                     Rule::Value {
                         value,
                         within: self.absolute(value)?,
                     }
                 }
                 (None, None, Some(gain), None, None, None) => {
-                    let gain = amount(gain).context("gain")?;
+                    let gain = amount(gain).below("gain")?;
                     Rule::Gain {
                         gain,
                         within: self.absolute(gain)?,
@@ -287,23 +285,23 @@ impl ExpectTable {
                 },
                 (None, None, None, Some(RatioText::Between(between)), None, None) => {
                     let RatioTable { least, most } = between;
-                    ensure!(self.within.is_none(), "within: a range needs none");
-                    ensure!(
+                    require!(self.within.is_none(), "within": "a range needs none");
+                    require!(
                         least.is_some() || most.is_some(),
-                        "ratio: say `least`, `most` or both"
+                        "ratio": "say `least`, `most` or both"
                     );
                     Rule::RatioRange { least, most }
                 }
                 (None, None, None, None, Some(published), None) => {
-                    published.rule().context("published")?
+                    published.rule().below("published")?
                 }
                 (None, None, None, None, None, Some(spread)) => {
-                    ensure!(self.within.is_none(), "within: a spread needs none");
-                    ensure!(
+                    require!(self.within.is_none(), "within": "a spread needs none");
+                    require!(
                         (self.over, self.met) == (Centre::Mean, Met::ByValue),
-                        "spread: it is decided by its value: leave out `over` and `met`"
+                        "spread": "it is decided by its value: leave out `over` and `met`"
                     );
-                    spread.rule().context("spread")?
+                    spread.rule().below("spread")?
                 }
                 _ => bail!(
                     "say one of least and most, value, gain, ratio, spread, or published = {{ within or factor }}"
@@ -319,9 +317,9 @@ impl ExpectTable {
             Some(_) if self.of.metric.unit() != "%" => {
                 fraction(self.within.as_ref())? * value.abs()
             }
-            _ => self.of.value(text).context("within")?,
+            _ => self.of.value(text).below("within")?,
         };
-        ensure!(within >= 0.0, "within: must not be below 0");
+        require!(within >= 0.0, "within": "must not be below 0");
         Ok(within)
     }
 }
@@ -330,7 +328,7 @@ impl PublishedTable {
     fn rule(&self) -> Result<Rule> {
         Ok(match self.factor {
             Some(factor) if self.within.is_none() => {
-                ensure!(factor >= 1.0, "factor: at least 1");
+                require!(factor >= 1.0, "factor": "at least 1");
                 Rule::PublishedFactor { factor }
             }
             _ => Rule::Published {
@@ -344,7 +342,7 @@ impl SpreadTable {
     fn rule(&self) -> Result<Rule> {
         let [least, most] = [("least", &self.least), ("most", &self.most)].map(|(key, text)| {
             let percent = text.as_ref().map(percentage).transpose();
-            percent.context(key)
+            percent.below(key)
         });
         let (least, most) = (least?, most?);
         ensure!(least.is_some() || most.is_some(), "say least, most or both");
@@ -354,7 +352,7 @@ impl SpreadTable {
 
 fn fraction(within: Option<&Text>) -> Result<f64> {
     let within = within.context("say `within`")?;
-    Ok(percentage(within).context("within")? / 100.0)
+    Ok(percentage(within).below("within")? / 100.0)
 }
 
 /// In percent.
@@ -386,11 +384,12 @@ impl TrendTable {
         for (index, name) in names.iter().enumerate() {
             let known = groups.get(name).with_context(|| {
                 let known = nearest::or_all(name, groups.keys().map(String::as_str));
-                format!("{key} {}: there is no case `{name}`{known}", index + 1)
-            })?;
+                format!("there is no case `{name}`{known}")
+            });
+            let known = known.below_item(key, index)?;
             named.extend(known.iter().cloned());
         }
-        ensure!(named.len() > 1, "{key}: a trend needs two cases");
+        require!(named.len() > 1, key => "a trend needs two cases");
         let trend = Trend {
             of: self.of.clone(),
             cases: named,
@@ -401,8 +400,11 @@ impl TrendTable {
             },
         };
         for case in cases.iter().filter(|case| trend.cases.contains(&case.name)) {
-            check_figure(case, &self.of).with_context(|| format!("of: in case `{}`", case.name))?;
-            check_runs(case, trend.fewest_runs(), "an interval", quick).context("met")?;
+            let checked = check_figure(case, &self.of);
+            checked
+                .with_context(|| format!("in case `{}`", case.name))
+                .below("of")?;
+            check_runs(case, trend.fewest_runs(), "an interval", quick).below("met")?;
         }
         Ok(trend)
     }
@@ -417,7 +419,7 @@ pub(super) fn check(case: &Case, has_reference: bool, quick: bool) -> Result<()>
     for (index, expectation) in case.expect.iter().enumerate() {
         let check = || {
             let Expectation { of, rule, .. } = expectation;
-            check_figure(case, of).context("of")?;
+            check_figure(case, of).below("of")?;
             ensure!(
                 has_reference || !rule.is_relative(),
                 "{of}: needs a case to compare with: name it in `reference`"
@@ -434,15 +436,17 @@ pub(super) fn check(case: &Case, has_reference: bool, quick: bool) -> Result<()>
                 Rule::Spread { .. } => ("spread", "a spread"),
                 _ => ("met", "an interval"),
             };
-            check_runs(case, expectation.fewest_runs(), what, quick).context(key)
+            check_runs(case, expectation.fewest_runs(), what, quick).below(key)
         };
-        check().with_context(|| format!("expect {}", index + 1))?;
+        check().below_item("expect", index)?;
     }
     for of in case.published.keys() {
-        check_figure(case, of).with_context(|| format!("published: {of}"))?;
+        let checked = check_figure(case, of);
+        checked.below(of.to_string()).below("published")?;
     }
     if let Some(narrow) = &case.repeats.until {
-        check_figure(case, &narrow.of).context("repeats: of")?;
+        let checked = check_figure(case, &narrow.of);
+        checked.below("of").below("repeats")?;
     }
     Ok(())
 }
@@ -455,7 +459,7 @@ pub(super) fn check_reference_runs(case: &Case, reference: &Case, quick: bool) -
     for (index, expectation) in case.expect.iter().enumerate() {
         if expectation.rule.is_relative() {
             let checked = check_runs(reference, expectation.fewest_runs(), "an interval", quick);
-            checked.with_context(|| format!("expect {}: met", index + 1))?;
+            checked.below("met").below_item("expect", index)?;
         }
     }
     Ok(())

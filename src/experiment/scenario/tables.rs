@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU32;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use model::Nanos;
 use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
@@ -15,10 +15,9 @@ use super::TakenOut;
 use super::rules::{ExpectTable, PublishedText, Text};
 use crate::experiment::host;
 use crate::forward::thread::HELD_MEMORY;
-use crate::toml_file::SourceFile;
+use crate::toml_file::{Below, SourceFile};
 use conditions::in_effect::MemoryNeed;
-use conditions::link_spec::LinkSpec;
-use conditions::nearest;
+use conditions::{LinkSpec, nearest, require};
 use instruments::measure::{InstrumentArgs, Kind, Parameters};
 use record::bed::Bed;
 use record::figure_name::FigureName;
@@ -159,18 +158,18 @@ impl InstrumentTable {
 
     /// Refuses options that the instrument has not, with and without `--quick`, whichever is asked for.
     pub(super) fn check(&self, source: SourceFile<'_>) -> Result<()> {
-        let asked = self.with(&self.parameters, source).context("parameters")?;
-        ensure!(
+        let asked = self.with(&self.parameters, source).below("parameters")?;
+        require!(
             !self.csv || asked.instrument().writes_csv(),
-            "csv: {} has none; probe has",
+            "csv": "{} has none; probe has",
             self.kind.name()
         );
         let mut shortened = self.parameters.clone();
         shortened.set(&self.quick);
-        self.with(&shortened, source).context("quick")?;
-        ensure!(
+        self.with(&shortened, source).below("quick")?;
+        require!(
             self.timeout != Some(Nanos::ZERO),
-            "timeout: must be above 0"
+            "timeout": "must be above 0"
         );
         Ok(())
     }
@@ -179,7 +178,7 @@ impl InstrumentTable {
     fn with(&self, parameters: &Parameters, source: SourceFile<'_>) -> Result<InstrumentArgs> {
         let mut asked = self.kind.with(parameters)?;
         if let Some(file) = asked.file() {
-            *file = source.named(file).context("file")?;
+            *file = source.named(file).below("file")?;
         }
         Ok(asked)
     }
@@ -198,13 +197,14 @@ impl CaseTable {
         quick: bool,
         shortened: &QuickTable,
     ) -> Result<Case> {
-        ensure!(!self.name.contains('\n'), "name: it is one line");
+        require!(!self.name.contains('\n'), "name": "it is one line");
         self.bed.check(&self.link, self.between.as_ref())?;
         self.check_memory()?;
         let mut repeats = self
             .repeats
             .as_ref()
-            .map_or(Ok(Repeats::fixed(1)), RepeatsTable::resolve)?;
+            .map_or(Ok(Repeats::fixed(1)), RepeatsTable::resolve)
+            .below("repeats")?;
         if let (true, Some(count)) = (quick, shortened.repeats) {
             repeats = Repeats::fixed(count.min(repeats.most));
         }
@@ -212,12 +212,12 @@ impl CaseTable {
             |(name, text): (&FigureName, &PublishedText)| Ok((name.clone(), text.resolve(name)?));
         let published = self.published.iter().map(value);
         let published = published.collect::<Result<BTreeMap<_, _>>>();
-        let mut published = published.context("published")?;
+        let mut published = published.below("published")?;
         // Of what is shortened, an amount is another one than that of whoever published it.
         published.retain(|name, _| !(quick && name.is_of_the_whole()));
         let expect = self.expect.iter().enumerate().map(|(index, expect)| {
             let rule = expect.resolve();
-            rule.with_context(|| format!("expect {}", index + 1))
+            rule.below_item("expect", index)
         });
         let congestion = self.tcp.as_ref().map(|tcp| tcp.congestion.clone());
         Ok(Case {
@@ -244,12 +244,15 @@ impl CaseTable {
         }
         let route = self.bed.path(&self.link, self.between.as_ref())?;
         let need = MemoryNeed::on(&route.up, &route.down).bytes();
-        ensure!(
-            need.saturating_mul(clients) <= HELD_MEMORY as u64,
-            "bed: clients: {clients} links whose rate times delay takes {need} bytes each need more than the {HELD_MEMORY} that \
+        let check = || {
+            require!(
+                need.saturating_mul(clients) <= HELD_MEMORY as u64,
+                "clients": "{clients} links whose rate times delay takes {need} bytes each need more than the {HELD_MEMORY} that \
              the forwarder holds: ask for fewer, or for less rate or delay"
-        );
-        Ok(())
+            );
+            Ok::<_, conditions::Error>(())
+        };
+        check().below("bed")
     }
 
     fn instruments(
@@ -262,28 +265,22 @@ impl CaseTable {
         let known = |name: &str| nearest::or_all(name, all.iter().map(InstrumentTable::name));
         let find = |name: &str| all.iter().find(|i| i.name() == name);
         for name in self.parameters.keys() {
-            ensure!(
-                find(name).is_some(),
-                "parameters: {name}: there is no instrument `{name}`{}",
-                known(name)
-            );
+            let found = find(name)
+                .with_context(|| format!("there is no instrument `{name}`{}", known(name)));
+            found.below(name).below("parameters")?;
         }
         let chosen: Vec<&InstrumentTable> = match &self.instruments {
             None => all.iter().collect(),
             Some(names) => {
                 let one = |(index, name): (usize, &String)| {
-                    find(name).with_context(|| {
-                        let number = index + 1;
-                        format!(
-                            "instruments {number}: there is no instrument `{name}`{}",
-                            known(name)
-                        )
-                    })
+                    let found = find(name)
+                        .with_context(|| format!("there is no instrument `{name}`{}", known(name)));
+                    found.below_item("instruments", index)
                 };
                 names.iter().enumerate().map(one).collect::<Result<_>>()?
             }
         };
-        ensure!(!chosen.is_empty(), "instruments: there is none");
+        require!(!chosen.is_empty(), "instruments": "there is none");
         let resolve = |table: &InstrumentTable| {
             let name = table.name();
             let mut parameters = table.parameters.clone();
@@ -297,13 +294,15 @@ impl CaseTable {
                 };
                 parameters.set(&table.quick.without(swept));
             }
-            let asked = table
-                .with(&parameters, source)
-                .with_context(|| format!("parameters: {name}"))?;
-            ensure!(
-                self.bed.clients() == 1 || !matches!(asked.instrument().server(), Ok(Some(_))),
-                "parameters: {name}: tool: its server takes one test at a time: leave the tool out, or have one client"
-            );
+            let check = || {
+                let asked = table.with(&parameters, source)?;
+                require!(
+                    self.bed.clients() == 1 || !matches!(asked.instrument().server(), Ok(Some(_))),
+                    "tool": "its server takes one test at a time: leave the tool out, or have one client"
+                );
+                Ok::<_, anyhow::Error>(asked)
+            };
+            let asked = check().below(name).below("parameters")?;
             Ok(Instrument {
                 name: name.to_owned(),
                 kind: table.kind.name().to_owned(),
@@ -345,9 +344,9 @@ impl RepeatsTable {
         };
         let [first, all] = [repeats::FIRST, repeats::MOST];
         for (key, given) in [("least", least), ("most", most)] {
-            ensure!(
+            require!(
                 given.is_none(),
-                "repeats: {key}: there is none any more: the first {first} say how many it takes, {all} at most"
+                key => "there is none any more: the first {first} say how many it takes, {all} at most"
             );
         }
         let percent = within
@@ -355,12 +354,9 @@ impl RepeatsTable {
             .strip_suffix('%')
             .and_then(|p| p.trim().parse::<f64>().ok());
         let percent = percent.filter(|percent| *percent > 0.0);
-        let percent = percent.with_context(|| {
-            format!(
-                "repeats: within: `{}` is no percentage, such as 5%",
-                within.0
-            )
-        })?;
+        let percent = percent
+            .with_context(|| format!("`{}` is no percentage, such as 5%", within.0))
+            .below("within")?;
         Ok(Repeats {
             least: u32::try_from(first)?,
             most: u32::try_from(all)?,

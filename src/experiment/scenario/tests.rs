@@ -1,11 +1,12 @@
 mod mistakes;
+mod wrong_values;
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
-use conditions::link_spec::LinkProfile;
+use conditions::{DelaySpec, LinkProfile, LossSpec, RateSpec};
 use record::Record;
 use record::bed::Bed;
 use record::expectation::{Judgement, Met, Rule, TrendWay};
@@ -131,9 +132,9 @@ name = 'b'
         false,
     );
     let link = &plan.cases[0].link;
-    assert_eq!(link.both.delay, Some("40ms".parse().unwrap()));
-    assert_eq!(link.both.loss, Some("1%".parse().unwrap()));
-    assert_eq!(link.both.rate, Some("1mbit".parse().unwrap()));
+    assert_eq!(link.both.get(), Some(&"40ms".parse::<DelaySpec>().unwrap()));
+    assert_eq!(link.both.get(), Some(&"1%".parse::<LossSpec>().unwrap()));
+    assert_eq!(link.both.get(), Some(&"1mbit".parse::<RateSpec>().unwrap()));
     assert_eq!(plan.cases[0].repeats, Repeats::fixed(5));
     let mtus = plan.cases.iter().map(|case| case.bed.mtu().unwrap());
     assert_eq!(mtus.collect::<Vec<_>>()[..2], [9000, 1500]);
@@ -165,7 +166,10 @@ name = 'grid'
         ]
     );
     let last = &plan.cases[5];
-    assert_eq!(last.link.both.delay, Some("20ms".parse().unwrap()));
+    assert_eq!(
+        last.link.both.get(),
+        Some(&"20ms".parse::<DelaySpec>().unwrap())
+    );
     assert_eq!(
         last.published.values().collect::<Vec<_>>(),
         [&Published::Value(41.0)]
@@ -272,7 +276,7 @@ fn bases_that_are_not_there_or_go_in_a_ring_are_refused() {
 fn an_unknown_key_is_refused_with_its_line_and_the_nearest_key() {
     let message = refusal("name = 'a'\nlnik = {}\n");
     assert!(
-        message.starts_with("x.toml:19: unknown field `lnik`"),
+        message.starts_with("x.toml:19: unknown key `lnik`"),
         "{message}"
     );
     assert!(message.ends_with("did you mean `link`?"), "{message}");
@@ -300,17 +304,16 @@ fn a_link_may_be_a_profile_and_what_differs_and_a_sweep_go_over_profiles() {
     let plan = plan(cases, false);
     let conditions = |name: &str| name.parse::<LinkProfile>().unwrap().conditions();
     let [own, mobile, in_flight] = [0, 1, 2].map(|at| &plan.cases[at].link);
-    assert_eq!(own.both.delay, "1ms".parse().ok());
-    assert_eq!(own.both.loss, "3%".parse().ok());
+    assert_eq!(own.both.get(), Some(&"1ms".parse::<DelaySpec>().unwrap()));
+    assert_eq!(own.both.get(), Some(&"3%".parse::<LossSpec>().unwrap()));
     assert_eq!(own.down, conditions("mobile").down);
     assert_eq!(*mobile, conditions("mobile"));
     assert_eq!(*in_flight, conditions("in-flight"));
     assert_eq!(plan.cases[2].name, "k[profile=in-flight]");
     let refused = refusal("name = 'a'\nlink = { delay = '1ms', profile = 'mobil' }\n");
     assert!(
-        refused.starts_with(
-            "x.toml:19: link: profile: there is no profile `mobil`; did you mean `mobile`?"
-        ),
+        refused
+            .starts_with("x.toml:19: link: profile: unknown name `mobil`; did you mean `mobile`?"),
         "{refused}"
     );
 }

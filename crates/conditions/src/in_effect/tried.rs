@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Result;
+use crate::error::Error;
 use model::{
     Behaviour, Bytes, Effect, Link, LinkConfig, LossLaw, Nanos, Outcome, Packet, PacketId, Side,
 };
@@ -57,7 +57,7 @@ pub struct Delays {
 }
 
 /// Passes packets one way, in model time, under what a link does at first.
-pub(super) fn pass(config: &LinkConfig, direction: Direction) -> Result<Tried> {
+pub(super) fn pass(config: &LinkConfig, direction: Direction) -> Result<Tried, Error> {
     let side = match direction {
         Direction::Up => Side::A,
         Direction::Down => Side::B,

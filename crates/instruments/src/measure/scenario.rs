@@ -6,11 +6,11 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result};
 use clap::builder::ArgAction;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command, FromArgMatches as _, Subcommand as _};
-use conditions::nearest;
+use conditions::{Error, nearest};
 use record::lateness::Traffic;
 use record::pace::Pace;
 use record::plan;
@@ -84,7 +84,10 @@ fn text(key: &str, value: &Value) -> Result<String> {
             let all = all.iter().map(|one| text(key, one));
             all.collect::<Result<Vec<_>>>()?.join(",")
         }
-        _ => bail!("{key}: must be a text, a number, true, false or a list"),
+        _ => {
+            let refused = Error::other("must be a text, a number, true, false or a list");
+            return Err(refused.at(key).into());
+        }
     })
 }
 
@@ -145,7 +148,8 @@ impl Kind {
                     || format!("it has {}", known.collect::<Vec<_>>().join(", ")),
                     |near| format!("did you mean `{near}`?"),
                 );
-                bail!("{name}: no option of {}; {near}", self.0);
+                let refused = Error::other(format_args!("no option of {}; {near}", self.0));
+                return Err(refused.at(name).into());
             }
         }
         let mut line = vec!["farwire".to_owned(), self.0.to_owned()];
@@ -154,7 +158,7 @@ impl Kind {
         let all = InstrumentArgs::augment_subcommands(Command::new("farwire"));
         let matches = all.subcommand_required(true).try_get_matches_from(line);
         let instrument = matches.and_then(|matches| InstrumentArgs::from_arg_matches(&matches));
-        instrument.map_err(|error| plain(&error))
+        instrument.map_err(|error| plain(&error).into())
     }
 }
 
@@ -265,8 +269,8 @@ impl FarEnd {
     }
 }
 
-/// What clap says, without usage and advice, behind the option that it is about.
-fn plain(error: &clap::Error) -> anyhow::Error {
+/// What clap says, without usage and advice, with the option that it is about as key.
+fn plain(error: &clap::Error) -> Error {
     let option = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(option)) => option.trim_start_matches('-'),
         _ => "",
@@ -282,8 +286,8 @@ fn plain(error: &clap::Error) -> anyhow::Error {
     let text = lines.join(" ");
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     match option {
-        "" => anyhow!("{text}"),
-        option => anyhow!("{option}: {text}"),
+        "" => Error::other(text),
+        option => Error::other(text).at(option),
     }
 }
 

@@ -231,7 +231,7 @@ mod tests {
     use model::{Bytes, Link, LinkConfig, Nanos, Packet, PacketId, Side};
 
     use super::*;
-    use conditions::link_spec::LinkSpec;
+    use conditions::LinkSpec;
 
     /// What a link's stages came to after so many packets from side A.
     fn after(packets: u64, text: &str) -> Vec<ShareSummary> {

@@ -2,7 +2,7 @@
 
 use super::{Across, CaseFigures};
 use crate::case_conditions;
-use conditions::link_spec::LinkSpec;
+use conditions::LinkSpec;
 use record::bed::{Bed, Ends};
 use record::figure_name::FigureName;
 use record::{Metric, Statistic};

@@ -309,6 +309,7 @@ fn check_alike(reference: &Record, record: &Record, across_links: bool) -> Resul
 mod tests {
     use super::*;
     use crate::analysis::tests::{draws, record};
+    use conditions::DelaySpec;
     use record::plan::Repeats;
     use record::{Baseline, Run};
 
@@ -422,7 +423,8 @@ mod tests {
     fn records_of_different_scenarios_are_refused() {
         let reference = record();
         let mut other = record();
-        other.head.plan.cases[1].link.both.delay = Some("1ms".parse().unwrap());
+        let both = &mut other.head.plan.cases[1].link.both;
+        both.at_first.set("1ms".parse::<DelaySpec>().unwrap());
         let refusal =
             |other: &Record| Comparison::of(&reference, other, false, |_, _| true).unwrap_err();
         assert!(
@@ -439,7 +441,8 @@ mod tests {
     fn links_that_differ_are_compared_when_asked_for() {
         let reference = record();
         let mut other = record();
-        other.head.plan.cases[1].link.both.delay = Some("1ms".parse().unwrap());
+        let both = &mut other.head.plan.cases[1].link.both;
+        both.at_first.set("1ms".parse::<DelaySpec>().unwrap());
         let refusal = Comparison::of(&reference, &other, false, |_, _| true).unwrap_err();
         let refusal = refusal.to_string();
         assert!(

@@ -177,7 +177,7 @@ const MISTAKES: &[Mistake] = &[
         r#"queue = "50ms""#,
         "queue = \"50ms\"\n[[bases.line.link.stages]]\nkind = \"reorder\"\nshare = \"1%\"\nextent = 0 # here",
         "link: stages 1: extent",
-        "nonzero",
+        "a nonzero",
     ),
     mistake(
         r#"["10ms", "100ms"]"#,
@@ -268,31 +268,31 @@ const MISTAKES: &[Mistake] = &[
     mistake(
         r#"title = "An"#,
         r#"titel = "An"#,
-        "unknown field `titel`",
+        "unknown key `titel`",
         "did you mean `title`?",
     ),
     mistake(
         r#"delay = "0.5ms""#,
         r#"dealy = "0.5ms" # here"#,
-        "bed: wire: unknown field `dealy`",
+        "bed: wire: unknown key `dealy`",
         "did you mean `delay`?",
     ),
     mistake(
         "congestion =",
         "congestoin =",
-        "tcp: unknown field `congestoin`",
+        "tcp: unknown key `congestoin`",
         "`congestion`",
     ),
     mistake(
         r#"note = "as rented""#,
         r#"nota = "as rented" # here"#,
-        "unknown field `nota`",
+        "unknown key `nota`",
         "did you mean `note`?",
     ),
     mistake(
         "parameters = { count = 20",
         "paramters = { count = 20",
-        "instruments 1: unknown field `paramters`",
+        "instruments 1: unknown key `paramters`",
         "did you mean `parameters`?",
     ),
     mistake(
@@ -316,26 +316,26 @@ const MISTAKES: &[Mistake] = &[
     mistake(
         "least = \"10mbit\" }",
         "lest = \"10mbit\" }, # here",
-        "expect 1: unknown field `lest`",
+        "expect 1: unknown key `lest`",
         "did you mean `least`?",
     ),
     mistake(
         "\"link.queue\" =",
         "\"link.qeue\" =",
-        "link: unknown field `qeue`",
+        "link: unknown key `qeue`",
         "did you mean `queue`?",
     ),
     mistake(
         r#"kind = "netns""#,
         "kind = \"netns\"\nnodes = [\"a\", \"b\"] # here",
-        "bed: nodes",
-        "which has mtu, offloads, tbf, wire",
+        "bed: unknown key `nodes`",
+        "there are: mtu, offloads, tbf, wire",
     ),
     mistake(
         r#"link.delay = "10ms""#,
         r#"link.satellite = "geo" # here"#,
-        "link: unknown field `satellite`",
-        "expected one of `profile`, `delay`",
+        "link: unknown key `satellite`",
+        "there are: profile, delay",
     ),
     mistake(
         r#"link.delay = "10ms""#,

@@ -1,0 +1,328 @@
+//! Conditions as netem's options, as far as these can say them.
+
+use std::num::NonZeroU8;
+
+use model::{
+    Effect, GilbertElliott, Nanos, Netem, NetemDistribution, NetemLoss, NetemRate, NetemShare,
+    Ordering, Probability, RandomLoss,
+};
+
+use crate::condition::{
+    Condition, CorruptSpec, DelaySpec, DuplicateSpec, JitterSpec, LawName, LossSpec, NetemSpec,
+    QueueSpec, RateSpec, ReorderSpec,
+};
+use crate::layer::{ConditionSet, Layer};
+
+/// One direction in netem's options.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AsNetem {
+    /// What can be said.
+    pub netem: NetemSpec,
+    /// What cannot, in words.
+    pub unsaid: Vec<String>,
+}
+
+impl AsNetem {
+    /// What `direction` asks for.
+    pub(crate) fn of(direction: &Layer) -> Self {
+        let said = &direction.at_first;
+        let mut options = Options {
+            netem: said.get::<NetemSpec>().copied().unwrap_or_default().0,
+            keys: vec!["netem"],
+        };
+        // Beside a netem everything else would be a second one.
+        if !said.has::<NetemSpec>() {
+            options.say(said);
+        }
+        let is_said = |one: &&Condition| options.keys.contains(&one.kind().key);
+        let rest = said.iter().filter(|one| !is_said(one));
+        let mut unsaid: Vec<String> = rest
+            .map(|one| format!("{} {one}", one.kind().key.replace('_', "-")))
+            .collect();
+        if !direction.schedule.is_empty() {
+            unsaid.push("schedule".to_owned());
+        }
+        unsaid.sort();
+        if options.keys.contains(&"rate") && !said.has::<QueueSpec>() {
+            unsaid.push(
+                "the rate's usual queue: netem's limit counts what is in flight too".to_owned(),
+            );
+        }
+        Self {
+            netem: NetemSpec(options.netem),
+            unsaid,
+        }
+    }
+}
+
+/// The options so far, and the conditions that they say.
+struct Options {
+    netem: Netem,
+    keys: Vec<&'static str>,
+}
+
+impl Options {
+    fn say(&mut self, said: &ConditionSet) {
+        let share = |share: Probability| NetemShare {
+            share,
+            correlation: None,
+        };
+        if let Some(DelaySpec(delay)) = said.get() {
+            self.netem.delay = *delay;
+            self.keys.push("delay");
+        }
+        // netem flips one bit, and mends nothing.
+        let flips = said.get::<CorruptSpec>();
+        if let Some(flips) = flips.filter(|of| of.bits == NonZeroU8::MIN && !of.repair) {
+            self.netem.corrupt = Some(share(flips.share));
+            self.keys.push("corrupt");
+        }
+        let copies = said.get::<DuplicateSpec>();
+        if let Some(copies) = copies.filter(|of| of.delay == Nanos::ZERO) {
+            self.netem.duplicate = Some(share(copies.share));
+            self.keys.push("duplicate");
+        }
+        if let Some((loss, ecn)) = said.get().and_then(loss) {
+            self.netem.loss = loss;
+            self.netem.ecn = ecn;
+            self.keys.push("loss");
+        }
+        // tc wants a delay beside it.
+        let reorder = said.get().filter(|_| self.netem.delay > Nanos::ZERO);
+        if let Some(ReorderSpec { share: hits, gap }) = reorder {
+            self.netem.reorder = Some(share(*hits));
+            self.netem.gap = match gap.get() {
+                1 => 0,
+                _ if *hits == Probability::ZERO => 0,
+                gap => gap,
+            };
+            self.keys.push("reorder");
+        }
+        if let Some((jitter, law)) = said.get().and_then(jitter) {
+            // tc wants both times beside a distribution.
+            let has_both = self.netem.delay > Nanos::ZERO && jitter > Nanos::ZERO;
+            if law.is_none() || has_both {
+                self.netem.jitter = jitter;
+                self.netem.distribution = law;
+                self.keys.push("jitter");
+            }
+        }
+        if let Some(rate) = said.get().and_then(rate) {
+            self.netem.rate = Some(rate);
+            self.keys.push("rate");
+        }
+    }
+}
+
+/// Single losses, or bursts, which are netem's gemodel; and whether packets are marked in their place.
+fn loss(spec: &LossSpec) -> Option<(NetemLoss, bool)> {
+    match spec.effects() {
+        [Effect::Nothing, Effect::Nothing] => Some((NetemLoss::Nothing, false)),
+        [Effect::Loss(RandomLoss { share, ecn }), Effect::Nothing] => {
+            let correlation = None;
+            Some((NetemLoss::Random(NetemShare { share, correlation }), ecn))
+        }
+        [Effect::Nothing, Effect::GilbertElliott(law)] => {
+            let own = GilbertElliott { ecn: false, ..law };
+            Some((NetemLoss::Gemodel(own), law.ecn))
+        }
+        _ => None,
+    }
+}
+
+/// A jitter that lets packets overtake each other, as netem's does, drawn for each by itself from a law that tc has.
+fn jitter(spec: &JitterSpec) -> Option<(Nanos, Option<NetemDistribution>)> {
+    let law = match spec.law {
+        LawName::Uniform => None,
+        LawName::Normal => Some(NetemDistribution::Normal),
+        LawName::Pareto => Some(NetemDistribution::Pareto),
+        LawName::ParetoNormal => Some(NetemDistribution::ParetoNormal),
+        LawName::LogNormal | LawName::Table => return None,
+    };
+    let is_alike = spec.ordering == Ordering::Free && spec.half_life.is_none();
+    is_alike.then_some((spec.spread, law))
+}
+
+/// A rate of whole bytes a second, without a bucket.
+fn rate(RateSpec { rate, burst }: &RateSpec) -> Option<NetemRate> {
+    let bits = (*rate)?.get();
+    (burst.is_none() && bits.is_multiple_of(8)).then_some(NetemRate {
+        bytes_per_s: bits / 8,
+        packet_overhead: 0,
+        cell_size: 0,
+        cell_overhead: 0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::LinkSpec;
+    use crate::read;
+
+    /// What the way up is in netem's options, and what these cannot say.
+    fn as_netem(text: &str) -> (String, Vec<String>) {
+        let link: LinkSpec = read::toml_text(text).unwrap();
+        let [up, _] = link.as_netem();
+        (up.netem.to_string(), up.unsaid)
+    }
+
+    #[test]
+    fn conditions_are_said_in_netems_options() {
+        for (text, options) in [
+            ("delay = '20ms'\njitter = '2ms,free'", "delay 20ms 2ms"),
+            (
+                "delay = '20ms'\njitter = '2ms,normal,free'",
+                "delay 20ms 2ms distribution normal",
+            ),
+            (
+                "delay = '20ms'\njitter = '2ms,pareto,free'",
+                "delay 20ms 2ms distribution pareto",
+            ),
+            (
+                "delay = '20ms'\njitter = '2ms,free,paretonormal'",
+                "delay 20ms 2ms distribution paretonormal",
+            ),
+            ("jitter = '2ms,free'", "delay 0ns 2ms"),
+            (
+                "loss = '1%'\nduplicate = '2%'\ncorrupt = '3%'",
+                "loss 1% duplicate 2% corrupt 3%",
+            ),
+            ("loss = '50%,burst=4'", "loss gemodel 25% 25% 100% 0%"),
+            ("loss = '1%,ecn'", "loss 1% ecn"),
+            (
+                "loss = '50%,burst=4,ecn'",
+                "loss gemodel 25% 25% 100% 0% ecn",
+            ),
+            (
+                "delay = '9ms'\nreorder = '25%,gap=5'",
+                "delay 9ms reorder 25% gap 5",
+            ),
+            ("delay = '9ms'\nreorder = '25%'", "delay 9ms reorder 25%"),
+            ("delay = '1ms'\nup = { delay = '2ms' }", "delay 2ms"),
+            ("netem = 'loss 1% 25% delay 1ms'", "delay 1ms loss 1% 25%"),
+        ] {
+            assert_eq!(as_netem(text), (options.to_owned(), vec![]), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_netems_options_cannot_say_is_named() {
+        for (text, options, unsaid) in [
+            (
+                "delay = '20ms'\njitter = '2ms'",
+                "delay 20ms",
+                vec!["jitter 2ms"],
+            ),
+            (
+                "delay = '20ms'\njitter = '2ms,per-flow'",
+                "delay 20ms",
+                vec!["jitter 2ms,per-flow"],
+            ),
+            (
+                "delay = '20ms'\njitter = '2ms,half-life=50ms,free'",
+                "delay 20ms",
+                vec!["jitter 2ms,half-life=50ms,free"],
+            ),
+            (
+                "delay = '20ms'\njitter = '2ms,lognormal,free'",
+                "delay 20ms",
+                vec!["jitter 2ms,lognormal,free"],
+            ),
+            (
+                "jitter = '9ms,free'\nreorder = '5%'\nduplicate = '1%,delay=5ms'",
+                "delay 0ns 9ms",
+                vec!["duplicate 1%,delay=5ms", "reorder 5%"],
+            ),
+            (
+                "corrupt = '1%,bits=2'\nber = '1e-6'\nup = { corrupt = '1%,repair' }",
+                "limit 1000",
+                vec!["ber 1e-6", "corrupt 1%,repair"],
+            ),
+            (
+                "jitter = '2ms,normal,free'",
+                "limit 1000",
+                vec!["jitter 2ms,normal,free"],
+            ),
+            (
+                "delay = '20ms'\njitter = '0ms,normal,free'",
+                "delay 20ms",
+                vec!["jitter 0ns,normal,free"],
+            ),
+            (
+                "rate = '8mbit,burst=32KiB'\nqueue = '9pkt'",
+                "limit 1000",
+                vec!["queue 9pkt", "rate 8mbit,burst=32KiB"],
+            ),
+            (
+                "rate = '8mbit'\nrate_at = 'l1'\nqueue = '9pkt'\npolice = '9mbit,burst=64KiB'",
+                "rate 8mbit",
+                vec!["police 9mbit,burst=64KiB", "queue 9pkt", "rate-at l1"],
+            ),
+            (
+                "rate = '8mbit'\nqueue = '50ms'",
+                "rate 8mbit",
+                vec!["queue 50ms"],
+            ),
+            (
+                "rate = '8mbit'\naqm = 'codel'\nqueue = '9pkt'",
+                "rate 8mbit",
+                vec!["aqm codel", "queue 9pkt"],
+            ),
+            (
+                "size_delay = 2\nseed = 7",
+                "limit 1000",
+                vec!["size-delay 2"],
+            ),
+            (
+                "netem = 'delay 1ms'\nloss = '1%'",
+                "delay 1ms",
+                vec!["loss 1%"],
+            ),
+            (
+                "delay = '1ms'\nschedule = [{ at = '1s', delay = '2ms' }]",
+                "delay 1ms",
+                vec!["schedule"],
+            ),
+            (
+                "toffee = 'drop=2'",
+                "limit 1000",
+                vec!["toffee, which both directions share"],
+            ),
+        ] {
+            let (own, own_unsaid) = as_netem(text);
+            assert_eq!(
+                (own.as_str(), own_unsaid),
+                (options, unsaid.into_iter().map(str::to_owned).collect()),
+                "{text}"
+            );
+        }
+        let (_, unsaid) = as_netem("rate = '8mbit'");
+        assert!(
+            unsaid[0].starts_with("the rate's usual queue"),
+            "{unsaid:?}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_said_is_said_in_words_that_are_read_again(
+            delay in prop_oneof![Just(0), 0_u64..1 << 40],
+            spread in prop_oneof![Just(0), 0_u64..1 << 32],
+            law in prop::sample::select(vec!["", ",normal", ",pareto", ",lognormal"]),
+            loss in 0_u32..50_000,
+            burst in prop::sample::select(vec!["", ",burst=3"]),
+            rate in 1_u64..1 << 50,
+        ) {
+            let loss = f64::from(loss) / 1e3;
+            let text = format!(
+                "delay = '{delay}ns'\njitter = '{spread}ns{law},free'\nloss = '{loss}%{burst}'\nrate = '{rate}bit'"
+            );
+            let link: LinkSpec = read::toml_text(&text).unwrap();
+            let [AsNetem { netem, .. }, _] = link.as_netem();
+            prop_assert_eq!(netem.to_string().parse(), Ok(netem), "{}", netem);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! A rate that varies.
+
+use std::fmt;
+
+use model::{Fluctuation, Nanos, Probability};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Needs, describe};
+use crate::read::OrText;
+
+/// A rate that is drawn anew again and again, each direction's by itself; every value within the spread is equally likely.
+/// It is written as a table or as `spread=20%,hold=5s`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(transform = OrText("spread"))]
+pub struct FluctuationSpec {
+    /// How far it may lie from the rate, in percent of it; below 100 %.
+    pub spread: Probability,
+    /// How long each lasts, 1 ms to 1 h.
+    pub hold: Nanos,
+}
+
+describe! {
+    FluctuationSpec: "fluctuation" = "KEY=VALUE,...", as in "spread=20%,hold=5s", shapes Rate needs Needs::Rate("it is of a rate");
+    "How far the rate varies and how long each value holds: spread=20%,hold=5s"
+}
+
+impl FluctuationSpec {
+    pub(crate) fn to_model(self) -> Fluctuation {
+        let Self { spread, hold } = self;
+        Fluctuation { spread, hold }
+    }
+}
+
+impl fmt::Display for FluctuationSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "spread={},hold={}", self.spread, self.hold)
+    }
+}

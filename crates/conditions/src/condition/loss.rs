@@ -1,0 +1,81 @@
+//! Random loss.
+
+use std::fmt;
+
+use model::{Effect, GilbertElliott, Probability, RandomLoss};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{describe, text_form};
+use crate::read::OrText;
+
+/// Random loss, written `1%`, `1%,burst=8` or `1%,ecn`, or as a table.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(remote = "Self", deny_unknown_fields)]
+#[schemars(transform = OrText("share"))]
+pub struct LossSpec {
+    /// The share that is lost in the long run.
+    pub share: Probability,
+    /// How many packets are lost in a row on average; each by itself when absent.
+    #[serde(default)]
+    pub burst: Option<f64>,
+    /// Whether packets are marked instead of lost, where their senders understand marks.
+    #[serde(default)]
+    pub ecn: bool,
+}
+
+describe! {
+    LossSpec: "loss" = "PERCENT[,burst=N][,ecn]", as in "1%,burst=8", shapes Loss;
+    "Random loss, one way: 1%, or in bursts of 8 on average: 1%,burst=8; with 1%,ecn packets that allow it are marked instead"
+}
+
+impl LossSpec {
+    fn check(&self) -> Result<(), String> {
+        let Self { share, .. } = self;
+        let Some(burst) = self.burst else {
+            return Ok(());
+        };
+        if !(burst >= 1.0 && burst.is_finite()) {
+            return Err(format!(
+                "burst = {burst} is out of range: a burst is at least 1 packet long on average, as in burst=8"
+            ));
+        }
+        if GilbertElliott::of_bursts(*share, burst).is_ok() {
+            return Ok(());
+        }
+        let odds = share.fraction() / (1.0 - share.fraction());
+        Err(match odds.is_finite() {
+            true => format!(
+                "a loss of {share} comes in bursts of {odds:.3} packets or more on average, not of {burst}"
+            ),
+            false => "a loss of 100% has no bursts: leave burst out".to_owned(),
+        })
+    }
+
+    /// Loses each packet by itself, or in bursts; nothing where nothing is lost.
+    pub(crate) fn effects(self) -> [Effect; 2] {
+        let Self { share, burst, ecn } = self;
+        let bursts = burst.map(|burst| GilbertElliott::of_bursts(share, burst));
+        match bursts {
+            _ if share == Probability::ZERO => [Effect::Nothing, Effect::Nothing],
+            Some(Ok(law)) => {
+                let law = GilbertElliott { ecn, ..law };
+                [Effect::Nothing, Effect::GilbertElliott(law)]
+            }
+            // A burst that cannot be was refused when it was read.
+            Some(Err(_)) | None => [Effect::Loss(RandomLoss { share, ecn }), Effect::Nothing],
+        }
+    }
+}
+
+impl fmt::Display for LossSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.share.fmt(f)?;
+        if let Some(burst) = self.burst {
+            write!(f, ",burst={burst}")?;
+        }
+        f.write_str(if self.ecn { ",ecn" } else { "" })
+    }
+}
+
+text_form!(LossSpec, checked);

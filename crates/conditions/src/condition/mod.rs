@@ -1,0 +1,316 @@
+//! The conditions of one direction: a file each, which has all that is said of it. Flags, keys of files and of the API, their
+//! schema, the page's form and the checks follow from the one list at the end of this file.
+
+mod aqm;
+mod ber;
+mod corrupt;
+mod delay;
+mod duplicate;
+mod fluctuation;
+mod jitter;
+mod loss;
+mod netem;
+mod police;
+mod queue;
+mod rate;
+mod rate_at;
+mod reorder;
+mod size_delay;
+
+use std::fmt;
+use std::str::FromStr;
+
+use model::{ConfigError, Effect, Link, LinkConfig, StageSpec};
+use schemars::{Schema, SchemaGenerator};
+use serde::de::{DeserializeOwned, MapAccess};
+use serde::{Serialize, Serializer};
+
+pub use self::aqm::AqmSpec;
+pub use self::ber::BerSpec;
+pub use self::corrupt::CorruptSpec;
+pub use self::delay::DelaySpec;
+pub use self::duplicate::DuplicateSpec;
+pub use self::fluctuation::FluctuationSpec;
+pub use self::jitter::{JitterSpec, LawName};
+pub use self::loss::LossSpec;
+pub use self::netem::NetemSpec;
+pub use self::police::PoliceSpec;
+pub use self::queue::QueueSpec;
+pub use self::rate::RateSpec;
+pub use self::rate_at::RateAtSpec;
+pub use self::reorder::ReorderSpec;
+pub use self::size_delay::SizeDelaySpec;
+use crate::error::{At, Error};
+use crate::read;
+
+/// What is said of a kind of condition, beside the type of its value.
+pub trait ConditionType:
+    Clone + PartialEq + Serialize + DeserializeOwned + FromStr<Err = Error> + fmt::Display
+{
+    /// Its key in files; the flag has hyphens where this has underscores.
+    const KEY: &'static str;
+    /// What stands for its value in a flag's help.
+    const VALUE_NAME: &'static str;
+    /// What it is, with examples of its value.
+    const HELP: &'static str;
+    /// A value.
+    const EXAMPLE: &'static str;
+    /// The stage that it makes, or takes part in.
+    const STAGE: Shapes;
+    /// What must be said beside it.
+    const NEEDS: Option<Needs> = None;
+}
+
+/// A type that is the value of a condition.
+pub trait InCondition: Sized {
+    /// The value, where the condition is of this kind.
+    fn of(condition: &Condition) -> Option<&Self>;
+}
+
+/// A stage that conditions make, in the order in which packets meet them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shapes {
+    /// A policer.
+    Police,
+    /// The bottleneck.
+    Rate,
+    /// Linux's netem.
+    Netem,
+    /// Random loss.
+    Loss,
+    /// Bit errors.
+    Ber,
+    /// Copies.
+    Duplicate,
+    /// Flipped bits.
+    Corrupt,
+    /// Propagation.
+    Delay,
+}
+
+/// What a condition needs beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// A rate; the text says why.
+    Rate(&'static str),
+    /// Something that delays packets; the text says why.
+    Delay(&'static str),
+}
+
+/// A kind of condition, as a flag, a form or a table of them shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct ConditionKind {
+    /// Its key; the flag has hyphens where this has underscores.
+    pub key: &'static str,
+    /// What stands for its value in a flag's help.
+    pub value_name: &'static str,
+    /// What it is, with examples of its value.
+    pub help: &'static str,
+    /// A value.
+    pub example: &'static str,
+    /// The stage that it makes, or takes part in.
+    pub(crate) stage: Shapes,
+    /// What must be said beside it.
+    pub(crate) needs: Option<Needs>,
+    /// The condition with the value that a text says.
+    pub read: fn(&str) -> Result<Condition, Error>,
+    /// The schema of its value.
+    pub(crate) schema: fn(&mut SchemaGenerator) -> Schema,
+}
+
+/// Says what is said of a kind of condition, beside the type of its value.
+macro_rules! describe {
+    (
+        $type:ty: $key:literal = $value_name:literal, as in $example:literal, shapes $stage:ident $(needs $needs:expr)?;
+        $help:literal
+    ) => {
+        impl crate::condition::ConditionType for $type {
+            const KEY: &'static str = $key;
+            const VALUE_NAME: &'static str = $value_name;
+            const HELP: &'static str = $help;
+            const EXAMPLE: &'static str = $example;
+            const STAGE: crate::condition::Shapes = crate::condition::Shapes::$stage;
+            $(const NEEDS: Option<crate::condition::Needs> = Some($needs);)?
+        }
+    };
+}
+
+/// Writes the text form of [`fmt::Display`] in records and files; of one that is `checked`, `check` refuses what its derived
+/// reader, which knows only its own fields, takes.
+macro_rules! text_form {
+    ($type:ty) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, target: S) -> Result<S::Ok, S::Error> {
+                target.collect_str(self)
+            }
+        }
+    };
+    ($type:ty, checked) => {
+        text_form!($type);
+        text_form!(checked $type);
+    };
+    (checked $type:ty) => {
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+                let read = <$type>::deserialize(source)?;
+                read.check().map_err(serde::de::Error::custom)?;
+                Ok(read)
+            }
+        }
+    };
+}
+
+/// A condition whose value is one quantity of the model's.
+macro_rules! quantity {
+    ($(#[$attribute:meta])* $name:ident($unit:ty)) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+        #[serde(transparent)]
+        pub struct $name(pub $unit);
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+use {describe, quantity, text_form};
+
+macro_rules! conditions {
+    ($($name:ident($type:ty),)+) => {
+        /// A condition of one direction.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Condition {
+            $(
+                #[doc = concat!("A [`", stringify!($type), "`].")]
+                $name($type),
+            )+
+        }
+
+        /// Every kind of condition, in the order of help and files.
+        pub const CONDITIONS: &[ConditionKind] = &[$(ConditionKind {
+            key: <$type>::KEY,
+            value_name: <$type>::VALUE_NAME,
+            help: <$type>::HELP,
+            example: <$type>::EXAMPLE,
+            stage: <$type>::STAGE,
+            needs: <$type>::NEEDS,
+            read: |text| read::text::<$type>(text).map(Condition::$name).at(<$type>::KEY),
+            schema: |generator| generator.subschema_for::<$type>(),
+        },)+];
+
+        impl Condition {
+            /// Its place in [`CONDITIONS`].
+            pub(crate) fn number(&self) -> usize {
+                let key = match self {
+                    $(Self::$name(_) => <$type>::KEY,)+
+                };
+                CONDITIONS.iter().position(|kind| kind.key == key).unwrap_or_default()
+            }
+
+            /// Reads the value of a key, if it is one of a condition.
+            pub(crate) fn read<'de, A: MapAccess<'de>>(key: &str, map: &mut A) -> Result<Option<Self>, A::Error> {
+                Ok(Some(match key {
+                    $(<$type>::KEY => Self::$name(map.next_value()?),)+
+                    _ => return Ok(None),
+                }))
+            }
+        }
+
+        impl fmt::Display for Condition {
+            /// Its value in the text form.
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$name(value) => value.fmt(f),)+
+                }
+            }
+        }
+
+        impl Serialize for Condition {
+            /// Its value.
+            fn serialize<S: Serializer>(&self, target: S) -> Result<S::Ok, S::Error> {
+                match self {
+                    $(Self::$name(value) => value.serialize(target),)+
+                }
+            }
+        }
+
+        $(
+            impl From<$type> for Condition {
+                fn from(value: $type) -> Self {
+                    Self::$name(value)
+                }
+            }
+
+            impl InCondition for $type {
+                fn of(condition: &Condition) -> Option<&Self> {
+                    match condition {
+                        Condition::$name(value) => Some(value),
+                        _ => None,
+                    }
+                }
+            }
+
+            impl FromStr for $type {
+                type Err = Error;
+
+                fn from_str(text: &str) -> Result<Self, Error> {
+                    read::text(text)
+                }
+            }
+        )+
+
+        /// The keys of the tables that have all conditions, and others of their own.
+        pub(crate) const LAYER_KEYS: &[&str] = &[$(<$type>::KEY,)+ "schedule"];
+        pub(crate) const STEP_KEYS: &[&str] = &["at", "without", $(<$type>::KEY,)+];
+        pub(crate) const CLASS_KEYS: &[&str] =
+            &["name", "protocol", "port", $(<$type>::KEY,)+ "up", "down", "schedule"];
+        pub(crate) const LINK_KEYS: &[&str] = &[
+            "profile", $(<$type>::KEY,)+ "toffee", "seed", "up", "down", "schedule", "stages", "classes",
+        ];
+    };
+}
+
+conditions! {
+    Delay(DelaySpec),
+    Jitter(JitterSpec),
+    Loss(LossSpec),
+    Ber(BerSpec),
+    Duplicate(DuplicateSpec),
+    Corrupt(CorruptSpec),
+    Police(PoliceSpec),
+    Reorder(ReorderSpec),
+    Rate(RateSpec),
+    RateAt(RateAtSpec),
+    Fluctuation(FluctuationSpec),
+    Queue(QueueSpec),
+    Aqm(AqmSpec),
+    SizeDelay(SizeDelaySpec),
+    Netem(NetemSpec),
+}
+
+impl Condition {
+    /// What is said of its kind.
+    pub fn kind(&self) -> &'static ConditionKind {
+        &CONDITIONS[self.number()]
+    }
+}
+
+/// Refuses where it is written what the model would refuse of a stage.
+fn refuse_out_of_range(effect: Effect) -> Result<(), String> {
+    let stage = StageSpec::new("value", effect);
+    match Link::new(&LinkConfig::new(1, vec![stage], Vec::new())) {
+        Err(ConfigError::OutOfRange {
+            field,
+            value,
+            right,
+            ..
+        }) => Err(format!("{field} = {value} is out of range: {right}")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,15 @@
+//! The waiting room of the bottleneck.
+
+use model::QueueLimit;
+
+use super::{Needs, describe, quantity};
+
+quantity! {
+    /// The waiting room of the bottleneck.
+    QueueSpec(QueueLimit)
+}
+
+describe! {
+    QueueSpec: "queue" = "LIMIT", as in "100pkt", shapes Rate needs Needs::Rate("a queue needs a rate that fills it");
+    "Waiting room of the bottleneck: 100pkt, 64KiB, 50ms [default: 100ms at the rate; with AQM, as many packets as tc]"
+}

@@ -1,0 +1,66 @@
+//! The rate of a bottleneck.
+
+use std::fmt;
+
+use model::{BitsPerSec, Bytes, Effect, Police};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, de};
+
+use super::{describe, refuse_out_of_range, text_form};
+use crate::read::OrText;
+
+/// The rate of a bottleneck, written `10mbit`, `0bit` or `10mbit,burst=32KiB`, or as a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(remote = "Self", deny_unknown_fields)]
+#[schemars(transform = OrText("rate"))]
+pub struct RateSpec {
+    /// What is served; 0bit, for nothing, is `None`.
+    #[serde(deserialize_with = "or_zero")]
+    #[schemars(with = "BitsPerSec")]
+    pub rate: Option<BitsPerSec>,
+    /// How much a token bucket holds.
+    #[serde(default)]
+    pub burst: Option<Bytes>,
+}
+
+describe! {
+    RateSpec: "rate" = "RATE[,burst=SIZE]", as in "10mbit", shapes Rate;
+    "Bottleneck of one direction: 10mbit, 1gbit; 0bit serves nothing; with burst=32KiB, a token bucket lets bursts through: 10mbit,burst=32KiB"
+}
+
+impl RateSpec {
+    fn check(&self) -> Result<(), String> {
+        match (self.rate, self.burst) {
+            (None, Some(_)) => Err("burst: 0bit fills no bucket: leave burst out".to_owned()),
+            (Some(rate), Some(burst)) => {
+                refuse_out_of_range(Effect::Police(Police { rate, burst }))
+            }
+            (_, None) => Ok(()),
+        }
+    }
+}
+
+/// A rate, or none for 0 of a unit of rates.
+fn or_zero<'de, D: Deserializer<'de>>(source: D) -> Result<Option<BitsPerSec>, D::Error> {
+    let text = String::deserialize(source)?;
+    let unit = text.trim_start_matches(['0', '.']);
+    let number = &text[..text.len() - unit.len()];
+    let is_zero = number.contains('0') && unit.starts_with(char::is_alphabetic);
+    if is_zero && format!("1{unit}").parse::<BitsPerSec>().is_ok() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(de::Error::custom)
+}
+
+impl fmt::Display for RateSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.rate {
+            Some(rate) => rate.fmt(f),
+            None => f.write_str("0bit"),
+        }?;
+        self.burst
+            .map_or(Ok(()), |burst| write!(f, ",burst={burst}"))
+    }
+}
+
+text_form!(RateSpec, checked);

@@ -1,0 +1,52 @@
+//! Packets that pass the delay immediately.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+use model::{Probability, Reorder};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Needs, describe, text_form};
+use crate::read::OrText;
+
+/// Packets that pass the delay immediately, written `5%` or `5%,gap=3`, or as a table.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(transform = OrText("share"))]
+pub struct ReorderSpec {
+    /// How many of those that may.
+    pub share: Probability,
+    /// From which packet after the last one that passed on one may; 1 when absent.
+    #[serde(default = "one")]
+    pub gap: NonZeroU32,
+}
+
+fn one() -> NonZeroU32 {
+    NonZeroU32::MIN
+}
+
+describe! {
+    ReorderSpec: "reorder" = "PERCENT[,gap=N]", as in "5%,gap=3", shapes Delay needs Needs::Delay("it has packets pass others that a delay holds");
+    "Share of packets that skip the delay: 5%; gap=3: only after at least two delayed packets: 5%,gap=3"
+}
+
+impl ReorderSpec {
+    /// Nothing where no packet passes.
+    pub(crate) fn to_model(self) -> Option<Reorder> {
+        let Self { share, gap } = self;
+        (share > Probability::ZERO).then_some(Reorder { share, gap })
+    }
+}
+
+impl fmt::Display for ReorderSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.share.fmt(f)?;
+        match self.gap.get() {
+            1 => Ok(()),
+            gap => write!(f, ",gap={gap}"),
+        }
+    }
+}
+
+text_form!(ReorderSpec);

@@ -1,0 +1,373 @@
+//! The stages that conditions ask for, in the order in which packets meet them.
+
+use model::{
+    BitErrorRate, BitsPerSec, Bytes, Delay, Effect, LinkConfig, Nanos, PathSpec, Probability,
+    Queue, QueueLimit, Rate, Side, StageSpec,
+};
+
+use crate::Direction;
+use crate::class;
+use crate::condition::{
+    AqmSpec, BerSpec, CorruptSpec, DelaySpec, DuplicateSpec, FluctuationSpec, JitterSpec, LossSpec,
+    NetemSpec, PoliceSpec, QueueSpec, RateAtSpec, RateSpec, ReorderSpec, Shapes, SizeDelaySpec,
+};
+use crate::error::{At, Error};
+use crate::layer::{ConditionSet, Layer, Moving};
+use crate::link::LinkSpec;
+use crate::route::{PathStages, Route};
+use crate::rules::{EmulatedLink, Rule};
+use crate::stage::Place;
+
+/// The waiting room of a rate for which none was asked: 100 ms at that rate.
+pub(crate) const DEFAULT_QUEUE: QueueLimit = QueueLimit::Time(Nanos(100_000_000));
+/// The waiting room of a rate that is 0 all along, of which no time can be made one.
+const STALLED_QUEUE: QueueLimit = QueueLimit::Packets(1_000);
+
+/// One hop's stages in either direction. A hop is what its name stands for in those of its stages: "wire", "box".
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Hop {
+    /// What packets that no rule takes meet.
+    pub rest: Stages,
+    /// What packets of each class meet.
+    pub classes: Vec<(Rule, Stages)>,
+}
+
+/// The stages that some packets meet in a hop.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stages {
+    /// From client to server.
+    pub up: Vec<StageSpec>,
+    /// From server to client.
+    pub down: Vec<StageSpec>,
+}
+
+impl Hop {
+    /// Its two directions the other way round.
+    pub fn reversed(mut self) -> Self {
+        let all = self.classes.iter_mut().map(|(_, stages)| stages);
+        for stages in all.chain([&mut self.rest]) {
+            std::mem::swap(&mut stages.up, &mut stages.down);
+        }
+        self
+    }
+
+    /// What packets of this class meet.
+    fn stages(&self, class: usize) -> &Stages {
+        let own = class
+            .checked_sub(1)
+            .and_then(|index| self.classes.get(index));
+        own.map_or(&self.rest, |(_, stages)| stages)
+    }
+}
+
+/// The model's link number `link` of hops in the order in which a packet going up meets them; one going down meets them
+/// in reverse. The classes are those of the hop that has any.
+pub fn emulated_link(hops: &[Hop], seed: u64, link: u64) -> EmulatedLink {
+    let rules = hops.iter().flat_map(|hop| &hop.classes);
+    let rules: Vec<Rule> = rules.map(|(rule, _)| rule.clone()).collect();
+    let paths = (0..).zip(0..=rules.len()).flat_map(|(class, index)| {
+        let (up, down) = ways(hops, index);
+        let path = |side, stages| PathSpec {
+            side,
+            class,
+            stages,
+        };
+        [path(Side::A, up), path(Side::B, down)]
+    });
+    let config = LinkConfig {
+        seed,
+        link,
+        paths: paths.collect(),
+        ..LinkConfig::default()
+    };
+    EmulatedLink {
+        config,
+        rules: rules.into_iter().collect(),
+    }
+}
+
+/// What packets that no rule takes meet on such hops.
+pub fn route(hops: &[Hop]) -> Route {
+    let (up, down) = ways(hops, 0);
+    let mut all = up.iter().chain(&down);
+    Route {
+        is_steady: all.all(|stage| stage.schedule.is_empty())
+            && hops.iter().all(|hop| hop.classes.is_empty()),
+        up: PathStages(up),
+        down: PathStages(down),
+    }
+}
+
+/// What packets of a class meet up and down.
+fn ways(hops: &[Hop], class: usize) -> (Vec<StageSpec>, Vec<StageSpec>) {
+    let up = hops.iter().flat_map(|hop| &hop.stages(class).up);
+    let down = hops.iter().rev().flat_map(|hop| &hop.stages(class).down);
+    (up.cloned().collect(), down.cloned().collect())
+}
+
+impl LinkSpec {
+    /// The stages that these conditions ask for in a hop of this name.
+    ///
+    /// # Errors
+    /// What needs a rate or a delay where there is none; a drop factor below 1; a schedule out of order; a stage or class that is wrong.
+    pub fn hop(&self, name: &str) -> Result<Hop, Error> {
+        self.check_layers()?;
+        class::check(&self.classes)?;
+        let up = self.direction(name, Direction::Up)?;
+        let down = self.direction(name, Direction::Down)?;
+        let of_class = |number: usize| Stages {
+            up: up.of_class(self, name, number),
+            down: down.of_class(self, name, number),
+        };
+        let rules = self.classes.iter().enumerate();
+        let classes = rules.map(|(number, class)| (class.rule.clone(), of_class(number)));
+        Ok(Hop {
+            classes: classes.collect(),
+            rest: Stages {
+                up: up.stages(),
+                down: down.stages(),
+            },
+        })
+    }
+
+    /// Refuses schedules out of order, and what needs a rate or a delay where there never is one.
+    fn check_layers(&self) -> Result<(), Error> {
+        let has = |layers: [&Layer; 2]| {
+            let ever = layers.map(Layer::ever);
+            [
+                ever.iter().any(ConditionSet::has::<RateSpec>),
+                ever.iter().any(ConditionSet::delays),
+            ]
+        };
+        let check = |own: &Layer, [has_rate, has_delay]: [bool; 2]| {
+            own.check_schedule()?;
+            own.at_first.check_needs(has_rate, has_delay)?;
+            for (number, step) in own.schedule.iter().enumerate() {
+                let checked = step.conditions.check_needs(has_rate, has_delay);
+                checked.at_item("schedule", number, None)?;
+            }
+            Ok::<_, Error>(())
+        };
+        let either = |one: [bool; 2], other: [bool; 2]| [one[0] || other[0], one[1] || other[1]];
+        let up = has([&self.up, &self.both]);
+        let down = has([&self.down, &self.both]);
+        check(&self.up, up).at("up")?;
+        check(&self.down, down).at("down")?;
+        check(&self.both, either(up, down))?;
+        for (number, class) in self.classes.iter().enumerate() {
+            let up = either(up, has([&class.up, &class.both]));
+            let down = either(down, has([&class.down, &class.both]));
+            let all = || {
+                check(&class.up, up).at("up")?;
+                check(&class.down, down).at("down")?;
+                check(&class.both, either(up, down))
+            };
+            all().at_item("classes", number, Some(&class.rule.name))?;
+        }
+        Ok(())
+    }
+
+    /// What packets that no rule takes meet in one direction of a hop.
+    fn direction(&self, hop: &str, direction: Direction) -> Result<OneWay, Error> {
+        let toffee = self.toffee.clone().unwrap_or_default();
+        let prefix = format!("{hop}.{}", direction.name());
+        let extra = |place| {
+            let all = self.stages.iter().enumerate();
+            let here = all.filter(move |(_, stage)| stage.is_in(direction, place));
+            let here = here.map(|(number, stage)| {
+                let made = stage.to_model(&prefix);
+                made.at_item("stages", number, Some(stage.name()))
+            });
+            here.collect::<Result<Vec<_>, Error>>()
+        };
+        let mut first = extra(Place::First)?;
+        first.push(StageSpec::new(format!("{hop}.toffee"), toffee.server()));
+        let drop = or_nothing(toffee.loss()?, Probability::ZERO, |share| {
+            Effect::Loss(share.into())
+        });
+        first.push(StageSpec::new(format!("{prefix}.drop"), drop));
+        Ok(OneWay {
+            direction,
+            first,
+            own: over_time(&[self.layer(direction), &self.both], &prefix),
+            last: extra(Place::Last)?,
+        })
+    }
+}
+
+/// One direction of a hop; stages that do nothing are among them.
+struct OneWay {
+    direction: Direction,
+    first: Vec<StageSpec>,
+    /// As [`ConditionSet::effects`] has them.
+    own: [StageSpec; STAGES.len()],
+    last: Vec<StageSpec>,
+}
+
+impl OneWay {
+    fn stages(&self) -> Vec<StageSpec> {
+        self.with(self.own.iter())
+    }
+
+    /// With other stages of the class of this number, where it says something of them.
+    fn of_class(&self, link: &LinkSpec, hop: &str, number: usize) -> Vec<StageSpec> {
+        let class = &link.classes[number];
+        let own = match self.direction {
+            Direction::Up => &class.up,
+            Direction::Down => &class.down,
+        };
+        let layers = [own, &class.both, link.layer(self.direction), &link.both];
+        let prefix = format!("{hop}.{}.{}", class.rule.name, self.direction.name());
+        let differing = over_time(&layers, &prefix);
+        let said = own.ever().or(class.both.ever());
+        let pairs = STAGES.iter().zip(self.own.iter().zip(&differing));
+        let own = pairs.map(|((stage, _), (shared, own))| match said.shapes(*stage) {
+            true => own,
+            false => shared,
+        });
+        self.with(own)
+    }
+
+    fn with<'a>(&'a self, own: impl Iterator<Item = &'a StageSpec>) -> Vec<StageSpec> {
+        let all = self.first.iter().chain(own).chain(&self.last);
+        let all = all.filter(|stage| stage.effects().any(|effect| *effect != Effect::Nothing));
+        all.cloned().collect()
+    }
+}
+
+/// The stages that conditions alone make, and what their names end in, in order.
+const STAGES: [(Shapes, &str); 9] = [
+    (Shapes::Police, "police"),
+    (Shapes::Rate, "rate"),
+    (Shapes::Netem, "netem"),
+    (Shapes::Loss, "loss"),
+    (Shapes::Loss, "burst-loss"),
+    (Shapes::Ber, "ber"),
+    (Shapes::Duplicate, "duplicate"),
+    (Shapes::Corrupt, "corrupt"),
+    (Shapes::Delay, "delay"),
+];
+
+/// The stages that layers of conditions ask for, of which the first that says something of a condition has it, with what
+/// their schedules change.
+fn over_time(layers: &[&Layer], prefix: &str) -> [StageSpec; STAGES.len()] {
+    let steps = layers.iter().flat_map(|layer| &layer.schedule);
+    let mut times: Vec<Nanos> = steps.map(|step| step.at).collect();
+    times.sort_unstable();
+    times.dedup();
+    let mut moving: Vec<Moving<'_>> = layers.iter().map(|layer| Moving::of(layer)).collect();
+    let all = |said: &mut dyn Iterator<Item = &ConditionSet>| {
+        said.cloned()
+            .fold(ConditionSet::default(), ConditionSet::or)
+    };
+    let first = all(&mut moving.iter().map(|layer| &layer.now));
+    let mut moments = Vec::new();
+    for time in times {
+        let now = all(&mut moving.iter_mut().map(|layer| layer.go_to(time)));
+        moments.push((time, now));
+    }
+    let rate_of = |all: &ConditionSet| all.get::<RateSpec>().and_then(|line| line.rate);
+    let later = moments.iter().map(|(_, all)| all);
+    let mut rate = [&first].into_iter().chain(later).find_map(rate_of);
+    let mut names = STAGES.iter().map(|(_, name)| format!("{prefix}.{name}"));
+    let mut stages = first
+        .effects(rate)
+        .map(|effect| StageSpec::new(names.next().unwrap_or_default(), effect));
+    for (at, all) in &moments {
+        rate = rate_of(all).or(rate);
+        for (stage, effect) in stages.iter_mut().zip(all.effects(rate)) {
+            if stage.effects().last() != Some(&effect) {
+                stage.schedule.push((*at, effect));
+            }
+        }
+    }
+    stages
+}
+
+impl ConditionSet {
+    /// What each of [`STAGES`] does under these conditions. `rate` is the last one that served.
+    fn effects(&self, rate: Option<BitsPerSec>) -> [Effect; STAGES.len()] {
+        let or_none = |effect: Option<Effect>| effect.unwrap_or(Effect::Nothing);
+        let [loss, bursts] = match self.get::<LossSpec>() {
+            Some(loss) => loss.effects(),
+            None => [Effect::Nothing, Effect::Nothing],
+        };
+        let police = self.get::<PoliceSpec>();
+        let netem = self.get::<NetemSpec>();
+        let ber = self
+            .get::<BerSpec>()
+            .filter(|ber| ber.0 > BitErrorRate::ZERO);
+        let copies = self.get::<DuplicateSpec>();
+        let copies = copies.filter(|copies| copies.share > Probability::ZERO);
+        let flips = self.get::<CorruptSpec>();
+        let flips = flips.filter(|flips| flips.share > Probability::ZERO);
+        [
+            or_none(police.map(|police| Effect::Police(police.to_model()))),
+            self.rate(rate),
+            or_none(netem.map(|netem| Effect::Netem(Box::new(netem.0)))),
+            loss,
+            bursts,
+            or_none(ber.map(|ber| Effect::BitErrors(ber.0))),
+            or_none(copies.map(|copies| copies.effect())),
+            or_none(flips.map(|flips| flips.effect())),
+            or_nothing(self.delay(), Delay::default(), Effect::Delay),
+        ]
+    }
+
+    fn rate(&self, known: Option<BitsPerSec>) -> Effect {
+        let Some(&RateSpec { rate, burst }) = self.get() else {
+            return Effect::Nothing;
+        };
+        let aqm = self.get::<AqmSpec>().copied();
+        let usual = aqm.and_then(AqmSpec::usual_limit).unwrap_or(DEFAULT_QUEUE);
+        let asked = self.get().map_or(usual, |QueueSpec(queue)| *queue);
+        let limit = match (rate, asked) {
+            // A time needs a rate: that which served before, or will serve.
+            (None, QueueLimit::Time(time)) => known.map_or(STALLED_QUEUE, |rate| {
+                QueueLimit::Bytes(bytes_in(rate, time))
+            }),
+            (_, limit) => limit,
+        };
+        Effect::Rate(Rate {
+            rate,
+            fluctuation: self.get().map(|own: &FluctuationSpec| own.to_model()),
+            burst,
+            framing: self.get().map(|RateAtSpec(at)| *at).unwrap_or_default(),
+            queue: Queue {
+                limit,
+                discipline: aqm.map(|aqm| aqm.0).unwrap_or_default(),
+            },
+        })
+    }
+
+    /// Propagation with all that belongs to it.
+    pub(crate) fn delay(&self) -> Delay {
+        let spec = self.get::<JitterSpec>();
+        let jitter = spec.and_then(JitterSpec::to_model);
+        let ordering = spec.filter(|_| jitter.is_some()).map(|spec| spec.ordering);
+        Delay {
+            time: self.get().map(|DelaySpec(time)| *time).unwrap_or_default(),
+            by_size: self.get().map(|SizeDelaySpec(factor)| *factor),
+            jitter,
+            ordering: ordering.unwrap_or_default(),
+            reorder: self
+                .get()
+                .and_then(|reorder: &ReorderSpec| reorder.to_model()),
+        }
+    }
+}
+
+/// What a rate serves in a time, at least one byte.
+fn bytes_in(rate: BitsPerSec, time: Nanos) -> Bytes {
+    let bytes = u128::from(rate.get()) * u128::from(time.0) / 8_000_000_000;
+    Bytes(u64::try_from(bytes).unwrap_or(u64::MAX).max(1))
+}
+
+/// Conditions that do nothing get no stage.
+fn or_nothing<T: PartialEq>(value: T, nothing: T, effect: impl Fn(T) -> Effect) -> Effect {
+    if value == nothing {
+        Effect::Nothing
+    } else {
+        effect(value)
+    }
+}

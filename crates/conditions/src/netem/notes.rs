@@ -1,0 +1,114 @@
+//! What netem does otherwise than its options say.
+
+use model::{Nanos, Netem, NetemLoss, NetemShare, Probability};
+
+/// What the kernel takes of a jitter at most, and about what makes a correlation of delays one.
+const LARGEST_JITTER: Nanos = Nanos((1 << 31) - 1);
+
+/// A full frame, in bits, for what a limit allows.
+const FRAME_BITS: u64 = 1_514 * 8;
+
+/// What whoever wrote these options should know, a sentence each.
+pub(crate) fn notes(netem: &Netem) -> Vec<String> {
+    let all = [
+        limit(netem),
+        delay_correlation(netem),
+        jitter(netem),
+        loss_correlation(netem),
+        duplicate_correlation(netem),
+        wrapped(netem),
+        seed(netem),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// Only where nobody said a limit, as far as can be seen.
+fn limit(netem: &Netem) -> Option<String> {
+    let longest = (netem.delay + netem.jitter).0;
+    let is_usual = netem.limit == Netem::PLAIN.limit;
+    (is_usual && longest > 0).then(|| {
+        let bits = u128::from(u64::from(netem.limit) * FRAME_BITS) * 1_000_000_000;
+        let mbit = bits / u128::from(longest) / 1_000_000;
+        format!(
+            "limit {} counts the packets in flight too: at full frames no more than {mbit} Mbit/s pass; a higher limit lets more",
+            netem.limit
+        )
+    })
+}
+
+/// The kernel takes the remainder of a draw by twice the jitter, or by the length of the table.
+fn delay_correlation(netem: &Netem) -> Option<String> {
+    let correlation = netem.delay_correlation?;
+    let has_effect = netem.distribution.is_none() && netem.jitter.0 >= LARGEST_JITTER.0 / 2;
+    let is_one = correlation > Probability::ZERO && !has_effect;
+    is_one.then(|| {
+        let what = if netem.distribution.is_some() {
+            "with a distribution"
+        } else {
+            "below 2.1s of jitter"
+        };
+        format!(
+            "delay: the correlation of {correlation} has no effect {what}: the kernel keeps the low bits of each draw, and what is correlated are the high ones; jitter with a half-life, beside netem, is correlated in time"
+        )
+    })
+}
+
+fn jitter(netem: &Netem) -> Option<String> {
+    (netem.jitter > LARGEST_JITTER).then(|| {
+        let jitter = netem.jitter;
+        format!("delay: a jitter of {jitter} is 2.147s to the kernel, which holds 31 bits of it")
+    })
+}
+
+fn loss_correlation(netem: &Netem) -> Option<String> {
+    let NetemLoss::Random(share) = netem.loss else {
+        return None;
+    };
+    let correlation = share.correlation.filter(|of| *of > Probability::ZERO)?;
+    let percent = share.long_run().share * 100.0;
+    let NetemShare { share, .. } = share;
+    Some(format!(
+        "loss: {share} with a correlation of {correlation} loses {percent:.3} % in the long run, because a correlation narrows what is drawn"
+    ))
+}
+
+fn duplicate_correlation(netem: &Netem) -> Option<String> {
+    let stated = netem
+        .duplicate?
+        .correlation
+        .filter(|of| *of > Probability::ZERO)?;
+    netem.duplicate_correlation().is_none().then(|| {
+        format!(
+            "duplicate: tc does not pass the correlation of {stated} on where no other one is stated: it has no effect"
+        )
+    })
+}
+
+/// Sums in 32 bits.
+fn wrapped(netem: &Netem) -> Option<String> {
+    let NetemLoss::State(states) = netem.loss else {
+        return None;
+    };
+    let is_all = |one: Probability, other: Probability| {
+        one > Probability::ZERO
+            && other > Probability::ZERO
+            && one.percent() + other.percent() >= 100.0
+    };
+    let pair = if is_all(states.p31, states.p32) {
+        "p31 and p32"
+    } else if is_all(states.p13, states.p14) {
+        "p13 and p14"
+    } else {
+        return None;
+    };
+    Some(format!(
+        "loss: {pair} are 100% together, which can be 0 in the kernel's 32 bits: take a little less"
+    ))
+}
+
+fn seed(netem: &Netem) -> Option<String> {
+    let seed = netem.seed?;
+    Some(format!(
+        "seed {seed}: its draws are farwire's, not the sequence of the kernel's"
+    ))
+}

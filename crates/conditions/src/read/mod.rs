@@ -1,0 +1,199 @@
+//! The one reader: TOML files, JSON of the API and texts such as `1%,burst=8` become values by serde, and every error has its
+//! path of keys and, where the source keeps places, its place.
+//!
+//! A [`Node`] is a value with its place, and a serde deserializer. Beside what every deserializer does:
+//! - A struct may be written as a text: the first part is its first field, `key=value` and words name the others; `noecn` is
+//!   `ecn=false`.
+//! - An enum of structs ([`Tagged`]) is a table whose key `kind` says which; in a text its first part does. A node hands over
+//!   the first field of a struct first.
+//!
+//! Types that other deserializers read too, such as those of records, begin with [`through_node`].
+
+mod node_deserializer;
+mod schema;
+mod tagged;
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+pub(crate) use self::schema::OrText;
+pub(crate) use self::tagged::{Apart, FromNode, serialize_keys, through_node};
+pub use self::tagged::{KIND, Tagged, kind_schema, read_tagged, serialize_tagged};
+use crate::error::Error;
+
+/// A value, and where it is in its text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    value: Value,
+    span: Option<Range<usize>>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Value {
+    Null,
+    Bool(bool),
+    Whole(i128),
+    Number(f64),
+    Text(String),
+    /// A value within a text, which is a text or a number.
+    Word(String),
+    /// A word by itself within a text, which also says that it is so.
+    Flag(String),
+    List(Vec<Node>),
+    Table(Vec<Entry>),
+}
+
+/// A key of a table and its value.
+#[derive(Clone, Debug, PartialEq)]
+struct Entry {
+    key: String,
+    key_span: Option<Range<usize>>,
+    value: Node,
+}
+
+/// Reads a value from a table of a TOML file.
+///
+/// # Errors
+/// An unknown key, or a value that its key cannot have, with path and place.
+pub fn toml_table<T: DeserializeOwned>(table: &Spanned<DeTable<'_>>) -> Result<T, Error> {
+    T::deserialize(Node::of_table(table.get_ref(), table.span()))
+}
+
+/// Reads a value from the text of a TOML file.
+///
+/// # Errors
+/// As [`toml_table`], and what is not TOML.
+pub fn toml_text<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
+    let table = DeTable::parse(text).map_err(|cause| {
+        let error = Error::other(cause.message());
+        error.with_span(cause.span().as_ref())
+    })?;
+    toml_table(&table)
+}
+
+/// Reads a value from JSON.
+///
+/// # Errors
+/// An unknown key, or a value that its key cannot have, with its path.
+pub fn json<T: DeserializeOwned>(value: serde_json::Value) -> Result<T, Error> {
+    T::deserialize(Node::from(value))
+}
+
+/// Reads a value from its text form, such as `1%,burst=8`.
+///
+/// # Errors
+/// What the type cannot have, with what would be right.
+pub fn text<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
+    T::deserialize(Node::from(Value::Text(text.to_owned())))
+}
+
+/// Where the value at the end of `path` is, or else the last one on its way that is there.
+pub fn locate(table: &DeTable<'_>, path: &[crate::PathStep]) -> Option<Range<usize>> {
+    use crate::PathStep;
+    let Some((PathStep::Key(key), rest)) = path.split_first() else {
+        return None;
+    };
+    let mut value = table.get(key.as_str())?;
+    let mut rest = rest;
+    while let Some((PathStep::Item { index, .. }, behind)) = rest.split_first() {
+        let Some(item) = value.get_ref().as_array().and_then(|all| all.get(*index)) else {
+            break;
+        };
+        (value, rest) = (item, behind);
+    }
+    let inner = value.get_ref().as_table();
+    let inner = inner.and_then(|inner| locate(inner, rest));
+    inner.or_else(|| Some(value.span()))
+}
+
+impl Node {
+    fn of_table(table: &DeTable<'_>, span: Range<usize>) -> Self {
+        let entry = |(key, value): (&Spanned<Cow<'_, str>>, &Spanned<DeValue<'_>>)| Entry {
+            key: key.get_ref().to_string(),
+            key_span: Some(key.span()),
+            value: Self::of_toml(value),
+        };
+        Self {
+            value: Value::Table(table.iter().map(entry).collect()),
+            span: Some(span),
+        }
+    }
+
+    fn of_toml(value: &Spanned<DeValue<'_>>) -> Self {
+        let span = Some(value.span());
+        let value = match value.get_ref() {
+            DeValue::Table(table) => return Self::of_table(table, value.span()),
+            DeValue::Array(all) => Value::List(all.iter().map(Self::of_toml).collect()),
+            DeValue::String(text) => Value::Text(text.to_string()),
+            DeValue::Boolean(yes) => Value::Bool(*yes),
+            DeValue::Integer(number) => {
+                let read = i128::from_str_radix(number.as_str(), number.radix());
+                read.map_or_else(|_| Value::Text(number.as_str().to_owned()), Value::Whole)
+            }
+            DeValue::Float(number) => Value::Number(number.as_str().parse().unwrap_or(f64::NAN)),
+            DeValue::Datetime(time) => Value::Text(time.to_string()),
+        };
+        Self { value, span }
+    }
+
+    /// What it is, for errors.
+    fn describe(&self) -> String {
+        match &self.value {
+            Value::Null => "nothing".to_owned(),
+            Value::Bool(yes) => format!("`{yes}`"),
+            Value::Whole(number) => format!("`{number}`"),
+            Value::Number(number) => format!("`{number}`"),
+            Value::Text(text) => format!("\"{text}\""),
+            Value::Word(word) | Value::Flag(word) => format!("`{word}`"),
+            Value::List(_) => "a list".to_owned(),
+            Value::Table(_) => "a table".to_owned(),
+        }
+    }
+}
+
+impl From<Value> for Node {
+    fn from(value: Value) -> Self {
+        Self { value, span: None }
+    }
+}
+
+impl From<serde_json::Value> for Node {
+    fn from(value: serde_json::Value) -> Self {
+        use serde_json::Value as Json;
+        let value = match value {
+            Json::Null => Value::Null,
+            Json::Bool(yes) => Value::Bool(yes),
+            Json::Number(number) => match (number.as_i64(), number.as_u64()) {
+                (Some(whole), _) => Value::Whole(whole.into()),
+                (None, Some(whole)) => Value::Whole(whole.into()),
+                (None, None) => Value::Number(number.as_f64().unwrap_or(f64::NAN)),
+            },
+            Json::String(text) => Value::Text(text),
+            Json::Array(all) => Value::List(all.into_iter().map(Self::from).collect()),
+            Json::Object(table) => {
+                let entries = table.into_iter().map(|(key, value)| Entry {
+                    key,
+                    key_span: None,
+                    value: value.into(),
+                });
+                Value::Table(entries.collect())
+            }
+        };
+        value.into()
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    /// From another format, which keeps no places.
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        serde_json::Value::deserialize(source).map(Self::from)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! Stages in which packets wait: a gate, and a bottleneck that follows a trace.
+
+use std::sync::Arc;
+
+use crate::condition::AqmSpec;
+use crate::error::{At, Error};
+use model::{Effect, Gate, Nanos, Queue, QueueLimit, Repeating, Trace};
+
+/// What may wait before a closed gate or a trace, where nothing else is said.
+const DEFAULT_QUEUE: QueueLimit = QueueLimit::Packets(1_000);
+
+parameters! {
+    /// What comes while it is not open waits until it opens.
+    GateStage {
+        /// Whether packets pass; true when absent.
+        open: bool,
+        /// The waiting room, in packets or bytes; 1000 packets when absent.
+        queue: QueueLimit,
+    }
+}
+
+parameters! {
+    /// A bottleneck that serves 1504 bytes at given times.
+    TraceStage {
+        /// When it serves, in milliseconds from the link's start; the last one is how long it lasts until it repeats.
+        times: Vec<u64>,
+        /// The waiting room, in packets or bytes; 1000 packets when absent.
+        queue: QueueLimit,
+        /// Active management of the queue.
+        aqm: AqmSpec,
+    }
+}
+
+impl GateStage {
+    pub(super) fn effect(&self) -> Effect {
+        Effect::Gate(Gate {
+            open: self.open.unwrap_or(true),
+            queue: self.queue.unwrap_or(DEFAULT_QUEUE),
+        })
+    }
+}
+
+impl TraceStage {
+    pub(super) fn effect(&self) -> Result<Effect, Error> {
+        let times = self.times.iter().flatten();
+        let times = times.map(|ms| Nanos(ms.saturating_mul(1_000_000)));
+        let opportunities = Repeating::new(times.collect()).at("times")?;
+        let usual = self.aqm.and_then(AqmSpec::usual_limit);
+        let usual = usual.unwrap_or(DEFAULT_QUEUE);
+        Ok(Effect::Trace(Trace {
+            opportunities: Arc::new(opportunities),
+            queue: Queue {
+                limit: self.queue.unwrap_or(usual),
+                discipline: self.aqm.map(|aqm| aqm.0).unwrap_or_default(),
+            },
+        }))
+    }
+}

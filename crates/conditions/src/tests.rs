@@ -1,0 +1,831 @@
+//! Conditions as they are written, and the stages that they become.
+
+use std::num::NonZeroU32;
+
+use super::*;
+use crate::hop::DEFAULT_QUEUE;
+use crate::toffee::DEFAULT_TOFFEE_QUEUE;
+use std::str::FromStr;
+
+use model::{
+    BitErrorRate, BitsPerSec, Bytes, Cells, Codel, Delay, Discipline, DualPi2, Effect, FourState,
+    FqCodel, Framing, Gate, GilbertElliott, HoldBack, Jitter, Law, Nanos, Ordering, Pie, Police,
+    Probability, QueueLimit, RandomLoss, Rate, Red, Reorder, Side, Slots, StageSpec, Stall, Toffee,
+};
+
+fn hop(text: &str) -> Hop {
+    let spec: LinkSpec = read::toml_text(text).unwrap();
+    spec.check().unwrap();
+    spec.hop("box").unwrap()
+}
+
+/// What the stage of this name does, in either direction.
+fn effect(hop: &Hop, name: &str) -> Option<Effect> {
+    let mut all = hop.rest.up.iter().chain(&hop.rest.down);
+    let found = all.find(|stage| stage.name == format!("box.{name}"));
+    found.map(|stage| stage.effect.clone())
+}
+
+fn delay(text: &str) -> Option<Effect> {
+    Some(Effect::Delay(Delay {
+        time: text.parse().unwrap(),
+        ..Delay::default()
+    }))
+}
+
+fn loss(text: &str) -> Option<Effect> {
+    Some(Effect::Loss(text.parse().unwrap()))
+}
+
+fn rate(hop: &Hop, way: &str) -> Rate {
+    match effect(hop, &format!("{way}.rate")) {
+        Some(Effect::Rate(rate)) => rate,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn toffee(hop: &Hop) -> Toffee {
+    match effect(hop, "toffee") {
+        Some(Effect::Toffee(toffee)) => toffee,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn refusal(text: &str) -> String {
+    match read::toml_text::<LinkSpec>(text) {
+        Ok(spec) => spec.check().unwrap_err().to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn a_stall_has_its_period_and_its_length() {
+    let text = "[[stages]]\nkind = 'stall'\ndirection = 'up'\nevery = '15s'\nlasts = '100ms'";
+    let stall = Stall {
+        every: Nanos::from_secs(15),
+        lasts: Nanos::from_millis(100),
+    };
+    assert_eq!(
+        hop(text).rest.up,
+        [StageSpec::new("box.up.stall", Effect::Stall(stall))]
+    );
+    let error = refusal("[[stages]]\nkind = 'stall'\nevery = '15s'");
+    assert!(error.contains("lasts = \"100ms\""), "{error}");
+}
+
+#[test]
+fn a_common_value_holds_in_both_directions() {
+    let hop = hop("delay = '20ms'\nloss = '1%'");
+    for way in ["up", "down"] {
+        assert_eq!(effect(&hop, &format!("{way}.delay")), delay("20ms"));
+        assert_eq!(effect(&hop, &format!("{way}.loss")), loss("1%"));
+    }
+}
+
+#[test]
+fn a_direction_overrides_the_common_value() {
+    let hop = hop("delay = '20ms'\nrate = '1mbit'\n[up]\nrate = '2mbit'\nqueue = '5pkt'");
+    assert_eq!(effect(&hop, "up.delay"), effect(&hop, "down.delay"));
+    assert_eq!(rate(&hop, "up").rate, "2mbit".parse().ok());
+    assert_eq!(rate(&hop, "up").queue, QueueLimit::Packets(5).into());
+    assert_eq!(rate(&hop, "down").queue, DEFAULT_QUEUE.into());
+}
+
+#[test]
+fn toffee_is_a_table_or_a_text() {
+    let text = hop("toffee = 'delay=1ms,dynamic=1,drop=2'");
+    let table = hop("[toffee]\ndelay = '1ms'\ndynamic = 1\ndrop = 2");
+    assert_eq!(text, table);
+    assert_eq!(toffee(&text).queue, DEFAULT_TOFFEE_QUEUE.into());
+    let names = |stages: &[StageSpec]| stages.iter().map(|s| s.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&text.rest.up), ["box.toffee", "box.up.drop"]);
+    assert_eq!(names(&text.rest.down), ["box.toffee", "box.down.drop"]);
+}
+
+#[test]
+fn the_drop_factor_stands_for_the_fitted_loss() {
+    let loss = |drop: &str, way: &str| {
+        let hop = hop(&format!("toffee = '{drop}'"));
+        match effect(&hop, &format!("{way}.drop")) {
+            None => Probability::ZERO,
+            Some(Effect::Loss(loss)) => loss.share,
+            other => panic!("{other:?}"),
+        }
+    };
+    for way in ["up", "down"] {
+        assert_eq!(loss("drop=1", way).percent(), 5.5);
+        assert_eq!(loss("drop=4", way).percent(), 5.5 / 32.0);
+        assert!((loss("drop=2", way).percent() - 0.9723).abs() < 0.0001);
+        assert_eq!(loss("delay=1ms", way), Probability::ZERO);
+    }
+    assert_eq!(
+        refusal("toffee = 'drop=0.5'"),
+        "toffee: drop: 0.5 is out of range: a drop factor is at least 1"
+    );
+}
+
+#[test]
+fn a_rate_may_fluctuate() {
+    let hop = hop("rate = '22mbit'\nfluctuation = { spread = '20%', hold = '5s' }");
+    let fluctuation = rate(&hop, "up").fluctuation.unwrap();
+    assert_eq!(fluctuation.hold, "5s".parse().unwrap());
+    assert_eq!(rate(&hop, "up"), rate(&hop, "down"));
+    assert!(refusal("fluctuation = { spread = '20%', hold = '5s' }").contains("state rate"));
+    let all = "rate = '1mbit'\nfluctuation = { spread = '100%', hold = '5s' }";
+    assert!(refusal(all).contains("fluctuation: spread = 100% is out of range"));
+    let brief = "rate = '1mbit'\nfluctuation = { spread = '1%', hold = '5us' }";
+    assert!(refusal(brief).contains("1ms to 3600s"));
+}
+
+#[test]
+fn a_rate_may_fluctuate_in_one_direction_and_be_said_as_text() {
+    let table = hop("rate = '1mbit'\n[up]\nfluctuation = { spread = '20%', hold = '5s' }");
+    let text = hop("rate = '1mbit'\n[up]\nfluctuation = 'spread=20%,hold=5s'");
+    assert_eq!(table, text);
+    assert!(rate(&text, "up").fluctuation.is_some());
+    assert!(rate(&text, "down").fluctuation.is_none());
+    let alone = "[up]\nfluctuation = 'spread=20%,hold=5s'";
+    assert!(refusal(alone).starts_with("up: fluctuation"));
+    assert!(refusal("fluctuation = 'spread=20%'").contains("fluctuation: `hold` is missing"));
+    assert!(refusal("fluctuation = 'spread=20,hold=5s'").contains("spread: "));
+}
+
+#[test]
+fn an_unknown_key_comes_with_the_known_ones() {
+    let message = refusal("dealy = '1ms'");
+    assert!(message.contains("unknown key `dealy`; did you mean `delay`?"));
+    assert!(refusal("[up]\ntoffee = 'drop=1'").contains("up: unknown key `toffee`"));
+}
+
+#[test]
+fn what_overrides_does_so_in_each_direction_that_it_is_of() {
+    let spec = |text: &str| read::toml_text::<LinkSpec>(text).unwrap();
+    let file = spec("delay = '1ms'\nloss = '1%'\nseed = 3\n[up]\ndelay = '2ms'\nloss = '2%'");
+    let merged = spec("delay = '5ms'\n[down]\nloss = '3%'").or(file);
+    let expected = "delay = '5ms'\nloss = '1%'\nseed = 3\nup.loss = '2%'\ndown.loss = '3%'";
+    assert_eq!(merged, spec(expected));
+}
+
+#[test]
+fn a_queue_without_a_rate_is_refused() {
+    assert!(refusal("queue = '5pkt'").contains("needs a rate"));
+    assert!(refusal("[up]\nqueue = '5pkt'").contains("up: queue"));
+}
+
+#[test]
+fn a_bare_number_and_an_unknown_unit_are_refused() {
+    assert!(refusal("delay = 20").contains("unit"));
+    assert!(refusal("delay = '20parsec'").contains("20parsec"));
+    assert!(refusal("toffee = 'dealy=1ms'").contains("toffee: unknown key `dealy`"));
+    assert!(refusal("toffee = 'delay=1ms,delay=2ms'").contains("twice"));
+}
+
+#[test]
+fn what_is_written_reads_back_equal() {
+    let text = "delay = '20ms'\nloss = '1%'\nrate = '10mbit'\nqueue = '64KiB'\nseed = 7\n\
+                toffee = 'drop=2'\n[down]\nsize_delay = 2";
+    let spec: LinkSpec = read::toml_text(text).unwrap();
+    let again: LinkSpec = read::toml_text(&toml::to_string(&spec).unwrap()).unwrap();
+    assert_eq!(spec, again);
+}
+
+fn names(stages: &[StageSpec]) -> Vec<&str> {
+    stages.iter().map(|stage| stage.name.as_str()).collect()
+}
+
+#[test]
+fn stages_stand_in_their_order() {
+    let text = "police = '9mbit,burst=9kb'\nrate = '1mbit'\nloss = '1%'\nber = 1e-6\nduplicate = '1%'\ncorrupt = '1%'\ndelay = '1ms'\n\
+                toffee = 'delay=1ms,drop=2'\n\
+                stages = [{ kind = 'gate' }, { kind = 'loss', name = 'late', loss = '1%', place = 'last' },\n\
+                { kind = 'mtu', mtu = 1400, direction = 'down' }]";
+    let hop = hop(text);
+    let up = "box.up.gate box.toffee box.up.drop box.up.police box.up.rate box.up.loss box.up.ber box.up.duplicate box.up.corrupt \
+              box.up.delay box.up.late";
+    assert_eq!(names(&hop.rest.up).join(" "), up);
+    let down = "box.down.gate box.down.mtu box.toffee box.down.drop box.down.police box.down.rate box.down.loss box.down.ber \
+                box.down.duplicate box.down.corrupt box.down.delay box.down.late";
+    assert_eq!(names(&hop.rest.down).join(" "), down);
+    let marks = RandomLoss {
+        ecn: true,
+        ..RandomLoss::from_str("1%").unwrap()
+    };
+    assert_eq!(
+        effect(&self::hop("loss = '1%,ecn'"), "up.loss"),
+        Some(Effect::Loss(marks))
+    );
+    let bursts = self::hop("loss = '1%,burst=8'");
+    assert_eq!(names(&bursts.rest.up), ["box.up.burst-loss"]);
+    let law = GilbertElliott::of_bursts("1%".parse().unwrap(), 8.0).unwrap();
+    assert_eq!(
+        effect(&bursts, "up.burst-loss"),
+        Some(Effect::GilbertElliott(law))
+    );
+    assert!(
+        self::hop("loss = '0%,burst=8'\njitter = '0ms'\nduplicate = '0%'")
+            .rest
+            .up
+            .is_empty()
+    );
+}
+
+#[test]
+fn jitter_belongs_to_the_delay_and_is_a_text_or_a_table() {
+    let text = hop("delay = '20ms'\njitter = '2ms,normal,free'");
+    let table = "delay = '20ms'\njitter = { spread = '2ms', law = 'normal', ordering = 'free' }";
+    assert_eq!(text, hop(table));
+    let delay = Delay {
+        time: "20ms".parse().unwrap(),
+        jitter: Some(Jitter::new("2ms".parse().unwrap(), Law::Normal)),
+        ordering: Ordering::Free,
+        ..Delay::default()
+    };
+    assert_eq!(effect(&text, "down.delay"), Some(Effect::Delay(delay)));
+    assert!(
+        refusal("jitter = { spred = '2ms' }")
+            .contains("jitter: unknown key `spred`; did you mean `spread`?")
+    );
+    assert!(refusal("jitter = { spread = '2' }").contains("unit"));
+    assert!(refusal("jitter = '7200s'").contains("jitter: 7200s is out of range"));
+}
+
+#[test]
+fn slots_are_a_stage_of_files() {
+    let of = |keys: &str| {
+        let stages = hop(&format!("stages = [{{ kind = 'slots', {keys} }}]"));
+        effect(&stages, "up.slots")
+    };
+    let slots = Slots {
+        delay: Nanos(2_500_000),
+        jitter: Some(Jitter::new(Nanos(1_500_000), Law::Uniform)),
+        packets: NonZeroU32::new(3),
+        bytes: Some("64KiB".parse().unwrap()),
+    };
+    let keys = "min = '1ms', max = '4ms', packets = 3, bytes = '64KiB'";
+    assert_eq!(of(keys), Some(Effect::Slots(slots.clone())));
+    let slots = Slots {
+        jitter: Some(Jitter::new(Nanos(1_000_000), Law::ParetoNormal)),
+        packets: None,
+        bytes: None,
+        ..slots
+    };
+    let keys = "delay = '2.5ms', jitter = '1ms,paretonormal'";
+    assert_eq!(of(keys), Some(Effect::Slots(slots)));
+    let refused = |keys: &str| refusal(&format!("stages = [{{ kind = 'slots', {keys} }}]"));
+    for (keys, right) in [
+        ("packets = 3", "`min` is missing"),
+        ("min = '2ms', max = '1ms'", "max: 1ms is below min, 2ms"),
+        (
+            "min = '2ms', delay = '1ms'",
+            "delay: either delay, with jitter, or min and max",
+        ),
+        ("min = '2ms', jitter = '1ms'", "jitter: it is of delay"),
+        (
+            "delay = '2ms', jitter = '1ms,free'",
+            "jitter: slots keep the order",
+        ),
+        (
+            "delay = '2ms', jitter = '1ms,half-life=1s'",
+            "jitter: half_life = 1s is out of range",
+        ),
+        ("delay = '2ms', bytes = '0b'", "bytes: 0b is out of range"),
+    ] {
+        let error = refused(keys);
+        assert!(error.contains(right), "{keys}: {error}");
+    }
+}
+
+#[test]
+fn an_aqm_manages_the_queue_of_a_rate() {
+    let of = |aqm: &str| rate(&hop(&format!("rate = '1mbit'\naqm = '{aqm}'")), "up").queue;
+    let codel = Codel {
+        ecn: true,
+        target: Nanos::from_millis(10),
+        ..Codel::default()
+    };
+    let queue = of("codel,ecn,target=10ms");
+    assert_eq!(queue.limit, QueueLimit::Packets(1_000));
+    assert_eq!(queue.discipline, Discipline::Codel(codel));
+    let fq = FqCodel {
+        flows: 7,
+        ..FqCodel::default()
+    };
+    assert_eq!(of("fq_codel,flows=7").limit, QueueLimit::Packets(10_240));
+    assert_eq!(of("fq_codel,flows=7").discipline, Discipline::FqCodel(fq));
+    let dual = Discipline::DualPi2(DualPi2::default());
+    assert_eq!(
+        (of("dualpi2").limit, of("dualpi2").discipline),
+        (QueueLimit::Packets(10_000), dual)
+    );
+    let red = Red {
+        min: Bytes(10_000),
+        ..Red::default()
+    };
+    assert_eq!(
+        (
+            of("red,min=10kb,max=90kb").limit,
+            of("red,min=10kb,max=90kb").discipline
+        ),
+        (QueueLimit::Bytes(Bytes(360_000)), Discipline::Red(red))
+    );
+    assert_eq!(of("red,max=30kb"), of("red,min=10kb"));
+    let pie = Discipline::Pie(Pie {
+        ecn: true,
+        ..Pie::default()
+    });
+    assert_eq!(
+        (of("pie,ecn").limit, of("pie,ecn").discipline),
+        (QueueLimit::Packets(1_000), pie)
+    );
+    assert_eq!(of("drop-head").limit, DEFAULT_QUEUE);
+    assert!(
+        refusal("rate = '1mbit'\naqm = 'red'\nqueue = '50kb'")
+            .contains("max = 90kb is out of range: it is at most what may wait, the queue")
+    );
+    let limited = hop("rate = '1mbit'\naqm = 'codel'\nqueue = '64KiB'");
+    assert_eq!(
+        rate(&limited, "up").queue.limit,
+        QueueLimit::Bytes(Bytes(65_536))
+    );
+    assert!(refusal("aqm = 'codel'").starts_with("aqm: it manages the queue of a rate"));
+    assert!(
+        refusal("rate = '1mbit'\naqm = 'sfq'")
+            .contains("unknown name `sfq`; there are: drop-head, red, codel")
+    );
+}
+
+#[test]
+fn a_rate_says_what_it_counts() {
+    let counted = |text: &str| rate(&hop(&format!("rate = '1mbit'\n{text}")), "up").framing;
+    assert_eq!(counted(""), Framing::L2);
+    assert_eq!(counted("rate_at = 'l1'"), Framing::L1);
+    let adsl = Framing {
+        overhead: 26,
+        mpu: 0,
+        cells: Cells::Atm,
+    };
+    assert_eq!(counted("rate_at = 'pppoe-llcsnap'"), adsl);
+    assert_eq!(counted("rate_at = 'atm,overhead=26'"), adsl);
+    assert_eq!(counted("rate_at = 'l2'\n[up]\nrate_at = 'l1'"), Framing::L1);
+    assert!(refusal("rate_at = 'l1'").starts_with("rate_at: it says what a rate counts"));
+    assert!(refusal("rate = '1mbit'\nrate_at = 'l3'").contains("`l3` is not what a rate counts"));
+}
+
+#[test]
+fn a_rate_may_have_a_bucket_and_a_policer_needs_one() {
+    let hop = hop("rate = '1mbit,burst=32KiB'\npolice = '2mbit,burst=64KiB'\ndelay = '1ms'");
+    assert_eq!(rate(&hop, "up").burst, Some(Bytes(32_768)));
+    let police = Police {
+        rate: "2mbit".parse().unwrap(),
+        burst: Bytes(65_536),
+    };
+    assert_eq!(effect(&hop, "down.police"), Some(Effect::Police(police)));
+    assert_eq!(
+        names(&hop.rest.up),
+        ["box.up.police", "box.up.rate", "box.up.delay"]
+    );
+    let varying = "rate = '1mbit,burst=32KiB'\nfluctuation = 'spread=20%,hold=5s'";
+    assert!(
+        refusal(varying).contains("rate: burst = 32KiB is out of range: a token bucket has a rate")
+    );
+    assert!(refusal("police = '2mbit'").contains("police: `burst` is missing"));
+}
+
+/// When the stage of this name changes, in milliseconds, and to what.
+fn schedule(stages: &[StageSpec], name: &str) -> Vec<(u64, Effect)> {
+    let stage = stages.iter().find(|stage| stage.name == name);
+    let schedule = stage
+        .unwrap_or_else(|| panic!("{name}: {stages:?}"))
+        .schedule
+        .iter();
+    schedule
+        .map(|(at, effect)| (at.0 / 1_000_000, effect.clone()))
+        .collect()
+}
+
+#[test]
+fn what_a_schedule_does_not_name_stays_as_it_was() {
+    let hop = hop("rate = '10mbit'\ndelay = '20ms'\nloss = '1%'\n\
+                   schedule = [{ at = '10s', rate = '5mbit', delay = '40ms' }, { at = '20s', loss = '1%,burst=8' }]\n\
+                   [up]\ndelay = '1ms'\nschedule = [{ at = '10s', jitter = '1ms' }]");
+    let served = schedule(&hop.rest.up, "box.up.rate");
+    let [(10_000, Effect::Rate(slower))] = &served[..] else {
+        panic!("{served:?}");
+    };
+    assert_eq!(slower.rate, "5mbit".parse().ok());
+    let Some(Effect::Delay(before)) = effect(&hop, "up.delay") else {
+        panic!("{hop:?}");
+    };
+    let later = schedule(&hop.rest.up, "box.up.delay");
+    let [(10_000, Effect::Delay(later))] = &later[..] else {
+        panic!("{later:?}");
+    };
+    // A direction's own delay stays; its jitter comes.
+    assert_eq!(
+        (before.time, later.time),
+        (Nanos::from_millis(1), Nanos::from_millis(1))
+    );
+    assert!(before.jitter.is_none() && later.jitter.is_some());
+    let down = schedule(&hop.rest.down, "box.down.delay");
+    assert_eq!(down, [(10_000, delay("40ms").unwrap())]);
+    assert_eq!(
+        schedule(&hop.rest.down, "box.down.loss"),
+        [(20_000, Effect::Nothing)]
+    );
+    assert_eq!(effect(&hop, "down.burst-loss"), Some(Effect::Nothing));
+    assert_eq!(schedule(&hop.rest.down, "box.down.burst-loss").len(), 1);
+}
+
+#[test]
+fn a_rate_of_nothing_stalls_with_the_room_that_it_had() {
+    let hop = hop(
+        "rate = '8mbit'\nschedule = [{ at = '1s', rate = '0bit' }, { at = '2s', rate = '16mbit' }]",
+    );
+    let served = schedule(&hop.rest.up, "box.up.rate");
+    let rates = served.iter().map(|(_, effect)| match effect {
+        Effect::Rate(rate) => (rate.rate.map(BitsPerSec::get), rate.queue.limit),
+        other => panic!("{other:?}"),
+    });
+    let rates: Vec<_> = rates.collect();
+    assert_eq!(
+        rates,
+        [
+            (None, QueueLimit::Bytes(Bytes(100_000))),
+            (Some(16_000_000), DEFAULT_QUEUE)
+        ]
+    );
+    let at_first = self::hop("rate = '0bit'\nschedule = [{ at = '1s', rate = '8mbit' }]");
+    assert_eq!(
+        rate(&at_first, "up").queue.limit,
+        QueueLimit::Bytes(Bytes(100_000))
+    );
+    assert!(refusal("rate = '0bit'").starts_with("rate: at 0bit for good nothing ever passes"));
+}
+
+#[test]
+fn a_step_takes_conditions_away() {
+    let hop = hop(
+        "rate = '1mbit'\nqueue = '5pkt'\nloss = '1%'\nup = { loss = '2%', schedule = [{ at = '3s', without = ['loss'] }] }\n\
+         schedule = [{ at = '2s', without = ['rate', 'queue'], delay = '5ms' }]",
+    );
+    let schedule = |name: &str| {
+        let all = &hop.rest.up;
+        let stage = all
+            .iter()
+            .find(|stage| stage.name == format!("box.up.{name}"));
+        stage.unwrap().schedule.clone()
+    };
+    let seconds = |at: u64| Nanos::from_millis(at * 1_000);
+    assert_eq!(schedule("rate"), [(seconds(2), Effect::Nothing)]);
+    // What stands below it comes through.
+    assert_eq!(schedule("loss"), [(seconds(3), loss("1%").unwrap())]);
+    assert_eq!(schedule("delay"), [(seconds(2), delay("5ms").unwrap())]);
+    for (step, words) in [
+        (
+            "without = ['rat']",
+            "without 1: unknown name `rat`; did you mean `rate`?",
+        ),
+        (
+            "without = ['loss'], loss = '1%'",
+            "schedule 1: without: it has loss, and loss is beside it",
+        ),
+    ] {
+        let refused = refusal(&format!(
+            "loss = '1%'\nschedule = [{{ at = '1s', {step} }}]"
+        ));
+        assert!(refused.contains(words), "{refused}");
+    }
+}
+
+#[test]
+fn a_schedule_out_of_order_and_one_without_a_time_are_refused() {
+    let back = "schedule = [{ at = '2s', delay = '1ms' }, { at = '1s', delay = '2ms' }]";
+    assert_eq!(
+        refusal(back),
+        "schedule 2: at: 1s is behind 2s: put the schedule in order of time"
+    );
+    assert!(refusal(&format!("[up]\n{back}")).starts_with("up: schedule 2: at: 1s"));
+    assert!(refusal("schedule = [{ delay = '1ms' }]").contains("schedule 1: `at` is missing"));
+    assert!(refusal("schedule = [{ at = '1s', dealy = '1ms' }]").contains("unknown key `dealy`"));
+    assert!(refusal("schedule = [{ at = '1s', queue = '1pkt' }]").contains("needs a rate"));
+    let late = "schedule = [{ at = '1s', delay = '7200s' }]";
+    assert!(refusal(late).contains("delay: 7200s is out of range: a delay is at most 3600s"));
+    let gate = "stages = [{ kind = 'gate', schedule = [{ at = '2s', open = false }, { at = '1s', open = true }] }]";
+    assert_eq!(
+        refusal(gate),
+        "stages: gate: schedule 2: at: 1s is behind 2s: put the schedule in order of time"
+    );
+}
+
+#[test]
+fn a_stage_has_the_keys_of_its_kind() {
+    let hop = hop(
+        "[[stages]]\nkind = 'gate'\nopen = false\nqueue = '10pkt'\nschedule = [{ at = '1s', open = true }]\n\
+                   [[stages]]\nkind = 'gemodel'\np = '1%'\nr = '10%'\n\
+                   [[stages]]\nkind = 'trace'\ntimes = [0, 5, 10]\naqm = 'codel'\n\
+                   [[stages]]\nkind = 'delay'\ndelay = '1ms'\ndirection = 'up'",
+    );
+    let gate = |open| {
+        Effect::Gate(Gate {
+            open,
+            queue: QueueLimit::Packets(10),
+        })
+    };
+    assert_eq!(effect(&hop, "up.gate"), Some(gate(false)));
+    assert_eq!(
+        schedule(&hop.rest.down, "box.down.gate"),
+        [(1_000, gate(true))]
+    );
+    let Some(Effect::GilbertElliott(law)) = effect(&hop, "up.gemodel") else {
+        panic!("{hop:?}");
+    };
+    assert_eq!(
+        (law.bad_loss.percent(), law.good_loss.percent()),
+        (100.0, 0.0)
+    );
+    let four = self::hop(
+        "[[stages]]\nkind = 'four-state'\np13 = '2%'\necn = true\n\
+                          [[stages]]\nkind = 'indexes'\nindexes = [0, 7]\ndirection = 'up'\n\
+                          [[stages]]\nkind = 'ber'\nber = '1e-6'",
+    );
+    let percent = |percent| Probability::from_percent(percent).unwrap();
+    let of_tc = FourState {
+        p13: percent(2.0),
+        p31: percent(98.0),
+        p32: Probability::ZERO,
+        p23: percent(100.0),
+        p14: Probability::ZERO,
+        ecn: true,
+    };
+    assert_eq!(
+        effect(&four, "down.four-state"),
+        Some(Effect::FourState(of_tc))
+    );
+    let indexes = Effect::Indexes([0, 7].as_slice().into());
+    assert_eq!(effect(&four, "up.indexes"), Some(indexes));
+    let ber = Effect::BitErrors(BitErrorRate::new(1e-6).unwrap());
+    assert_eq!(effect(&four, "up.ber"), Some(ber.clone()));
+    assert_eq!(effect(&self::hop("ber = 1e-6"), "down.ber"), Some(ber));
+    let Some(Effect::Trace(trace)) = effect(&hop, "up.trace") else {
+        panic!("{hop:?}");
+    };
+    let times = [0, 1, 2, 3].map(|index| trace.opportunities.at(index).0 / 1_000_000);
+    assert_eq!(times, [0, 5, 10, 10]);
+    assert_eq!(trace.queue.limit, QueueLimit::Packets(1_000));
+    assert_eq!(effect(&hop, "up.delay"), delay("1ms"));
+    assert!(!names(&hop.rest.down).contains(&"box.down.delay"));
+}
+
+#[test]
+fn what_no_stage_can_be_is_refused_by_its_name() {
+    for (stage, cause) in [
+        (
+            "kind = 'gate', times = [1]",
+            "stages 1: unknown key `times`; there are: open, queue",
+        ),
+        (
+            "kind = 'gate', queue = '1s'",
+            "stages: gate: queue: 1s is out of range: a gate's queue is in packets or bytes",
+        ),
+        (
+            "kind = 'trace'",
+            "stages: trace: times: a trace is out of range: give at least one time",
+        ),
+        ("kind = 'trace', times = []", "give at least one time"),
+        ("kind = 'trace', times = [5, 3]", "must not run backwards"),
+        ("kind = 'trace', times = [0]", "above 0"),
+        (
+            "kind = 'trace', times = [1], queue = '1s'",
+            "stages: trace: queue: 1s is out of range: a trace has no rate, so its queue is in packets or bytes",
+        ),
+        (
+            "kind = 'gemodel', p = '1%'",
+            "stages: gemodel: `r` is missing: write r = \"10%\"",
+        ),
+        (
+            "kind = 'mtu'",
+            "stages: mtu: `mtu` is missing: write mtu = 1400",
+        ),
+        (
+            "kind = 'mtu', mtu = 60",
+            "stages: mtu: mtu: 60 is out of range",
+        ),
+        (
+            "kind = 'delay'",
+            "stages: delay: `delay` is missing: write delay = \"20ms\"",
+        ),
+        (
+            "kind = 'delay', reorder = '5%'",
+            "stages: delay: reorder: it has packets pass others that a delay holds",
+        ),
+        (
+            "kind = 'reorder', share = '1%'",
+            "stages: reorder: `extent` is missing: write extent = 3",
+        ),
+        ("kind = 'reorder', share = '1%', extent = 0", "nonzero"),
+        (
+            "kind = 'reorder', share = '1%', extent = 3, timeout = '0s'",
+            "stages: reorder: timeout: 0ns is out of range: a packet is held for more than 0 and at most 3600s",
+        ),
+        (
+            "kind = 'four-state', p31 = '1%'",
+            "stages: four-state: `p13` is missing: write p13 = \"1%\"",
+        ),
+        (
+            "kind = 'four-state', p13 = '1%', p31 = '60%', p32 = '50%'",
+            "stages: four-state: p32: 50% and p31 = 60% is out of range: what leads out of state 3, p31 and p32, is at most 100%",
+        ),
+        (
+            "kind = 'four-state', p13 = '60%', p14 = '50%'",
+            "stages: four-state: p14: 50% and p13 = 60% is out of range: what leads out of state 1, p13 and p14, is at most 100%",
+        ),
+        (
+            "kind = 'indexes'",
+            "stages: indexes: `indexes` is missing: write indexes = [0, 3, 7]",
+        ),
+        (
+            "kind = 'indexes', indexes = [3, 1]",
+            "stages: indexes: indexes: 3, 1 is out of range: write each packet's number once, in ascending order",
+        ),
+        ("kind = 'indexes', indexes = [-1]", "-1"),
+        (
+            "kind = 'ber', ber = 1.0",
+            "`1` is out of range: write the share of bits that are wrong, 0 or more and below 1",
+        ),
+        (
+            "kind = 'ber'",
+            "stages: ber: `ber` is missing: write ber = \"1e-6\"",
+        ),
+        (
+            "kind = 'loss', name = 'a.b', loss = '1%'",
+            "a stage needs a name of letters, digits, - and _",
+        ),
+        (
+            "kind = 'loss', loss = '1%', schedule = [{ at = '1s', loss = '1%,burst=8' }]",
+            "stages: loss: link.up.loss would become a stage of another kind",
+        ),
+        (
+            "kind = 'lose'",
+            "stages 1: kind: unknown name `lose`; did you mean `loss`?",
+        ),
+    ] {
+        let refused = refusal(&format!("stages = [{{ {stage} }}]"));
+        assert!(refused.contains(cause), "{refused}");
+    }
+    let twice = "loss = '1%'\nstages = [{ kind = 'loss', loss = '1%' }]";
+    assert!(refusal(twice).starts_with("stages: loss: link.up.loss stands twice in one path"));
+}
+
+#[test]
+fn a_class_says_what_differs_and_shares_the_rest() {
+    let spec: LinkSpec = read::toml_text(
+        "rate = '10mbit'\ndelay = '20ms'\nloss = '1%'\n\
+         [[classes]]\nname = 'voice'\nprotocol = 'udp'\nport = 5004\njitter = '1ms'\nloss = '0%'\n\
+         down.delay = '5ms'\n\
+         [[classes]]\nname = 'bulk'\nport = 873\nqueue = '5pkt'",
+    )
+    .unwrap();
+    spec.check().unwrap();
+    let link = spec.to_link("box").unwrap();
+    assert_eq!(link.rules.names().collect::<Vec<_>>(), ["voice", "bulk"]);
+    assert_eq!(link.rules.class_of(17, Some([9, 5004])), 1);
+    let path = |side, class| {
+        let found = link
+            .config
+            .paths
+            .iter()
+            .find(|path| (path.side, path.class) == (side, class));
+        &found.unwrap().stages
+    };
+    assert_eq!(link.config.paths.len(), 6);
+    assert_eq!(
+        names(path(Side::A, 0)),
+        ["box.up.rate", "box.up.loss", "box.up.delay"]
+    );
+    assert_eq!(
+        names(path(Side::A, 1)),
+        ["box.up.rate", "box.voice.up.delay"]
+    );
+    assert_eq!(
+        names(path(Side::B, 2)),
+        ["box.bulk.down.rate", "box.down.loss", "box.down.delay"]
+    );
+    assert_eq!(path(Side::A, 0)[0], path(Side::A, 1)[0]);
+    let delay = |side| match &path(side, 1)[1].effect {
+        Effect::Delay(delay) => (delay.time.0, delay.jitter.is_some()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        (delay(Side::A), delay(Side::B)),
+        ((20_000_000, true), (5_000_000, true))
+    );
+    let Effect::Rate(bulk) = path(Side::A, 2)[0].effect else {
+        panic!("{link:?}");
+    };
+    assert_eq!(bulk.rate, "10mbit".parse().ok());
+    assert_eq!(bulk.queue.limit, QueueLimit::Packets(5));
+}
+
+#[test]
+fn classes_that_could_not_be_told_apart_are_refused() {
+    for (classes, cause) in [
+        ("{ port = 1 }", "classes 1: `name` is missing"),
+        (
+            "{ name = '', port = 1 }",
+            "classes: : name: ``: a class needs a name",
+        ),
+        (
+            "{ name = 'a' }",
+            "classes: a: no rule: say which packets it takes",
+        ),
+        (
+            "{ name = 'a', port = 1 }, { name = 'a', port = 2 }",
+            "classes: a: name: two are named a",
+        ),
+        (
+            "{ name = 'a', protocol = 'icmp', port = 1 }",
+            "classes: a: port: ICMP has none",
+        ),
+        ("{ name = 'a', port = 0 }", "port: 0 is no port"),
+        ("{ name = 'a', port = 65536 }", "65536"),
+        (
+            "{ name = 'a', protocol = 'sctp' }",
+            "classes 1: protocol: unknown name `sctp`; did you mean",
+        ),
+        (
+            "{ name = 'a', port = 1, queue = '5pkt' }",
+            "classes: a: queue: a queue needs a rate",
+        ),
+        (
+            "{ name = 'a', port = 1, dealy = '5ms' }",
+            "classes 1: unknown key `dealy`; did you mean `delay`?",
+        ),
+    ] {
+        let refused = refusal(&format!("classes = [{classes}]"));
+        assert!(refused.contains(cause), "{refused}");
+    }
+}
+
+#[test]
+fn what_is_written_of_stages_and_classes_reads_back_equal() {
+    let text = "jitter = '2ms,normal'\nrate = '0bit'\naqm = 'codel,ecn'\nloss = '1%,burst=8'\n\
+                schedule = [{ at = '1s', rate = '1mbit' }]\n\
+                [up]\nschedule = [{ at = '2s', corrupt = '1%' }]\n\
+                [[stages]]\nkind = 'trace'\ntimes = [1, 2]\nplace = 'last'\nschedule = [{ at = '1s', queue = '5pkt' }]\n\
+                [[classes]]\nname = 'voice'\nprotocol = 'udp'\nduplicate = '1%'\ndown.delay = '5ms'\n\
+                schedule = [{ at = '1s', delay = '1ms' }]";
+    let spec: LinkSpec = read::toml_text(text).unwrap();
+    spec.check().unwrap();
+    let again: LinkSpec = read::toml_text(&toml::to_string(&spec).unwrap()).unwrap();
+    assert_eq!(spec, again);
+    let json: LinkSpec = serde_json::from_str(&serde_json::to_string(&spec).unwrap()).unwrap();
+    assert_eq!(spec, json);
+}
+
+#[test]
+fn the_documented_file_is_a_link() {
+    let text = include_str!("../../../docs/conditions.md");
+    let (_, file) = text.split_once("```toml\n").unwrap();
+    let (file, _) = file.split_once("```").unwrap();
+    let spec: LinkSpec = read::toml_text(file).unwrap();
+    spec.check().unwrap();
+    let link = spec.to_link("box").unwrap();
+    assert_eq!(link.rules.names().collect::<Vec<_>>(), ["voice", "backup"]);
+    assert_eq!(link.config.paths.len(), 6);
+    for ConditionKind { key, .. } in CONDITIONS {
+        let rows = [format!("\n| `{key}` | "), format!("\n| [`{key}`](effects/")];
+        assert!(rows.iter().any(|row| text.contains(row)), "{key}");
+    }
+}
+
+#[test]
+fn reordering_belongs_to_a_delay_that_packets_pass() {
+    let hop = hop("delay = '20ms'\nreorder = '5%,gap=3'\n[up]\nreorder = '0%'");
+    let Some(Effect::Delay(delay)) = effect(&hop, "down.delay") else {
+        panic!("{hop:?}");
+    };
+    let reorder = Reorder {
+        share: "5%".parse().unwrap(),
+        gap: 3.try_into().unwrap(),
+    };
+    assert_eq!(delay.reorder, Some(reorder));
+    assert_eq!(effect(&hop, "up.delay"), self::delay("20ms"));
+    let why = "reorder: it has packets pass others that a delay holds: state delay too, or leave reorder out";
+    assert_eq!(refusal("reorder = '5%'"), why);
+    assert_eq!(
+        refusal("up.delay = '1ms'\ndown.reorder = '5%'"),
+        format!("down: {why}")
+    );
+    assert_eq!(
+        refusal("schedule = [{ at = '1s', reorder = '5%' }]"),
+        format!("schedule 1: {why}")
+    );
+    self::hop("reorder = '5%'\njitter = '1ms'");
+    let held = self::hop("[[stages]]\nkind = 'reorder'\nshare = '1%'\nextent = 3");
+    let law = HoldBack {
+        share: "1%".parse().unwrap(),
+        extent: 3.try_into().unwrap(),
+        timeout: Nanos::from_millis(100),
+    };
+    assert_eq!(effect(&held, "up.reorder"), Some(Effect::HoldBack(law)));
+}

@@ -1,0 +1,312 @@
+//! Conditions that took each other's place while a link ran, as those of one link with a schedule.
+
+use model::Nanos;
+
+use crate::class::ClassSpec;
+use crate::condition::Shapes;
+use crate::error::{At, Error};
+use crate::layer::{ConditionSet, Layer, Moving, ScheduleStep};
+use crate::link::LinkSpec;
+use crate::require;
+use crate::stage::{ExtraStage, StageKind};
+
+/// Conditions with a schedule that do what `revisions` did: what stood from each of their times on, in order of time. Those times,
+/// as those of the revisions' own schedules, count from the link's start; the ones of the answer from the first revision.
+///
+/// # Errors
+/// A change that no schedule says, with its key.
+pub fn over_time(revisions: &[(Nanos, LinkSpec)]) -> Result<LinkSpec, Error> {
+    let Some((start, first)) = revisions.first() else {
+        return Ok(LinkSpec::default());
+    };
+    for (_, spec) in revisions {
+        require!(
+            spec.toffee == first.toffee,
+            "toffee": "it was changed while the link ran, and has no schedule"
+        );
+    }
+    let line = Timeline {
+        start: *start,
+        revisions,
+    };
+    let spec = LinkSpec {
+        both: line.of(|spec| Some(&spec.both)),
+        up: line.of(|spec| Some(&spec.up)),
+        down: line.of(|spec| Some(&spec.down)),
+        toffee: first.toffee.clone(),
+        seed: first.seed,
+        stages: line.stages()?,
+        classes: line.classes()?,
+    };
+    spec.check()?;
+    Ok(spec)
+}
+
+/// What stood when.
+#[derive(Clone, Copy)]
+struct Timeline<'r> {
+    start: Nanos,
+    revisions: &'r [(Nanos, LinkSpec)],
+}
+
+impl<'r> Timeline<'r> {
+    /// The revisions, and when each ended.
+    fn spans(self) -> impl Iterator<Item = (Nanos, Nanos, &'r LinkSpec)> {
+        let ends = self.revisions.iter().skip(1).map(|(at, _)| *at);
+        let spans = self.revisions.iter().zip(ends.chain([Nanos(u64::MAX)]));
+        spans.map(|((at, spec), end)| (*at, end, spec))
+    }
+
+    /// An instant as the time from the start on.
+    fn since(self, at: Nanos) -> Nanos {
+        Nanos(at.0.saturating_sub(self.start.0))
+    }
+
+    /// One layer of conditions over time; a revision that has none says nothing of it.
+    fn of(self, layer: impl Fn(&LinkSpec) -> Option<&Layer>) -> Layer {
+        let mut all: Option<Layer> = None;
+        let mut now = ConditionSet::default();
+        let nothing = Layer::default();
+        for (begin, end, spec) in self.spans() {
+            let layer = layer(spec).unwrap_or(&nothing);
+            let mut moving = Moving::of(layer);
+            let steps = layer.schedule.iter().map(|step| step.at);
+            let later = steps.filter(|at| *at > begin && *at < end);
+            for at in [begin].into_iter().chain(later) {
+                let then = moving.go_to(at).clone();
+                match &mut all {
+                    None => all = Some(then.clone().into()),
+                    Some(all) => {
+                        all.schedule
+                            .extend(ScheduleStep::between(self.since(at), &now, &then))
+                    }
+                }
+                now = then;
+            }
+        }
+        all.unwrap_or_default()
+    }
+
+    fn stages(self) -> Result<Vec<ExtraStage>, Error> {
+        let first = self
+            .revisions
+            .first()
+            .map_or(&[][..], |(_, spec)| &spec.stages);
+        let same = |one: &ExtraStage, other: &ExtraStage| {
+            one.does.kind() == other.does.kind()
+                && one.name() == other.name()
+                && one.direction == other.direction
+                && one.place == other.place
+        };
+        for (_, spec) in self.revisions {
+            let is_same = spec.stages.len() == first.len()
+                && spec
+                    .stages
+                    .iter()
+                    .zip(first)
+                    .all(|(one, other)| same(one, other));
+            require!(
+                is_same,
+                "stages": "some came, went or changed their places while the link ran, which no schedule says: what they do can change"
+            );
+        }
+        let all = first.iter().enumerate();
+        let over_time = all.map(|(number, stage)| {
+            let stage_over_time = self.stage(number, stage);
+            stage_over_time.at_item("stages", number, Some(stage.name()))
+        });
+        over_time.collect()
+    }
+
+    /// The stage of this number over time.
+    fn stage(self, number: usize, first: &ExtraStage) -> Result<ExtraStage, Error> {
+        let mut now: Option<StageKind> = None;
+        let mut at_first = first.does.clone();
+        let mut schedule = Vec::new();
+        for (begin, end, spec) in self.spans() {
+            let stage = &spec.stages[number];
+            let steps = stage.schedule.iter().map(|step| step.at);
+            let later = steps.filter(|at| *at > begin && *at < end);
+            for at in [begin].into_iter().chain(later) {
+                let then = stage.then(at);
+                match &now {
+                    None => at_first = then.clone(),
+                    Some(now) => {
+                        let step = then.step_from(now, self.since(at));
+                        let left_out =
+                            "it was left out later, which no schedule says: say its value";
+                        schedule.extend(step.map_err(|key| Error::other(left_out).at(key))?);
+                    }
+                }
+                now = Some(then);
+            }
+        }
+        Ok(first.with(at_first, schedule))
+    }
+
+    /// Classes keep their order while a link runs, and new ones come behind them: the longest list has all.
+    fn classes(self) -> Result<Vec<ClassSpec>, Error> {
+        let lists = self.revisions.iter().map(|(_, spec)| &spec.classes);
+        let all = lists.clone().max_by_key(|list| list.len());
+        let all = all.map_or(&[][..], Vec::as_slice);
+        let mut classes = Vec::new();
+        for (number, ClassSpec { rule, .. }) in all.iter().enumerate() {
+            let refused = |why: &str| {
+                let error = Error::other(why);
+                error.at_item(number, Some(&rule.name)).at("classes")
+            };
+            let mut others = lists.clone().filter_map(|list| list.get(number));
+            if others.any(|class| class.rule != *rule) {
+                return Err(refused(
+                    "which packets it takes was changed while the link ran, which no schedule says",
+                ));
+            }
+            let layer = |layer: fn(&ClassSpec) -> &Layer| {
+                self.of(move |spec| spec.classes.get(number).map(layer))
+            };
+            let class = ClassSpec {
+                rule: rule.clone(),
+                both: layer(|class| &class.both),
+                up: layer(|class| &class.up),
+                down: layer(|class| &class.down),
+            };
+            let layers = [&class.both, &class.up, &class.down];
+            if !layers.into_iter().all(Layer::keeps_its_servers) {
+                return Err(refused(
+                    "it had a bottleneck of its own for a part of the time, which no schedule says",
+                ));
+            }
+            classes.push(class);
+        }
+        Ok(classes)
+    }
+}
+
+impl Layer {
+    /// Whether it says at all times something of each of those stages that packets share a queue in, or at none.
+    fn keeps_its_servers(&self) -> bool {
+        let servers = |said: &ConditionSet| {
+            [Shapes::Police, Shapes::Rate, Shapes::Netem].map(|stage| said.shapes(stage))
+        };
+        let ever = servers(&self.ever());
+        let mut moving = Moving::of(self);
+        let is_as_ever = |said: &ConditionSet| servers(said) == ever;
+        is_as_ever(&moving.now)
+            && self
+                .schedule
+                .iter()
+                .all(|step| is_as_ever(moving.go_to(step.at)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::ScheduleClock;
+
+    use super::*;
+
+    fn spec(text: &str) -> LinkSpec {
+        crate::read::toml_text(text).unwrap()
+    }
+
+    fn ran(revisions: &[(u64, &str)]) -> Result<LinkSpec, Error> {
+        let all = revisions
+            .iter()
+            .map(|(ms, text)| (Nanos::from_millis(*ms), spec(text)));
+        over_time(&all.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn each_change_is_a_step_of_what_differs() {
+        let ran = ran(&[
+            (1_000, "delay = '1ms'\nseed = 7"),
+            (
+                3_000,
+                "delay = '1ms'\nseed = 7\nrate = '1mbit'\nqueue = '5pkt'\n[up]\nloss = '100%'",
+            ),
+            (4_000, "delay = '60ms'\nseed = 7\n[down]\nloss = '1%'"),
+        ]);
+        let right = "delay = '1ms'\nseed = 7\n\
+            schedule = [{ at = '2s', rate = '1mbit', queue = '5pkt' }, { at = '3s', delay = '60ms', without = ['rate', 'queue'] }]\n\
+            [up]\nschedule = [{ at = '2s', loss = '100%' }, { at = '3s', without = ['loss'] }]\n\
+            [down]\nschedule = [{ at = '3s', loss = '1%' }]";
+        assert_eq!(ran.unwrap(), spec(right));
+    }
+
+    #[test]
+    fn a_schedule_counts_from_the_start_and_ends_with_its_revision() {
+        let own = "loss = '1%'\nschedule = [{ at = '1s', loss = '2%' }, { at = '4s', loss = '3%' }, { at = '8s', loss = '4%' }]";
+        let ran = ran(&[(0, "loss = '9%'"), (2_000, own), (6_000, "loss = '3%'")]);
+        let right =
+            "loss = '9%'\nschedule = [{ at = '2s', loss = '2%' }, { at = '4s', loss = '3%' }]";
+        assert_eq!(ran.unwrap(), spec(right));
+    }
+
+    #[test]
+    fn a_schedule_that_was_moved_and_stopped_is_told_as_it_ran() {
+        let own = spec(
+            "loss = '1%'\nschedule = [{ at = '1s', loss = '2%' }, { at = '2s', loss = '3%' }, { at = '3s', loss = '4%' }]\n\
+            stages = [{ kind = 'gate', schedule = [{ at = '1500ms', open = false }] }]",
+        );
+        let ms = Nanos::from_millis;
+        let ran_from = ScheduleClock::Running {
+            since: ms(500),
+            from: ms(1_200),
+        };
+        let stopped = ScheduleClock::Stopped { at: ms(2_100) };
+        let revisions = [
+            (Nanos::ZERO, own.clone()),
+            (ms(500), own.clone().on_clock(ran_from)),
+            (ms(1_400), own.clone().on_clock(stopped)),
+        ];
+        let right = "loss = '1%'\nschedule = [{ at = '500ms', loss = '2%' }, { at = '1300ms', loss = '3%' }]\n\
+            stages = [{ kind = 'gate', schedule = [{ at = '800ms', open = false }] }]";
+        assert_eq!(over_time(&revisions).unwrap(), spec(right));
+        assert!(own.has_schedule());
+        let then = own.then(ms(2_100));
+        let right = spec("loss = '3%'\nstages = [{ kind = 'gate', open = false }]");
+        assert_eq!(then, right);
+        assert!(!then.has_schedule());
+    }
+
+    #[test]
+    fn what_stages_do_and_what_classes_differ_in_is_scheduled() {
+        let ran = ran(&[
+            (0, "stages = [{ kind = 'gate' }]"),
+            (500, "stages = [{ kind = 'gate', open = false }]"),
+            (
+                900,
+                "stages = [{ kind = 'gate', open = true }]\nclasses = [{ name = 'web', port = 80, loss = '1%' }]",
+            ),
+        ]);
+        let right = "stages = [{ kind = 'gate', schedule = [{ at = '500ms', open = false }, { at = '900ms', open = true }] }]\n\
+            classes = [{ name = 'web', port = 80, schedule = [{ at = '900ms', loss = '1%' }] }]";
+        assert_eq!(ran.unwrap(), spec(right));
+    }
+
+    #[test]
+    fn what_no_schedule_says_is_refused_with_its_key() {
+        for (first, second, words) in [
+            ("", "toffee = 'drop=2'", "toffee: "),
+            ("", "stages = [{ kind = 'gate' }]", "stages: some came"),
+            (
+                "stages = [{ kind = 'gate', open = false }]",
+                "stages = [{ kind = 'gate' }]",
+                "stages: gate: open: it was left out later",
+            ),
+            (
+                "classes = [{ name = 'web', port = 80 }]",
+                "classes = [{ name = 'web', port = 81 }]",
+                "classes: web: which packets",
+            ),
+            (
+                "rate = '1mbit'",
+                "rate = '1mbit'\nclasses = [{ name = 'web', port = 80, rate = '2mbit' }]",
+                "classes: web: it had a bottleneck",
+            ),
+        ] {
+            let refused = ran(&[(0, first), (5, second)]).unwrap_err().to_string();
+            assert!(refused.starts_with(words), "{second}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Every key of the schema with a wrong value, and in every table a key that is not known: each error has its place, its key
+//! and the correct form.
+
+use serde_json::Value;
+
+use super::super::schema::schema;
+use super::parse;
+
+/// A scenario without a mistake, but for the line that a test adds: to the file, to an instrument or to a case.
+const TABLES: [(&str, &str); 3] = [
+    ("Document", ""),
+    ("InstrumentTable", "[[instruments]]\nkind = 'ping'\n"),
+    ("CaseTable", "[[cases]]\nname = 'a'\n"),
+];
+
+/// The keys that a table of the test has already, and those that are read before their tables have a type.
+const APART: [&str; 7] = [
+    "Document.instruments",
+    "Document.cases",
+    "Document.bases",
+    "InstrumentTable.kind",
+    "CaseTable.name",
+    "CaseTable.base",
+    "CaseTable.sweep",
+];
+
+/// What says how it would be right.
+const RIGHT: [&str; 8] = [
+    "expected ",
+    "as in ",
+    "such as ",
+    "did you mean ",
+    "there are: ",
+    "write ",
+    "must be ",
+    "at least ",
+];
+
+/// A text with a wrong value in it, and the key that has it.
+type Wrong = (String, String);
+
+fn resolved<'s>(schema: &'s Value, root: &'s Value) -> &'s Value {
+    match schema["$ref"].as_str() {
+        Some(name) => resolved(&root["$defs"][name.trim_start_matches("#/$defs/")], root),
+        None => schema,
+    }
+}
+
+/// The forms that a value may have.
+fn forms<'s>(schema: &'s Value, root: &'s Value) -> Vec<&'s Value> {
+    let schema = resolved(schema, root);
+    let inner = ["oneOf", "anyOf"].into_iter();
+    let inner = inner.flat_map(|key| schema[key].as_array().into_iter().flatten());
+    let inner = inner.flat_map(|form| forms(form, root));
+    [schema].into_iter().chain(inner).collect()
+}
+
+/// A value that a schema does not take.
+fn wrong_for(schema: &Value, root: &Value) -> &'static str {
+    let takes_lists = forms(schema, root).into_iter().any(|form| {
+        let kinds = &form["type"];
+        kinds == "array"
+            || kinds
+                .as_array()
+                .is_some_and(|all| all.iter().any(|one| one == "array"))
+    });
+    if takes_lists {
+        "{ wrong = true }"
+    } else {
+        "[[1]]"
+    }
+}
+
+/// Tables and lists of this schema, each with one wrong value in it.
+fn wrong_within(schema: &Value, root: &Value, depth: usize) -> Vec<Wrong> {
+    let mut all = Vec::new();
+    if depth == 0 {
+        return all;
+    }
+    for form in forms(schema, root) {
+        if let Some(items) = form.get("items") {
+            let within = wrong_within(items, root, depth - 1);
+            all.extend(
+                within
+                    .into_iter()
+                    .map(|(text, key)| (format!("[{text}]"), key)),
+            );
+        }
+        for (text, key) in wrong_keys(form, root, depth) {
+            let kind = form["properties"]["kind"]["const"].as_str();
+            let kind = kind.filter(|_| key != "kind" && !text.starts_with("kind "));
+            let kind = kind.map_or(String::new(), |kind| format!("kind = '{kind}', "));
+            all.push((format!("{{ {kind}{text} }}"), key));
+        }
+    }
+    all
+}
+
+/// The keys of a table, each with a wrong value, and one that is not known.
+fn wrong_keys(form: &Value, root: &Value, depth: usize) -> Vec<Wrong> {
+    let mut all = Vec::new();
+    let Some(keys) = form["properties"].as_object() else {
+        return all;
+    };
+    all.push(("unheard_of = 1".to_owned(), "unheard_of".to_owned()));
+    for (key, schema) in keys {
+        let wrong = wrong_for(schema, root);
+        all.push((format!("{key} = {wrong}"), key.clone()));
+        let within = wrong_within(schema, root, depth - 1);
+        all.extend(
+            within
+                .into_iter()
+                .map(|(text, inner)| (format!("{key} = {text}"), inner)),
+        );
+    }
+    all
+}
+
+#[test]
+fn every_key_of_the_schema_with_a_wrong_value_is_refused_at_its_place_with_the_correct_form() {
+    let root: Value = serde_json::from_str(&schema()).unwrap();
+    let (mut tried, mut failures) = (0, Vec::new());
+    for (table, _) in TABLES {
+        let form = match table {
+            "Document" => &root,
+            table => &root["$defs"][table],
+        };
+        for (text, key) in wrong_keys(form, &root, 6) {
+            let first = text.split(' ').next().unwrap();
+            if APART.contains(&format!("{table}.{first}").as_str()) {
+                continue;
+            }
+            let mut file = String::new();
+            let mut line = 0;
+            for (name, head) in TABLES {
+                // The file has a name of its own, unless that is what is wrong.
+                if name == "Document" && first != "name" {
+                    file += "name = 'x'\n";
+                }
+                file += head;
+                if name == table {
+                    line = file.matches('\n').count() + 1;
+                    file += &format!("{text}\n");
+                }
+            }
+            tried += 1;
+            let Err(error) = parse("x.toml", &file, false) else {
+                failures.push(format!("{text}: taken"));
+                continue;
+            };
+            let error = format!("{error:#}");
+            let is_right = error.starts_with(&format!("x.toml:{line}: "))
+                && error.contains(key.as_str())
+                && RIGHT.iter().any(|right| error.contains(right))
+                && error.lines().count() == 1;
+            if !is_right {
+                failures.push(format!("line {line}, {key}: {text}\n    {error}"));
+            }
+        }
+    }
+    assert!(tried > 500, "{tried}");
+    let shown = failures.iter().take(40).cloned().collect::<Vec<_>>();
+    assert!(
+        failures.is_empty(),
+        "{} of {tried}\n{}",
+        failures.len(),
+        shown.join("\n")
+    );
+}
