@@ -115,7 +115,7 @@ impl RunArgs {
         let Some(finished) = experiment.run("run", given, |plan| plan, shard, live)? else {
             return Ok(None);
         };
-        let text = super::report::text(&finished.record, self.details, super::terminal());
+        let text = report::text(&finished.record, self.details, super::terminal());
         let json = experiment.json.as_deref();
         super::show(json, &finished.record, &text, notes::beside())?;
         Ok(Some(finished))

@@ -195,7 +195,7 @@ impl SubmitArgs {
         put(&merge, out)?;
         let record = Record::read(out)?;
         write_reports(&record, out)?;
-        let text = super::report::text(&record, false, super::terminal());
+        let text = report::text(&record, false, super::terminal());
         super::show(self.json.as_deref(), &record, &text, notes::beside())?;
         note(format_args!("report: {}", out.join(PAGE).display()));
         match (merge.missing().len(), Analysis::of(&record).verdict) {

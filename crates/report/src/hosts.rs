@@ -165,7 +165,8 @@ fn deviations(case: &CaseFigures<'_>, name: &FigureName, host: usize) -> Vec<f64
 mod tests {
     use super::*;
     use crate::analysis::tests::record;
-    use crate::{Terminal, details, html, markdown, text};
+    use crate::formats::markdown::markdown;
+    use crate::{Terminal, html, text};
     use record::Metric;
     use record::plan::Repeats;
 
@@ -227,8 +228,8 @@ mod tests {
     fn every_report_has_the_hosts_and_takes_none_for_a_machine_that_changed() {
         let record = two_hosts();
         for report in [
-            text(&record, Terminal::NONE),
-            details(&record, Terminal::NONE),
+            text(&record, false, Terminal::NONE),
+            text(&record, true, Terminal::NONE),
             markdown(&record).unwrap(),
             html(&record).unwrap(),
         ] {

@@ -210,7 +210,7 @@ mod tests {
         let name = "ping.rtt_ms.median".parse().unwrap();
         of_slow.insert(name, Published::Runs(vec![3.0, 3.1, 3.8]));
         let analysis = Analysis::of(&record);
-        let text = crate::markdown(&record).unwrap();
+        let text = crate::formats::markdown::markdown(&record).unwrap();
         let at = |text: &str, words: &str| text.find(words).unwrap();
         let theirs =
             "| slow | rtt median, published, ms | 3 | 3.300 | 0.436 | 3.100 | 3.000 | 3.800 |";

@@ -357,7 +357,8 @@ pub(super) fn or_dash(text: Option<String>) -> String {
 mod tests {
     use super::*;
     use crate::analysis::tests::record;
-    use crate::{Terminal, details, html, markdown, text};
+    use crate::formats::markdown::markdown;
+    use crate::{Terminal, html, text};
     use record::Figure;
 
     #[test]
@@ -368,8 +369,8 @@ mod tests {
         let goodput = &mut record.runs[0].measurements[1].measurement.figures[0];
         *goodput = goodput.clone().within(goodput.value, 1.08 * goodput.value);
         for report in [
-            text(&record, Terminal::NONE),
-            details(&record, Terminal::NONE),
+            text(&record, false, Terminal::NONE),
+            text(&record, true, Terminal::NONE),
             markdown(&record).unwrap().replace('\\', ""),
         ] {
             assert!(report.contains("16.00 [16.00, 17.28]"), "{report}");
@@ -399,7 +400,7 @@ mod tests {
         let median = of_ping.iter_mut().find(|f| f.metric == Metric::RttMs);
         let median = median.unwrap();
         *median = median.clone().worth(9.0);
-        let text = text(&record, Terminal::NONE);
+        let text = text(&record, false, Terminal::NONE);
         assert!(text.contains("1.100 [n/a]"), "{text}");
         let tail = |worth| Value {
             value: Some(7.0),

@@ -528,7 +528,7 @@ pub(crate) mod tests {
         let told = format!("run 4 is invalid: {cause}");
         let findings = crate::findings::findings(&analysis).join("\n");
         let [junit, html] = [
-            crate::junit(&record).unwrap(),
+            crate::formats::junit::junit(&record).unwrap(),
             crate::html(&record).unwrap(),
         ];
         for report in [findings, junit, html] {
@@ -555,7 +555,7 @@ pub(crate) mod tests {
         let told = "run 1 is invalid: ping: 10 of 100 packets up left more than 1 ms late";
         assert_eq!(base.faults[0].text, told);
         for report in [
-            crate::junit(&record).unwrap(),
+            crate::formats::junit::junit(&record).unwrap(),
             crate::html(&record).unwrap(),
             crate::findings::findings(&analysis).join("\n"),
         ] {
@@ -664,7 +664,7 @@ pub(crate) mod tests {
         let told = format!("run 1 does not count for ping.rtt_ms.p99: {cause}");
         let findings = crate::findings::findings(&analysis).join("\n");
         let [junit, html] = [
-            crate::junit(&record).unwrap(),
+            crate::formats::junit::junit(&record).unwrap(),
             crate::html(&record).unwrap(),
         ];
         for report in [findings, junit] {
@@ -748,7 +748,7 @@ pub(crate) mod tests {
         let analysis = Analysis::of(&record);
         let across = &analysis.case("base").unwrap().figures[&name];
         assert!(across.at_least && across.interval.is_none());
-        let text = crate::text(&record, crate::Terminal::NONE);
+        let text = crate::text(&record, false, crate::Terminal::NONE);
         assert!(text.contains("at least 16"), "{text}");
     }
 }

@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::{Result, ensure};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::case_conditions;
+use crate::case_conditions;
 use crate::analysis::counted;
 use crate::analysis::intervals::intervals;
 use record::plan::{Case, Instrument};
@@ -20,17 +21,32 @@ use record::{Measurement, Metric};
 const STEP_S: f64 = 0.1;
 
 /// A data file.
-pub struct DataFile {
+struct DataFile {
     /// Without the ending.
-    pub name: String,
-    pub content: Value,
+    name: String,
+    content: Value,
 }
 
 /// Seconds since the start of what ran together, and a value in the series' unit.
 type Points = Vec<(f64, f64)>;
 
-/// Every run that counts, in the order of the plan.
-pub fn flent(record: &Record) -> Vec<DataFile> {
+/// A file for each group of instruments of every run that counts, in the order of the plan.
+///
+/// # Errors
+/// No instrument of the record has a test in flent.
+pub(crate) fn flent(record: &Record) -> Result<Vec<(String, String)>> {
+    let files = data_files(record).into_iter();
+    let files: Vec<(String, String)> = files
+        .map(|file| (format!("{}.flent", file.name), file.content.to_string()))
+        .collect();
+    ensure!(
+        !files.is_empty(),
+        "flent has no test for any instrument of the record"
+    );
+    Ok(files)
+}
+
+fn data_files(record: &Record) -> Vec<DataFile> {
     let (cases, latest) = (record.plan().cases.iter(), record.latest());
     let runs = cases.flat_map(|case| counted(&latest, case).map(move |run| (case, run)));
     let files = runs.flat_map(|(case, run)| {
@@ -84,7 +100,7 @@ fn file(record: &Record, case: &Case, run: &Run, group: &[Instrument]) -> Option
         .join("+");
     let title = format!("{}, {of}, run {}", case.name, run.repeat);
     Some(DataFile {
-        name: super::charts::file_name(&[&case.name, &of, &run.repeat.to_string()]),
+        name: crate::charts::file_name(&[&case.name, &of, &run.repeat.to_string()]),
         content: json!({
             "version": 4,
             "x_values": axis(length_s).collect::<Vec<_>>(),
@@ -214,7 +230,7 @@ mod tests {
 
     #[test]
     fn what_ran_apart_is_a_file_of_its_own() {
-        let files = flent(&record());
+        let files = data_files(&record());
         let tests: Vec<_> = files
             .iter()
             .map(|file| file.content["metadata"]["NAME"].as_str().unwrap())
@@ -233,7 +249,7 @@ mod tests {
         for sample in &mut record.runs[0].measurements[1].measurement.samples {
             sample.direction = Some(Direction::Down);
         }
-        let file = &flent(&record)[0].content;
+        let file = &data_files(&record)[0].content;
         assert_eq!(file["metadata"]["NAME"], "tcp_download");
         let steps = file["x_values"].as_array().unwrap().len();
         for name in ["Ping (ms) ICMP", "TCP download"] {

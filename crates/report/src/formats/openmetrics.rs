@@ -2,13 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::Result;
+
 use crate::analysis::Analysis;
 use record::Record;
 use record::figure_name::FigureName;
 use record::{Direction, Phase};
 
 /// Every figure of every case, mean over the runs, under the record's names and in its units.
-pub fn openmetrics(record: &Record) -> String {
+///
+/// # Errors
+/// None: a record's figures can always be written.
+pub(crate) fn openmetrics(record: &Record) -> Result<String> {
     let experiment = &record.plan().name;
     let mut families: BTreeMap<String, String> = BTreeMap::new();
     for figures in &Analysis::of(record).cases {
@@ -30,7 +35,7 @@ pub fn openmetrics(record: &Record) -> String {
     let text: String = families
         .map(|(family, lines)| format!("# TYPE {family} gauge\n{lines}"))
         .collect();
-    text + "# EOF\n"
+    Ok(text + "# EOF\n")
 }
 
 /// What a figure is of, as far as it has that.
@@ -66,7 +71,7 @@ mod tests {
     fn every_figure_is_a_gauge_with_its_interval_and_families_stand_together() {
         let mut record = record();
         record.head.plan.name = "a \"small\"\none".to_owned();
-        let text = openmetrics(&record);
+        let text = openmetrics(&record).unwrap();
         let labels = "experiment=\"a \\\"small\\\"\\none\",case=\"slow\",instrument=\"ping\",statistic=\"median\"";
         for line in [
             "# TYPE farwire_rtt_ms gauge\n",

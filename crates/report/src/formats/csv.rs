@@ -26,7 +26,7 @@ const HEADER: [&str; 11] = [
 ///
 /// # Errors
 /// `target` cannot be written.
-pub fn write_csv(record: &Record, target: impl Write) -> Result<()> {
+pub fn write_csv(record: &Record, target: &mut dyn Write) -> Result<()> {
     let mut writer = csv::Writer::from_writer(target);
     writer.write_record(HEADER)?;
     for run in &record.runs {

@@ -8,12 +8,12 @@ use anyhow::Result;
 use askama::Template;
 use values::Values;
 
-use super::case_conditions::InForce;
-use super::charts::{self, Question};
-use super::findings::{self, LEGEND};
-use super::render::Html;
-use super::tables::or_dash;
-use super::{case_conditions, hosts, spread, steady, tables};
+use crate::case_conditions::InForce;
+use crate::charts::{self, Question};
+use crate::findings::{self, LEGEND};
+use crate::render::Html;
+use crate::tables::or_dash;
+use crate::{case_conditions, hosts, spread, steady, tables};
 use crate::analysis::{Analysis, CaseFigures, Verdict, left_out, machine};
 use record::plan::{Instrument, Order};
 use record::printable::printable_lines;

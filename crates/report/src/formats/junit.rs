@@ -10,7 +10,7 @@ use record::Record;
 ///
 /// # Errors
 /// None that a record can cause: what XML has no character for is left out.
-pub fn junit(record: &Record) -> Result<String> {
+pub(crate) fn junit(record: &Record) -> Result<String> {
     let analysis = Analysis::of(record);
     let name = record.plan().name.as_str();
     let mut suite = TestSuite::new(name);

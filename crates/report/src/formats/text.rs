@@ -1,15 +1,23 @@
 //! The report for a terminal: figures, verdicts and what spoils them; with its details all that a record has to say.
 
-use super::brief;
-use super::findings::{LEGEND, findings, own_machine, quick, verdicts};
-use super::terminal::{Terminal, prose, table_text};
-use super::{chance, hosts, spread, steady, tables};
+use crate::findings::{LEGEND, findings, own_machine, quick, verdicts};
+use crate::terminal::{Terminal, prose, table_text};
+use crate::{brief, chance, hosts, spread, steady, tables};
 use crate::analysis::Analysis;
 use record::Record;
 
-/// What one screen should hold of a record: the figures that people look for first or that something is expected of, what is not as
-/// expected, and what spoils it.
-pub fn text(record: &Record, terminal: Terminal) -> String {
+/// The report of a record, within the width of the terminal.
+///
+/// One screen has the figures that readers look for first or that the scenario expects something of, the expectations that are not met,
+/// and what makes figures invalid. With `details` it has every headline, the spread and the warm-up of each figure, the machine, and a legend.
+pub fn text(record: &Record, details: bool, terminal: Terminal) -> String {
+    match details {
+        true => whole(record, terminal),
+        false => brief(record, terminal),
+    }
+}
+
+fn brief(record: &Record, terminal: Terminal) -> String {
     let analysis = Analysis::of(record);
     let mut text = title(record, terminal);
     for table in brief::tables(&analysis) {
@@ -23,8 +31,7 @@ pub fn text(record: &Record, terminal: Terminal) -> String {
     text + &prose(&findings(&analysis).join("\n"), terminal)
 }
 
-/// The record with every headline, how each figure spread and warmed up, the machine, and how to read it.
-pub fn details(record: &Record, terminal: Terminal) -> String {
+fn whole(record: &Record, terminal: Terminal) -> String {
     let analysis = Analysis::of(record);
     let values = tables::tables(&analysis);
     let mut text = title(record, terminal);
@@ -76,8 +83,8 @@ mod tests {
     #[test]
     fn every_case_has_a_row_of_measured_beside_published() {
         for text in [
-            text(&record(), Terminal::NONE),
-            details(&record(), Terminal::NONE),
+            text(&record(), false, Terminal::NONE),
+            text(&record(), true, Terminal::NONE),
         ] {
             let row = text.lines().find(|line| line.contains("slow")).unwrap();
             for cell in ["3.125 ± ", "3.100", "+184."] {
@@ -91,12 +98,12 @@ mod tests {
 
     #[test]
     fn a_screen_holds_figures_verdicts_and_what_spoils_them_and_says_where_the_rest_is() {
-        let text = text(&record(), Terminal::NONE);
+        let text = brief(&record(), Terminal::NONE);
         assert!(text.lines().count() <= 30, "{text}");
         for elsewhere in ["warm-up", "over the runs", "Student"] {
             assert!(!text.contains(elsewhere), "{elsewhere} in {text}");
             assert!(
-                details(&record(), Terminal::NONE).contains(elsewhere),
+                whole(&record(), Terminal::NONE).contains(elsewhere),
                 "{elsewhere}"
             );
         }
@@ -110,7 +117,7 @@ mod tests {
             case.expect.clear();
         }
         record.head.plan.trends.clear();
-        let text = text(&record, Terminal::NONE);
+        let text = text(&record, false, Terminal::NONE);
         assert!(text.contains("nothing was expected"), "{text}");
     }
 
@@ -121,7 +128,7 @@ mod tests {
             gain: 5.0,
             within: 0.15,
         };
-        let text = text(&record, COLOURED);
+        let text = text(&record, false, COLOURED);
         let expected =
             "slow: ping.rtt_ms.median: the reference's +5 ± 0.15 ms: NOT MET: 3.125 ms (+2.025)";
         assert!(unwrapped(&text).contains(expected), "{text}");

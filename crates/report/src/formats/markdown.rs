@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
-use super::findings::{LEGEND, conditions, findings, headline, own_machine, quick, verdicts};
-use super::render::{escaped, table_markdown};
-use super::{chance, hosts, spread, steady, tables};
+use crate::findings::{LEGEND, conditions, findings, headline, own_machine, quick, verdicts};
+use crate::render::{escaped, table_markdown};
+use crate::{chance, hosts, spread, steady, tables};
 use crate::analysis::Analysis;
 use record::Record;
 
@@ -12,7 +12,7 @@ use record::Record;
 ///
 /// # Errors
 /// None that a record can cause.
-pub fn markdown(record: &Record) -> Result<String> {
+pub(crate) fn markdown(record: &Record) -> Result<String> {
     let analysis = Analysis::of(record);
     let plan = record.plan();
     let mut text = format!(

@@ -1,0 +1,104 @@
+//! The formats of `farwire report --format`. Each is a file here and an entry of [`FORMATS`].
+
+pub(crate) mod csv;
+pub(crate) mod flent;
+pub(crate) mod html;
+mod json;
+mod jsonl;
+pub(crate) mod junit;
+pub(crate) mod markdown;
+mod openmetrics;
+pub(crate) mod text;
+
+use std::io::Write;
+
+use anyhow::Result;
+
+use crate::Terminal;
+use record::Record;
+
+/// A form in which a record can be shown.
+#[derive(Debug)]
+pub struct ReportFormat {
+    /// As `--format` names it.
+    pub name: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+    /// The function that makes it of a record.
+    pub make: Make,
+}
+
+/// The ways in which a format is made of a record.
+#[derive(Clone, Copy, Debug)]
+pub enum Make {
+    /// Text that fits a terminal; with `true`, everything that the record has to say.
+    Terminal(fn(&Record, bool, Terminal) -> String),
+    /// A document that fits into memory.
+    Document(fn(&Record) -> Result<String>),
+    /// A document with a line for every sample or figure, which is written piece by piece.
+    Stream(fn(&Record, &mut dyn Write) -> Result<()>),
+    /// Several files, each with its name and its content.
+    Files(fn(&Record) -> Result<Vec<(String, String)>>),
+}
+
+/// Every format, in the order of the help; the first is the default.
+pub const FORMATS: [ReportFormat; 9] = [
+    ReportFormat {
+        name: "text",
+        help: "Tables for the terminal",
+        make: Make::Terminal(text::text),
+    },
+    ReportFormat {
+        name: "md",
+        help: "The tables as Markdown",
+        make: Make::Document(markdown::markdown),
+    },
+    ReportFormat {
+        name: "html",
+        help: "A page that stands alone, with figures",
+        make: Make::Document(html::html),
+    },
+    ReportFormat {
+        name: "csv",
+        help: "Every sample, one a line",
+        make: Make::Stream(csv::write_csv),
+    },
+    ReportFormat {
+        name: "json",
+        help: "The record as one document, indented",
+        make: Make::Stream(json::write_json),
+    },
+    ReportFormat {
+        name: "jsonl",
+        help: "Every figure of every run, one JSON object a line",
+        make: Make::Stream(jsonl::write_jsonl),
+    },
+    ReportFormat {
+        name: "junit",
+        help: "The verdicts as JUnit XML",
+        make: Make::Document(junit::junit),
+    },
+    ReportFormat {
+        name: "openmetrics",
+        help: "Every figure as a gauge of OpenMetrics, for Prometheus",
+        make: Make::Document(openmetrics::openmetrics),
+    },
+    ReportFormat {
+        name: "flent",
+        help: "Data files for flent, one for what ran at the same time",
+        make: Make::Files(flent::flent),
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_has_a_row_for_every_format() {
+        let documented = include_str!("../../../../docs/reports.md");
+        for ReportFormat { name, .. } in FORMATS {
+            assert!(documented.contains(&format!("\n| `{name}` | ")), "{name}");
+        }
+    }
+}
