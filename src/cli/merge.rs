@@ -10,7 +10,7 @@ use anyhow::anyhow;
 use clap::Args;
 use serde::Serialize;
 
-use super::experiment::clear_reports;
+use super::args::experiment_run::clear_reports;
 use crate::experiment::{scenario, shard, uses};
 use crate::live::quoted;
 use crate::notes::note;

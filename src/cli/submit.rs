@@ -8,8 +8,9 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use model::Nanos;
 
-use super::experiment::{PAGE, clear_reports, keep_only, warn, write_reports};
-use super::run::ShardByArg;
+use super::args::experiment_run::{
+    PAGE, ShardByArg, clear_reports, keep_only, warn, write_reports,
+};
 use crate::experiment::scenario;
 use crate::named_files::AllowFilesArg;
 use crate::notes::{self, note};

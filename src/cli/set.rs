@@ -1,4 +1,4 @@
-//! `farwire links` and `farwire set`: the live API of a farwire that listens, from a shell.
+//! `farwire set`: changes a link of a farwire that listens.
 
 use std::fmt::Write as _;
 use std::io;
@@ -9,22 +9,12 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::Value;
 
-use super::ask::AtArg;
-use super::link::LinkArgs;
+use super::args::api_client::ApiArgs;
+use super::args::conditions::ConditionsArgs;
 use crate::live::{LeaseFor, LeaseId};
 use conditions::link_spec::LinkSpec;
 use instruments::failure::{Blame, Failure};
 use record::printable::printable_lines;
-
-/// List the links of a farwire that runs with --listen, and what is in force on each
-#[derive(Args, Debug)]
-pub(crate) struct LinksArgs {
-    #[command(flatten)]
-    at: AtArg,
-    /// Write them as JSON; - is standard output, in place of the text
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-}
 
 /// Put conditions into force on a link of a farwire that runs with --listen
 ///
@@ -35,7 +25,7 @@ pub(crate) struct SetArgs {
     /// The link, as `farwire links` lists it
     name: String,
     #[command(flatten)]
-    at: AtArg,
+    at: ApiArgs,
     /// A lease: for so long, at most 24h; then the link reverts to what stood before
     ///
     /// It says by which ID the lease is known. While it stands, the link is changed by who names it with --lease only.
@@ -48,38 +38,10 @@ pub(crate) struct SetArgs {
     #[arg(long, conflicts_with = "lease_for")]
     revert: bool,
     #[command(flatten)]
-    link: LinkArgs,
+    link: ConditionsArgs,
     /// Write what it came to as JSON; - is standard output, in place of the text
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-}
-
-impl LinksArgs {
-    /// Prints the list.
-    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let all = self.at.ask("GET", "/v1/links", None, None)?;
-        let links = all["links"].as_array().context("an answer without links")?;
-        let mut text = String::new();
-        for link in links {
-            let word = |key: &str| link[key].as_str().unwrap_or_default().to_owned();
-            let revision = &link["revision"];
-            let lease = match link["lease"]["until"].as_str() {
-                Some(until) => format!(", until {until}"),
-                None if link["lease"].is_object() => ", while a connection lives".to_owned(),
-                None => String::new(),
-            };
-            // Writing to a string does not fail.
-            let _ = writeln!(
-                text,
-                "{}: {} (revision {revision}{lease})",
-                word("name"),
-                word("says")
-            );
-        }
-        let text = printable_lines(&text);
-        super::show(self.json.as_deref(), &all, &text, io::sink())?;
-        Ok(ExitCode::SUCCESS)
-    }
 }
 
 impl SetArgs {

@@ -15,7 +15,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;
 
-use super::listen;
+use super::api_server;
 use crate::live::LeaseId;
 use crate::web::{Listen, Pin};
 use instruments::failure::{Blame, Failure};
@@ -31,7 +31,7 @@ const LARGEST: usize = 16 << 20;
 
 /// Where a farwire listens, and what it wants.
 #[derive(Args, Clone, Debug)]
-pub(super) struct AtArg {
+pub(crate) struct ApiArgs {
     /// Where that farwire listens, as it says: 127.0.0.1:7700, https://192.0.2.1:7700, or unix:PATH
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7700")]
     at: At,
@@ -60,19 +60,19 @@ struct Request<'r> {
     body: &'r str,
 }
 
-impl AtArg {
+impl ApiArgs {
     /// Sends a request, of who holds this lease; the answer's JSON.
     ///
     /// # Errors
     /// Nobody answers there; or it refuses, in its words: as bad input, where what was asked for cannot be.
-    pub(super) fn ask(
+    pub(crate) fn ask(
         &self,
         method: &str,
         path: &str,
         lease: Option<&LeaseId>,
         body: Option<&str>,
     ) -> Result<Value, Failure> {
-        let token = listen::token(self.token_file.as_deref(), listen::TOKEN).or_bad_input()?;
+        let token = api_server::token(self.token_file.as_deref(), api_server::TOKEN).or_bad_input()?;
         let request = Request {
             host: self.at.host(),
             token,

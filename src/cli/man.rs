@@ -1,59 +1,16 @@
-//! `farwire completions`, `farwire man` and `farwire schema`: generated from what reads the input.
+//! `farwire man`: the manual pages, which clap makes of the definition of the arguments.
 
 use std::fs;
-use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, Command, CommandFactory};
-use clap_complete::Shell;
 use clap_mangen::Man;
 
 use super::Cli;
-use crate::experiment::scenario::schema;
-use crate::web;
 use instruments::failure::Failure;
 use instruments::output;
-
-/// Print the completions of a shell
-#[derive(Args, Debug)]
-pub(crate) struct CompletionsArgs {
-    shell: Shell,
-}
-
-impl CompletionsArgs {
-    /// Prints them to standard output.
-    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        clap_complete::generate(
-            self.shell,
-            &mut Cli::command(),
-            "farwire",
-            &mut io::stdout(),
-        );
-        Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// Print the JSON Schema of scenario files, or the OpenAPI document of --listen
-#[derive(Args, Debug)]
-pub(crate) struct SchemaArgs {
-    /// The OpenAPI document of the API that --listen serves
-    #[arg(long)]
-    openapi: bool,
-}
-
-impl SchemaArgs {
-    /// Prints it to standard output.
-    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let text = match self.openapi {
-            true => web::document(),
-            false => schema(),
-        };
-        output::write(None, &text)?;
-        Ok(ExitCode::SUCCESS)
-    }
-}
 
 /// Print the manual page, or write one for each command into a directory
 #[derive(Args, Debug)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use super::tui::{self, LiveScreen};
+use super::screen::{self, LiveScreen};
 use crate::experiment::captures::RunCaptures;
 use crate::live::{Keeper, Links, NewLink};
 use crate::notes::note;
@@ -14,7 +14,7 @@ use instruments::failure::{Blame, Failure};
 use record::plan::Plan;
 
 /// The variable of the token that lets do all.
-pub(super) const TOKEN: &str = "FARWIRE_TOKEN";
+pub(crate) const TOKEN: &str = "FARWIRE_TOKEN";
 
 /// The variable of the token that lets watch.
 const READ_TOKEN: &str = "FARWIRE_READ_TOKEN";
@@ -46,7 +46,7 @@ pub(crate) struct ListenArg {
 }
 
 /// Where the runs of experiments are watched, if anywhere.
-pub(super) struct LiveRuns {
+pub(crate) struct LiveRuns {
     links: Links,
     /// Until the first experiment is ready: no thread may run before.
     listening: Option<Listening>,
@@ -58,11 +58,11 @@ pub(super) struct LiveRuns {
 }
 
 /// The runs of an experiment, watched until this is dropped: then the terminal is as it was.
-pub(super) struct WatchedRuns<'a> {
+pub(crate) struct WatchedRuns<'a> {
     /// Where the runs' links are to be put, if anybody may see them.
-    pub(super) links: Option<&'a Links>,
+    pub(crate) links: Option<&'a Links>,
     /// What is captured of every run, if anything.
-    pub(super) captures: Option<&'a RunCaptures>,
+    pub(crate) captures: Option<&'a RunCaptures>,
     _screen: Option<LiveScreen>,
 }
 
@@ -77,7 +77,7 @@ impl ListenArg {
     ///
     /// # Errors
     /// An address that cannot be had, or must not; a token or a certificate that is none.
-    pub(super) fn open(&self) -> Result<Option<Listening>, Failure> {
+    pub(crate) fn open(&self) -> Result<Option<Listening>, Failure> {
         let opened = self.listen.as_ref().map(|listen| {
             let all = token(self.token_file.as_deref(), TOKEN)?;
             let read = token(self.read_token_file.as_deref(), READ_TOKEN)?;
@@ -92,12 +92,12 @@ impl ListenArg {
 
 impl LiveRuns {
     /// Nowhere.
-    pub(super) fn nowhere() -> Self {
+    pub(crate) fn nowhere() -> Self {
         Self::at(None, false, None)
     }
 
     /// At an open socket, on this terminal, in captures, or all of it.
-    pub(super) fn at(
+    pub(crate) fn at(
         listening: Option<Listening>,
         has_screen: bool,
         captures: Option<RunCaptures>,
@@ -116,7 +116,7 @@ impl LiveRuns {
     ///
     /// # Errors
     /// It has nothing to capture.
-    pub(super) fn check(&self, plan: &Plan) -> Result<()> {
+    pub(crate) fn check(&self, plan: &Plan) -> Result<()> {
         self.captures.iter().try_for_each(|of| of.check(plan))
     }
 
@@ -124,7 +124,7 @@ impl LiveRuns {
     ///
     /// # Errors
     /// The machine lets no threads or descriptors be had, or the terminal not be set up.
-    pub(super) fn watch(&mut self) -> Result<WatchedRuns<'_>> {
+    pub(crate) fn watch(&mut self) -> Result<WatchedRuns<'_>> {
         if let Some(listening) = self.listening.take() {
             let said = format!("farwire: watch it at {listening}");
             self.server = Some(LiveServer::of(listening, self.links.clone(), &said)?);
@@ -132,7 +132,7 @@ impl LiveRuns {
         if self.has_screen && self.server.is_none() && self.keeper.is_none() {
             self.keeper = Some(Keeper::start(self.links.clone())?);
         }
-        let shown = || LiveScreen::start(Some(self.links.clone()), [], None, tui::end);
+        let shown = || LiveScreen::start(Some(self.links.clone()), [], None, screen::end);
         let screen = self.has_screen.then(shown).transpose()?;
         let is_watched = self.has_screen || self.server.is_some();
         Ok(WatchedRuns {
@@ -147,7 +147,7 @@ impl LiveRuns {
 ///
 /// # Errors
 /// A file that cannot be read, or has something else in it than a token; names it.
-pub(super) fn token(file: Option<&Path>, variable: &str) -> Result<Option<String>> {
+pub(crate) fn token(file: Option<&Path>, variable: &str) -> Result<Option<String>> {
     let Some(file) = file else {
         let said = std::env::var(variable).ok();
         return Ok(said.filter(|token| !token.is_empty()));
@@ -166,7 +166,7 @@ pub(super) fn token(file: Option<&Path>, variable: &str) -> Result<Option<String
 
 impl LiveServer {
     /// Starts to serve these links, and says where.
-    pub(super) fn start(
+    pub(crate) fn start(
         listening: Listening,
         all: impl IntoIterator<Item = NewLink>,
     ) -> Result<Self> {
@@ -192,7 +192,7 @@ impl LiveServer {
     }
 
     /// What it serves.
-    pub(super) fn links(&self) -> Links {
+    pub(crate) fn links(&self) -> Links {
         self.links.clone()
     }
 }

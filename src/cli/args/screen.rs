@@ -17,7 +17,7 @@ pub(crate) struct TuiArg {
 }
 
 /// A screen, until it is dropped.
-pub(super) struct LiveScreen {
+pub(crate) struct LiveScreen {
     /// Goes first: then the terminal is as it was.
     _screen: Screen,
     /// Absent where the API has one.
@@ -30,7 +30,7 @@ impl TuiArg {
     ///
     /// # Errors
     /// It is, where there is no terminal for it.
-    pub(super) fn is_wanted(&self) -> Result<bool, Failure> {
+    pub(crate) fn is_wanted(&self) -> Result<bool, Failure> {
         if self.tui {
             tui::check().or_bad_input()?;
         }
@@ -43,7 +43,7 @@ impl LiveScreen {
     ///
     /// # Errors
     /// The terminal cannot be set up, or no thread be had.
-    pub(super) fn start(
+    pub(crate) fn start(
         served: Option<Links>,
         all: impl IntoIterator<Item = NewLink>,
         output: Option<CommandOutput>,
@@ -67,7 +67,7 @@ impl LiveScreen {
 }
 
 /// Ends this process, as a signal from without does: for those who are asked to leave and end by signals.
-pub(super) fn end() {
+pub(crate) fn end() {
     // A process can always signal itself.
     let _ = raise(Signal::SIGTERM);
 }

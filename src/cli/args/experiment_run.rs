@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
-use super::listen::LiveRuns;
-use super::{CpuArg, link};
+use super::api_server::LiveRuns;
+use super::conditions;
+use super::forwarder::CpuArg;
 use crate::experiment::artifacts::ARTIFACTS;
 use crate::experiment::host;
 use crate::experiment::runner::Measures;
@@ -33,15 +34,15 @@ use record::quantity::counted;
 use record::{GivenScenario, Head, Record, RecordWriter, Shard, ShardBy, ShardNumber, is_full};
 
 /// The reports beside a record.
-pub(super) const PAGE: &str = "report.html";
+pub(crate) const PAGE: &str = "report.html";
 const SAMPLES: &str = "samples.csv";
 
 /// How an experiment is run, and what of it.
 #[derive(Args, Clone, Debug)]
-pub(super) struct ExperimentArgs {
+pub(crate) struct ExperimentArgs {
     /// Shorten counts and sizes, never the conditions
     #[arg(long)]
-    pub(super) quick: bool,
+    pub(crate) quick: bool,
     /// Only the case of this name, or those that a sweep made of it, and the reference; may be repeated
     #[arg(long, value_name = "CASE")]
     only: Vec<String>,
@@ -72,16 +73,34 @@ pub(super) struct ExperimentArgs {
     late_budget: Option<LateBudget>,
     /// Write the results as JSON there; - is standard output
     #[arg(long, value_name = "FILE")]
-    pub(super) json: Option<PathBuf>,
+    pub(crate) json: Option<PathBuf>,
 }
 
 /// An experiment that has ended, by itself or by a signal.
-pub(super) struct FinishedExperiment {
-    pub(super) record: Record,
+pub(crate) struct FinishedExperiment {
+    pub(crate) record: Record,
     /// Where its record is.
-    pub(super) directory: PathBuf,
+    pub(crate) directory: PathBuf,
     command: &'static str,
     stop: Stop,
+}
+
+/// `--shard-by`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ShardByArg {
+    /// A run: a case's repeats are spread over the shards
+    Run,
+    /// A case: its repeats, and what drifts between them, are one host's
+    Case,
+}
+
+impl From<ShardByArg> for ShardBy {
+    fn from(arg: ShardByArg) -> Self {
+        match arg {
+            ShardByArg::Run => Self::Run,
+            ShardByArg::Case => Self::Case,
+        }
+    }
 }
 
 impl ExperimentArgs {
@@ -89,7 +108,7 @@ impl ExperimentArgs {
     ///
     /// # Errors
     /// An option that is of one experiment.
-    pub(super) fn of_several(&self, name: &str) -> Result<Self, Failure> {
+    pub(crate) fn of_several(&self, name: &str) -> Result<Self, Failure> {
         let of_one = [
             ("--only", !self.only.is_empty()),
             ("--json", self.json.is_some()),
@@ -106,12 +125,12 @@ impl ExperimentArgs {
     }
 
     /// Folders below which the scenario may name files, beside its own.
-    pub(super) fn allowed(&self) -> &[PathBuf] {
+    pub(crate) fn allowed(&self) -> &[PathBuf] {
         &self.files.allow_files
     }
 
     /// The folder that holds those of several experiments.
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.out.as_deref().unwrap_or(Path::new(directory::OUT))
     }
 
@@ -119,7 +138,7 @@ impl ExperimentArgs {
     ///
     /// `prepare` has the last word on the plan, but for `--only` and `shard`; `command` is the one that goes on with the record; its
     /// runs are watched at `live`.
-    pub(super) fn run(
+    pub(crate) fn run(
         &self,
         command: &'static str,
         given: impl FnOnce(bool) -> Result<(GivenScenario, Plan)>,
@@ -151,7 +170,7 @@ impl ExperimentArgs {
             let uses = Uses::of(&plan, Path::new(&given.file), self.allowed(), tools);
             let uses = uses.or_bad_input()?;
             let text = format!("{}{uses}", outline(&plan));
-            super::show(self.json.as_deref(), &uses, &text, notes::beside())?;
+            crate::cli::show(self.json.as_deref(), &uses, &text, notes::beside())?;
             self.check_machine(&plan)?;
             return warn_of_host(&plan).or_bad_input().map(|()| None);
         }
@@ -230,12 +249,12 @@ impl ExperimentArgs {
 
 impl FinishedExperiment {
     /// Its report.
-    pub(super) fn page(&self) -> PathBuf {
+    pub(crate) fn page(&self) -> PathBuf {
         self.directory.join(PAGE)
     }
 
     /// Says where the report is, and how to go on with what a signal cut short.
-    pub(super) fn conclude(&self) -> Result<(), Failure> {
+    pub(crate) fn conclude(&self) -> Result<(), Failure> {
         note(format_args!("report: {}", self.page().display()));
         match self.stop.cause() {
             None => Ok(()),
@@ -261,7 +280,7 @@ impl FinishedExperiment {
 }
 
 /// Writes the reports beside a record.
-pub(super) fn write_reports(record: &Record, directory: &Path) -> Result<()> {
+pub(crate) fn write_reports(record: &Record, directory: &Path) -> Result<()> {
     let page = report::html(record)?;
     output::write(Some(&directory.join(PAGE)), &page)?;
     let samples = Prepared::open(&directory.join(SAMPLES))?;
@@ -269,7 +288,7 @@ pub(super) fn write_reports(record: &Record, directory: &Path) -> Result<()> {
 }
 
 /// Removes what lay beside a record that was there before; with `replaced` also what its instruments wrote.
-pub(super) fn clear_reports(directory: &Path, replaced: bool) {
+pub(crate) fn clear_reports(directory: &Path, replaced: bool) {
     if replaced {
         let _ = fs::remove_dir_all(directory.join(ARTIFACTS));
     }
@@ -296,7 +315,7 @@ fn refuse_files(record: &Record, kept_in: &Path, also: &[PathBuf]) -> Result<()>
 }
 
 /// Leaves the cases named, and the reference that they are held against.
-pub(super) fn keep_only(plan: &mut Plan, names: &[String]) -> Result<()> {
+pub(crate) fn keep_only(plan: &mut Plan, names: &[String]) -> Result<()> {
     if names.is_empty() {
         return Ok(());
     }
@@ -378,7 +397,7 @@ fn conditions(case: &Case) -> String {
 }
 
 /// Says what the conditions of each case do that their words do not.
-pub(super) fn warn(plan: &Plan) -> Result<()> {
+pub(crate) fn warn(plan: &Plan) -> Result<()> {
     for case in &plan.cases {
         // Those of several clients are alike.
         for (_, link) in case.links(plan.seed)?.into_iter().take(kinds(case)) {
@@ -410,7 +429,7 @@ fn warn_of_host(plan: &Plan) -> Result<()> {
         .iter()
         .filter_map(|(_, link)| reach::shortest_delay(link));
     let host = Host {
-        wake_up: link::wake_up(delays.min()),
+        wake_up: conditions::wake_up(delays.min()),
         wire: None,
     };
     for (case, link) in links {
