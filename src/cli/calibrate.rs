@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use super::args::experiment_run::{ExperimentArgs, FinishedExperiment};
 use super::args::api_server::LiveRuns;
+use super::args::experiment_run::{ExperimentArgs, FinishedExperiment};
 use crate::experiment::grid;
 use crate::notes;
 use crate::toml_file::SourceFile;

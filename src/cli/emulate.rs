@@ -10,10 +10,10 @@ use model::BitsPerSec;
 use netio::iface::Interface;
 use netio::lease::{self, PutBack, PutBackOutcome};
 
-use super::args::forwarder::ForwarderArgs;
-use super::args::conditions::{self, ConditionsArgs};
-use super::args::links_file::{self, AllLinks};
 use super::args::api_server::{ListenArg, LiveServer};
+use super::args::forwarder::ForwarderArgs;
+use super::args::link_conditions::{self, ConditionsArgs};
+use super::args::links_file::{self, AllLinks};
 use super::args::screen::{self, LiveScreen, TuiArg};
 use crate::emulate::{BoxLink, OnExit, WanBox, blame};
 use crate::forward::thread::{ForwarderHandle, ForwarderOptions};
@@ -98,8 +98,8 @@ impl EmulateArgs {
     fn emulate_one(&self, names: [&str; 2]) -> Result<ExitCode, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
-        conditions::warn(&link.config);
-        conditions::warn_of_host(&link.config, speeds(names));
+        link_conditions::warn(&link.config);
+        link_conditions::warn_of_host(&link.config, speeds(names));
         let in_force = crate::live::in_force(&spec)?;
         let options = self.forwarder.options([&spec])?;
         let options = ForwarderOptions {
@@ -136,7 +136,7 @@ impl EmulateArgs {
         let boxed = boxed.map(|(number, link)| link.to_link(number));
         let boxed = boxed.collect::<Result<Vec<_>>>().or_bad_input()?;
         for of in &boxed {
-            conditions::warn(&of.link.config);
+            link_conditions::warn(&of.link.config);
         }
         let number = counted(links.len() as u64, "link");
         let live = links.iter().map(|of| (of.name(), of.link.clone()));

@@ -15,9 +15,9 @@ use netio::bed::{BedConfig, SERVER};
 use netio::contain::{self, Contained};
 use signal_hook::consts::{SIGINT, SIGQUIT};
 
-use super::args::forwarder::ForwarderArgs;
-use super::args::conditions::{self, ConditionsArgs};
 use super::args::api_server::{ListenArg, LiveServer};
+use super::args::forwarder::ForwarderArgs;
+use super::args::link_conditions::{self, ConditionsArgs};
 use super::args::screen::{LiveScreen, TuiArg};
 use crate::forward::thread::{EMULATOR_DIED, ForwarderOptions};
 use crate::live::NewLink;
@@ -82,10 +82,10 @@ impl ExecArgs {
         }
         let spec = self.link.to_spec().or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
-        conditions::warn(&link.config);
+        link_conditions::warn(&link.config);
         let listening = self.listen.open()?;
         testbed::gain_privilege()?;
-        conditions::warn_of_host(&link.config, []);
+        link_conditions::warn_of_host(&link.config, []);
         let signals = Signals::catch()?;
         let options = self.forwarder.options([&spec])?;
         let options = ForwarderOptions {

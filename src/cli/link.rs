@@ -12,7 +12,7 @@ use instruments::output;
 use record::table::{Column, Table};
 use report::{Terminal, prose, table_text};
 
-use super::args::conditions::{self, ConditionsArgs};
+use super::args::link_conditions::{self, ConditionsArgs};
 use crate::notes::note;
 
 /// Say what a link's conditions mean in effect
@@ -72,7 +72,7 @@ fn as_netem(spec: &LinkSpec) -> Result<ExitCode, Failure> {
         down: said(down),
         ..LinkSpec::default()
     };
-    conditions::warn(&written.to_link("box").or_bad_input()?.config);
+    link_conditions::warn(&written.to_link("box").or_bad_input()?.config);
     Ok(ExitCode::from(u8::from(!is_all)))
 }
 

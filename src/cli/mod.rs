@@ -160,4 +160,3 @@ fn terminal() -> Terminal {
         coloured: output::coloured(true),
     }
 }
-

@@ -12,7 +12,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use instruments::failure::{Blame, Failure};
 use instruments::output;
 use record::Record;
-use report::{FORMATS, Make, ReportFormat, Terminal};
+use report::{FORMATS, Make, NamedFiles, ReportFormat, Terminal};
 
 /// Show a record
 ///
@@ -78,7 +78,7 @@ fn format_parser() -> impl TypedValueParser<Value = &'static ReportFormat> {
 }
 
 /// Writes each file into `directory`, which is made where it is missing.
-fn into(directory: &Path, files: Vec<(String, String)>) -> Result<(), Failure> {
+fn into(directory: &Path, files: NamedFiles) -> Result<(), Failure> {
     let made = fs::create_dir_all(directory);
     made.with_context(|| format!("{}: cannot create", directory.display()))
         .or_bad_input()?;

@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use clap::Args;
 
+use super::args::api_server::{ListenArg, LiveRuns};
 use super::args::capture::CaptureArgs;
 use super::args::experiment_run::{ExperimentArgs, FinishedExperiment, ShardByArg};
-use super::args::api_server::{ListenArg, LiveRuns};
 use super::args::screen::TuiArg;
 use crate::experiment::captures::RunCaptures;
 use crate::experiment::scenario;

@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::args::api_client::ApiArgs;
-use super::args::conditions::ConditionsArgs;
+use super::args::link_conditions::ConditionsArgs;
 use crate::live::{LeaseFor, LeaseId};
 use conditions::link_spec::LinkSpec;
 use instruments::failure::{Blame, Failure};

@@ -36,7 +36,7 @@ pub use figures::figures;
 pub use formats::csv::write_csv;
 pub use formats::html::html;
 pub use formats::text::text;
-pub use formats::{FORMATS, Make, ReportFormat};
+pub use formats::{FORMATS, Make, NamedFiles, ReportFormat};
 pub use index::{Listed, index};
 pub use iperf3::{intervals, iperf3};
 pub use so_far::{SoFar, so_far};
@@ -47,7 +47,7 @@ use crate::analysis::Analysis;
 use record::Record;
 
 /// Every figure as an SVG that stands alone, with the name of its file; no two have the same.
-pub fn drawings(record: &Record) -> Vec<(String, String)> {
+pub fn drawings(record: &Record) -> NamedFiles {
     let analysis = Analysis::of(record);
     let drawings = charts::questions(&analysis)
         .into_iter()

@@ -72,7 +72,8 @@ impl ApiArgs {
         lease: Option<&LeaseId>,
         body: Option<&str>,
     ) -> Result<Value, Failure> {
-        let token = api_server::token(self.token_file.as_deref(), api_server::TOKEN).or_bad_input()?;
+        let token =
+            api_server::token(self.token_file.as_deref(), api_server::TOKEN).or_bad_input()?;
         let request = Request {
             host: self.at.host(),
             token,

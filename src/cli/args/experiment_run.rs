@@ -10,8 +10,8 @@ use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, ValueEnum};
 
 use super::api_server::LiveRuns;
-use super::conditions;
 use super::forwarder::CpuArg;
+use super::link_conditions;
 use crate::experiment::artifacts::ARTIFACTS;
 use crate::experiment::host;
 use crate::experiment::runner::Measures;
@@ -284,7 +284,7 @@ pub(crate) fn write_reports(record: &Record, directory: &Path) -> Result<()> {
     let page = report::html(record)?;
     output::write(Some(&directory.join(PAGE)), &page)?;
     let samples = Prepared::open(&directory.join(SAMPLES))?;
-    samples.replace(|file| report::write_csv(record, BufWriter::new(file)))
+    samples.replace(|file| report::write_csv(record, &mut BufWriter::new(file)))
 }
 
 /// Removes what lay beside a record that was there before; with `replaced` also what its instruments wrote.
@@ -429,7 +429,7 @@ fn warn_of_host(plan: &Plan) -> Result<()> {
         .iter()
         .filter_map(|(_, link)| reach::shortest_delay(link));
     let host = Host {
-        wake_up: conditions::wake_up(delays.min()),
+        wake_up: link_conditions::wake_up(delays.min()),
         wire: None,
     };
     for (case, link) in links {

@@ -3,8 +3,8 @@
 pub(crate) mod api_client;
 pub(crate) mod api_server;
 pub(crate) mod capture;
-pub(crate) mod conditions;
 pub(crate) mod experiment_run;
 pub(crate) mod forwarder;
+pub(crate) mod link_conditions;
 pub(crate) mod links_file;
 pub(crate) mod screen;

@@ -603,13 +603,15 @@ fn a_record_of_version_4_has_todays_profiles_and_is_reported_and_compared_with_t
     };
     assert_eq!(profiles(&old), profiles(&new));
     let shown = |record| {
-        let whole = report::FORMATS.iter().filter_map(|format| match format.make {
-            report::Make::Terminal(text) => Some(text(record, true, report::Terminal::NONE)),
-            report::Make::Document(document) if format.name != "html" => {
-                Some(document(record).unwrap())
-            }
-            _ => None,
-        });
+        let whole = report::FORMATS
+            .iter()
+            .filter_map(|format| match format.make {
+                report::Make::Terminal(text) => Some(text(record, true, report::Terminal::NONE)),
+                report::Make::Document(document) if format.name != "html" => {
+                    Some(document(record).unwrap())
+                }
+                _ => None,
+            });
         whole.collect::<Vec<_>>()
     };
     assert_eq!(shown(&old), shown(&new));

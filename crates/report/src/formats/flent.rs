@@ -9,9 +9,10 @@ use anyhow::{Result, ensure};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::case_conditions;
+use super::NamedFiles;
 use crate::analysis::counted;
 use crate::analysis::intervals::intervals;
+use crate::case_conditions;
 use record::plan::{Case, Instrument};
 use record::profile::FlentSeries;
 use record::{Measured, Record, Run};
@@ -34,9 +35,9 @@ type Points = Vec<(f64, f64)>;
 ///
 /// # Errors
 /// No instrument of the record has a test in flent.
-pub(crate) fn flent(record: &Record) -> Result<Vec<(String, String)>> {
+pub(crate) fn flent(record: &Record) -> Result<NamedFiles> {
     let files = data_files(record).into_iter();
-    let files: Vec<(String, String)> = files
+    let files: NamedFiles = files
         .map(|file| (format!("{}.flent", file.name), file.content.to_string()))
         .collect();
     ensure!(

@@ -8,13 +8,13 @@ use anyhow::Result;
 use askama::Template;
 use values::Values;
 
+use crate::analysis::{Analysis, CaseFigures, Verdict, left_out, machine};
 use crate::case_conditions::InForce;
 use crate::charts::{self, Question};
 use crate::findings::{self, LEGEND};
 use crate::render::Html;
 use crate::tables::or_dash;
 use crate::{case_conditions, hosts, spread, steady, tables};
-use crate::analysis::{Analysis, CaseFigures, Verdict, left_out, machine};
 use record::plan::{Instrument, Order};
 use record::printable::printable_lines;
 use record::summary::{DirectionSummary, Summary};

@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 
+use crate::analysis::Analysis;
 use crate::findings::{LEGEND, conditions, findings, headline, own_machine, quick, verdicts};
 use crate::render::{escaped, table_markdown};
 use crate::{chance, hosts, spread, steady, tables};
-use crate::analysis::Analysis;
 use record::Record;
 
 /// The record as Markdown with GitHub's tables.

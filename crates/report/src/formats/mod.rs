@@ -28,6 +28,9 @@ pub struct ReportFormat {
     pub make: Make,
 }
 
+/// The names of files, each with the text of its file.
+pub type NamedFiles = Vec<(String, String)>;
+
 /// The ways in which a format is made of a record.
 #[derive(Clone, Copy, Debug)]
 pub enum Make {
@@ -37,8 +40,8 @@ pub enum Make {
     Document(fn(&Record) -> Result<String>),
     /// A document with a line for every sample or figure, which is written piece by piece.
     Stream(fn(&Record, &mut dyn Write) -> Result<()>),
-    /// Several files, each with its name and its content.
-    Files(fn(&Record) -> Result<Vec<(String, String)>>),
+    /// Several files.
+    Files(fn(&Record) -> Result<NamedFiles>),
 }
 
 /// Every format, in the order of the help; the first is the default.

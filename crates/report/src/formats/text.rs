@@ -1,9 +1,9 @@
 //! The report for a terminal: figures, verdicts and what spoils them; with its details all that a record has to say.
 
+use crate::analysis::Analysis;
 use crate::findings::{LEGEND, findings, own_machine, quick, verdicts};
 use crate::terminal::{Terminal, prose, table_text};
 use crate::{brief, chance, hosts, spread, steady, tables};
-use crate::analysis::Analysis;
 use record::Record;
 
 /// The report of a record, within the width of the terminal.
