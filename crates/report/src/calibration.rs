@@ -8,7 +8,8 @@ use super::render::{escaped, table_markdown};
 use super::tables::or_dash;
 use super::terminal::{Terminal, prose, table_text};
 use crate::analysis::calibration::{
-    CalibrationReport, Cell, Conditions, FigureCalibration, InstrumentCalibration, Range, Standing,
+    CalibrationCell, CalibrationReport, CellConditions, FigureCalibration, InstrumentCalibration,
+    Range, Standing,
 };
 use crate::analysis::machine::changes;
 use record::quantity;
@@ -161,11 +162,11 @@ fn summary(report: &InstrumentCalibration) -> Table {
 fn found(report: &CalibrationReport) -> Option<Table> {
     let figures = report.instruments.iter().flat_map(|i| &i.figures);
     let cells = figures.flat_map(|figure| &figure.cells);
-    let cells: Vec<(&Cell, f64)> = cells
+    let cells: Vec<(&CalibrationCell, f64)> = cells
         .filter_map(|cell| Some((cell, cell.line_percent?)))
         .collect();
     let mut instruments: Vec<&str> = Vec::new();
-    let mut lines: Vec<Conditions> = Vec::new();
+    let mut lines: Vec<CellConditions> = Vec::new();
     for (cell, _) in &cells {
         if !instruments.contains(&cell.figure.instrument.as_str()) {
             instruments.push(&cell.figure.instrument);
@@ -189,7 +190,7 @@ fn found(report: &CalibrationReport) -> Option<Table> {
 }
 
 /// A line in words.
-fn conditions(line: &Conditions) -> String {
+fn conditions(line: &CellConditions) -> String {
     format!(
         "{}{}, RTT {} ms, loss {} %",
         line.rate_bit_per_s.map_or("no rate".to_owned(), rate),
@@ -250,10 +251,10 @@ fn rate(value: f64) -> String {
 fn exceptions(report: &InstrumentCalibration) -> Vec<String> {
     let cells = report.figures.iter().flat_map(|figure| &figure.cells);
     let cells = cells.filter(|cell| !cell.is_trusted());
-    let (deviating, others): (Vec<&Cell>, Vec<&Cell>) =
+    let (deviating, others): (Vec<&CalibrationCell>, Vec<&CalibrationCell>) =
         cells.partition(|cell| cell.standing == Standing::Holds);
     let mut lines: Vec<String> = others.into_iter().map(exception).collect();
-    let mut groups: Vec<(String, &str, Vec<&Cell>)> = Vec::new();
+    let mut groups: Vec<(String, &str, Vec<&CalibrationCell>)> = Vec::new();
     for cell in deviating {
         let (of, cause) = (figure_of(cell), cell.cause.as_deref().unwrap_or_default());
         match groups
@@ -272,7 +273,7 @@ fn exceptions(report: &InstrumentCalibration) -> Vec<String> {
     lines
 }
 
-fn exception(cell: &Cell) -> String {
+fn exception(cell: &CalibrationCell) -> String {
     let stands = match cell.standing {
         Standing::Holds | Standing::Misses => "misses",
         Standing::NoInterval => "states none",
@@ -292,8 +293,8 @@ fn exception(cell: &Cell) -> String {
 }
 
 /// Cells that hold and deviate for one cause, the worst first.
-fn deviations(of: &str, cause: &str, cells: &[&Cell]) -> String {
-    let mut cells: Vec<(f64, &Cell)> = cells
+fn deviations(of: &str, cause: &str, cells: &[&CalibrationCell]) -> String {
+    let mut cells: Vec<(f64, &CalibrationCell)> = cells
         .iter()
         .map(|cell| (cell.deviation().unwrap_or(0.0), *cell))
         .collect();
@@ -310,7 +311,7 @@ fn deviations(of: &str, cause: &str, cells: &[&Cell]) -> String {
     format!("deviates: {of}: {cause}: {}", each.join(", "))
 }
 
-fn figure_of(cell: &Cell) -> String {
+fn figure_of(cell: &CalibrationCell) -> String {
     let name = &cell.figure;
     subject(name.metric, name.statistic, name.direction)
 }
@@ -332,7 +333,7 @@ fn worst(figure: &FigureCalibration) -> Option<String> {
     })
 }
 
-fn cell_row(cell: &Cell) -> [String; 11] {
+fn cell_row(cell: &CalibrationCell) -> [String; 11] {
     let metric = cell.figure.metric;
     let shown = |value: Option<f64>| or_dash(value.map(|value| quantity(metric, value)));
     let interval = cell.value.zip(cell.interval);

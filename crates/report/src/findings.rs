@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::{case_conditions, hosts};
-use crate::analysis::{Analysis, Bottleneck, CaseFigures, Verdict, ceiling, machine as own};
+use crate::analysis::{Analysis, CaseFigures, ChainBottleneck, Verdict, ceiling, machine as own};
 use record::plan::Plan;
 use record::quantity::counted;
 use record::table::{Cell, Column, Mark, Table};
@@ -130,7 +130,7 @@ pub(super) fn headline(analysis: &Analysis<'_>) -> String {
 /// the machine and each expectation that is not met, or one that says there is none.
 pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
     let bottlenecks = analysis.bottlenecks.iter();
-    let mut lines: Vec<String> = bottlenecks.map(Bottleneck::words).collect();
+    let mut lines: Vec<String> = bottlenecks.map(ChainBottleneck::words).collect();
     for figures in &analysis.cases {
         let name = &figures.case.name;
         let faults = figures.faults.iter();

@@ -16,7 +16,7 @@ const NOTE: &str = "each instrument's column: how far the runs of a host lie fro
                     nothing in the way";
 
 /// A machine of a record.
-pub(crate) struct Host<'a> {
+pub(crate) struct RecordHost<'a> {
     /// What it calls itself; its number as well where that is not told or not the only one of its name.
     pub(crate) name: String,
     pub(crate) facts: &'a HostFacts,
@@ -25,10 +25,10 @@ pub(crate) struct Host<'a> {
 }
 
 /// The machines that had a part in a record.
-pub(crate) fn of<'a>(record: &'a Record) -> Vec<Host<'a>> {
+pub(crate) fn of<'a>(record: &'a Record) -> Vec<RecordHost<'a>> {
     let all = &record.head.hosts;
     if all.is_empty() {
-        return vec![Host {
+        return vec![RecordHost {
             name: record.head.host.name.clone().unwrap_or_default(),
             facts: &record.head.host,
             baselines: record.baselines.clone(),
@@ -38,7 +38,7 @@ pub(crate) fn of<'a>(record: &'a Record) -> Vec<Host<'a>> {
         let namesakes = all.iter().filter(|other| other.name == facts.name);
         let own = record.baselines.iter();
         let own = own.filter(|baseline| baseline.host == Some(number));
-        Host {
+        RecordHost {
             name: match &facts.name {
                 Some(name) if namesakes.count() == 1 => name.clone(),
                 Some(name) => format!("{name} ({number})"),
@@ -69,7 +69,7 @@ pub(super) fn table(analysis: &Analysis<'_>) -> Option<Table> {
     }));
     columns.push(Column::numbers("TCP\nMbit/s"));
     columns.push(Column::numbers("round trip\nms"));
-    let row = |(at, host): (usize, &Host<'_>)| {
+    let row = |(at, host): (usize, &RecordHost<'_>)| {
         let runs = analysis.cases.iter().flat_map(|case| &case.runs);
         let runs = runs.filter(|run| run.host == Some(at)).count();
         let mut cells = vec![Cell::from(host.name.as_str()), runs.to_string().into()];

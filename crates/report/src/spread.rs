@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::tables::{CaseRow, InstrumentTable, ValueColumn, or_dash};
+use super::tables::{CaseRow, FigureTable, ValueColumn, or_dash};
 use super::terminal::{Terminal, prose, table_text};
 use record::Metric;
 use record::quantity::{number, scale};
@@ -22,7 +22,7 @@ const MOST_ON_TERMINAL: usize = 60;
 
 /// A table an instrument: a row for each headline figure of a case that several runs have, ours or published; with a drawing of
 /// the runs for a page.
-pub(super) fn tables(tables: &[InstrumentTable<'_>], drawn: bool) -> Vec<Table> {
+pub(super) fn tables(tables: &[FigureTable<'_>], drawn: bool) -> Vec<Table> {
     let tables = tables.iter().map(|table| spread(table, drawn));
     let mut tables: Vec<Table> = tables.filter(|table| !table.rows.is_empty()).collect();
     if let Some(last) = tables.last_mut() {
@@ -32,7 +32,7 @@ pub(super) fn tables(tables: &[InstrumentTable<'_>], drawn: bool) -> Vec<Table> 
 }
 
 /// For a terminal; nothing where no case has several runs.
-pub(super) fn text(tables: &[InstrumentTable<'_>], terminal: Terminal) -> String {
+pub(super) fn text(tables: &[FigureTable<'_>], terminal: Terminal) -> String {
     let tables = self::tables(tables, false);
     let rows: usize = tables.iter().map(|table| table.rows.len()).sum();
     if rows > MOST_ON_TERMINAL {
@@ -53,7 +53,7 @@ struct Spread<'a> {
     summary: Summary,
 }
 
-fn spread(table: &InstrumentTable<'_>, drawn: bool) -> Table {
+fn spread(table: &FigureTable<'_>, drawn: bool) -> Table {
     let of_row = |row| {
         let columns = table.columns.iter();
         columns.flat_map(move |column| Spread::of(table.instrument, row, column))

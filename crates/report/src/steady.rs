@@ -3,7 +3,7 @@
 use super::charts::instruments;
 use super::tables::or_dash;
 use crate::analysis::Analysis;
-use crate::analysis::throughput::{Throughput, WarmUp};
+use crate::analysis::throughput::{LeftOutStart, Throughput};
 use crate::interval::{Label, with_interval};
 use record::Direction;
 use record::profile::SampleKind;
@@ -83,15 +83,15 @@ fn steady(way: &Throughput, label: Label) -> String {
     parts.collect::<Vec<_>>().join(" ")
 }
 
-fn left_out(warm_ups: &[WarmUp]) -> String {
+fn left_out(warm_ups: &[LeftOutStart]) -> String {
     let mut found: Vec<f64> = Vec::new();
     let (mut unsettled, mut short) = (0, 0);
     for warm_up in warm_ups {
         match warm_up {
-            WarmUp::Fixed(seconds) => return format!("{seconds} s, fixed"),
-            WarmUp::Found(seconds) => found.push(*seconds),
-            WarmUp::Unsettled => unsettled += 1,
-            WarmUp::TooShort => short += 1,
+            LeftOutStart::Fixed(seconds) => return format!("{seconds} s, fixed"),
+            LeftOutStart::Found(seconds) => found.push(*seconds),
+            LeftOutStart::Unsettled => unsettled += 1,
+            LeftOutStart::TooShort => short += 1,
         }
     }
     found.sort_by(f64::total_cmp);
@@ -115,18 +115,22 @@ fn left_out(warm_ups: &[WarmUp]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interval::{Interval, Of};
+    use crate::interval::{ConfidenceInterval, IntervalScope};
 
     #[test]
     fn warm_ups_are_told_in_words() {
-        let found = [WarmUp::Found(0.5), WarmUp::Found(2.0), WarmUp::Unsettled];
+        let found = [
+            LeftOutStart::Found(0.5),
+            LeftOutStart::Found(2.0),
+            LeftOutStart::Unsettled,
+        ];
         assert_eq!(
             left_out(&found),
             "0.50 to 2.00 s, found; not settled in 1 of 3 runs"
         );
-        assert_eq!(left_out(&[WarmUp::Found(0.0); 2]), "nothing, found");
-        assert_eq!(left_out(&[WarmUp::Fixed(2.0); 3]), "2 s, fixed");
-        assert_eq!(left_out(&[WarmUp::TooShort]), "too short to tell");
+        assert_eq!(left_out(&[LeftOutStart::Found(0.0); 2]), "nothing, found");
+        assert_eq!(left_out(&[LeftOutStart::Fixed(2.0); 3]), "2 s, fixed");
+        assert_eq!(left_out(&[LeftOutStart::TooShort]), "too short to tell");
     }
 
     #[test]
@@ -141,12 +145,12 @@ mod tests {
         let way = Throughput {
             direction: None,
             steady: 5e6,
-            interval: Some(Interval {
+            interval: Some(ConfidenceInterval {
                 ends: [4e6, 6e6],
-                of: Of::TheRun,
+                of: IntervalScope::TheRun,
             }),
             trusted: false,
-            warm_ups: vec![WarmUp::TooShort],
+            warm_ups: vec![LeftOutStart::TooShort],
             ramps_s: Vec::new(),
         };
         assert_eq!(steady(&way, Label::default()), "5.000 ± 1.000 *");

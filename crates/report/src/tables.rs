@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::analysis::{Analysis, CaseFigures};
-use crate::interval::{Interval, Label, NOT_AVAILABLE, around, is_tail};
+use crate::interval::{ConfidenceInterval, Label, NOT_AVAILABLE, around, is_tail};
 use record::Record;
 use record::figure_name::FigureName;
 use record::plan::Instrument;
@@ -15,7 +15,7 @@ use stats::deciding::Centre;
 use stats::hodges_lehmann::Shift;
 
 /// What an instrument measured in every case that uses it.
-pub(super) struct InstrumentTable<'a> {
+pub(super) struct FigureTable<'a> {
     pub(super) instrument: &'a str,
     pub(super) profile: &'a Profile,
     pub(super) columns: Vec<ValueColumn>,
@@ -35,16 +35,16 @@ pub(super) struct ValueColumn {
 pub(super) struct CaseRow<'a> {
     pub(super) figures: &'a CaseFigures<'a>,
     pub(super) size: Option<u64>,
-    pub(super) values: Vec<Value>,
+    pub(super) values: Vec<FigureValue>,
 }
 
 /// A figure in its column's unit.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Value {
+pub(super) struct FigureValue {
     pub(super) value: Option<f64>,
     /// It is a lower bound.
     pub(super) at_least: bool,
-    pub(super) interval: Option<Interval>,
+    pub(super) interval: Option<ConfidenceInterval>,
     /// Its samples are too few for an interval, or, of a percentile, for it.
     pub(super) too_few: bool,
     pub(super) published: Option<f64>,
@@ -55,7 +55,7 @@ pub(super) struct Value {
 }
 
 /// The tables of a record, in the order of its instruments.
-pub(super) fn tables<'a>(analysis: &'a Analysis<'a>) -> Vec<InstrumentTable<'a>> {
+pub(super) fn tables<'a>(analysis: &'a Analysis<'a>) -> Vec<FigureTable<'a>> {
     let mut instruments: Vec<&Instrument> = Vec::new();
     for instrument in analysis.cases.iter().flat_map(|c| &c.case.instruments) {
         if instruments
@@ -75,7 +75,7 @@ fn table<'a>(
     analysis: &'a Analysis<'a>,
     instrument: &'a str,
     profile: &'a Profile,
-) -> InstrumentTable<'a> {
+) -> FigureTable<'a> {
     let mut asked = expected(analysis);
     let cases = analysis.cases.iter();
     asked.extend(cases.flat_map(|figures| figures.case.published.keys()));
@@ -118,7 +118,7 @@ fn table<'a>(
                 .collect(),
         })
     });
-    InstrumentTable {
+    FigureTable {
         instrument,
         profile,
         rows: rows.collect(),
@@ -133,7 +133,7 @@ pub(super) fn expected<'a>(analysis: &Analysis<'a>) -> Vec<&'a FigureName> {
     expected.map(|expectation| &expectation.of).collect()
 }
 
-fn value(figures: &CaseFigures<'_>, name: &FigureName) -> Value {
+fn value(figures: &CaseFigures<'_>, name: &FigureName) -> FigureValue {
     let scale = scale(name.metric).0;
     let published = figures.case.published.iter();
     let mut published = published.filter(|(published, _)| name.is_of(published));
@@ -142,14 +142,14 @@ fn value(figures: &CaseFigures<'_>, name: &FigureName) -> Value {
         .and_then(|(_, published)| published.over(Centre::Mean));
     let published = published.map(|value| value / scale);
     let Some(figure) = figures.figures.get(name) else {
-        return Value {
+        return FigureValue {
             published,
-            ..Value::default()
+            ..FigureValue::default()
         };
     };
     let interval = figure.interval.map(|own| own.in_units_of(scale));
     let shift = figure.shift.as_ref();
-    Value {
+    FigureValue {
         value: Some(figure.value() / scale),
         at_least: figure.at_least,
         interval,
@@ -190,11 +190,12 @@ pub fn is_headline(record: &Record, name: &FigureName) -> bool {
     own.any(|i| i.profile.is_headline(name.metric, name.statistic))
 }
 
-impl InstrumentTable<'_> {
+impl FigureTable<'_> {
     /// As a table whose shifts are numbers, to be narrow, or words.
     pub(super) fn table(&self, narrow: bool) -> Table {
-        let any =
-            |at: usize, has: fn(&Value) -> bool| self.rows.iter().any(|row| has(&row.values[at]));
+        let any = |at: usize, has: fn(&FigureValue) -> bool| {
+            self.rows.iter().any(|row| has(&row.values[at]))
+        };
         let shown: Vec<[bool; 2]> = (0..self.columns.len())
             .map(|at| {
                 [
@@ -256,7 +257,7 @@ impl InstrumentTable<'_> {
     }
 }
 
-impl Value {
+impl FigureValue {
     /// The number, but for a percentile of too few samples, which has none.
     pub(super) fn number(&self, statistic: Statistic) -> String {
         match self.value {
@@ -402,12 +403,12 @@ mod tests {
         *median = median.clone().worth(9.0);
         let text = text(&record, false, Terminal::NONE);
         assert!(text.contains("1.100 [n/a]"), "{text}");
-        let tail = |worth| Value {
+        let tail = |worth| FigureValue {
             value: Some(7.0),
             too_few: Figure::new(Metric::RttMs, Statistic::P99, 7.0)
                 .worth(worth)
                 .is_of_too_few(),
-            ..Value::default()
+            ..FigureValue::default()
         };
         assert_eq!(tail(99.0).in_words(Statistic::P99, Label::default()), "n/a");
         assert_eq!(

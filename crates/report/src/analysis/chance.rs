@@ -5,7 +5,7 @@
 //! Bootstrap", 1993, §6.5), so that values come that lie further out than the few that were seen; else from the recorded values
 //! themselves, which knows nothing beyond them.
 
-use super::decided::{Decision, Question};
+use super::decided::{Decision, RuleTest};
 use super::verdict::{steps, values, values_of};
 use super::{Analysis, CaseFigures};
 use stats::deciding::{BEYOND, above_zero};
@@ -58,7 +58,7 @@ fn of_case<'a>(
         let published = published.and_then(|known| known.over(expectation.judgement.over));
         let decide = |drawn: &[Vec<f64>]| {
             let base = drawn.get(1).map(Vec::as_slice);
-            let question = Question::of_rule(rule, &drawn[0], base, published);
+            let question = RuleTest::of_rule(rule, &drawn[0], base, published);
             let decision = question.map(|question| question.decide(expectation.judgement, BEYOND));
             decision.into_iter().collect()
         };

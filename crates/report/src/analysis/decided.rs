@@ -6,8 +6,8 @@ use stats::summary::Summary;
 
 /// What a rule holds against a range.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Question<'a> {
-    held: Held,
+pub(super) struct RuleTest<'a> {
+    held: TestedValue,
     /// One of each run.
     values: &'a [f64],
     /// Those of the case that it is held against; empty where there is none.
@@ -17,7 +17,7 @@ pub(super) struct Question<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Held {
+enum TestedValue {
     Value,
     /// Above the base.
     Difference,
@@ -41,7 +41,7 @@ pub(super) enum Decision {
     NoRatio,
 }
 
-impl<'a> Question<'a> {
+impl<'a> RuleTest<'a> {
     /// What `rule` asks of a case; nothing without the reference or the published value that it needs.
     pub(super) fn of_rule(
         rule: Rule,
@@ -55,19 +55,24 @@ impl<'a> Question<'a> {
             [least.unwrap_or(lowest), most.unwrap_or(highest)]
         };
         let (held, asked) = match rule {
-            Rule::Range { least, most } => (Held::Value, between(least, most)),
-            Rule::Spread { least, most } => (Held::Spread, between(least, most)),
-            Rule::Value { value, within } => (Held::Value, about(value, within)),
-            Rule::Gain { gain, within } => (Held::Difference, about(gain, within)),
-            Rule::Ratio { ratio, within } => (Held::Ratio, about(ratio, ratio.abs() * within)),
-            Rule::RatioRange { least, most } => (Held::Ratio, between(least, most)),
+            Rule::Range { least, most } => (TestedValue::Value, between(least, most)),
+            Rule::Spread { least, most } => (TestedValue::Spread, between(least, most)),
+            Rule::Value { value, within } => (TestedValue::Value, about(value, within)),
+            Rule::Gain { gain, within } => (TestedValue::Difference, about(gain, within)),
+            Rule::Ratio { ratio, within } => {
+                (TestedValue::Ratio, about(ratio, ratio.abs() * within))
+            }
+            Rule::RatioRange { least, most } => (TestedValue::Ratio, between(least, most)),
             Rule::Published { within } => {
                 let published = published?;
-                (Held::Value, about(published, published.abs() * within))
+                (
+                    TestedValue::Value,
+                    about(published, published.abs() * within),
+                )
             }
             Rule::PublishedFactor { factor } => {
                 let published = published?;
-                (Held::Value, [published / factor, published * factor])
+                (TestedValue::Value, [published / factor, published * factor])
             }
         };
         Some(Self {
@@ -84,8 +89,8 @@ impl<'a> Question<'a> {
     /// What a trend asks of a case and the one before.
     pub(super) fn of_step(way: TrendWay, before: &'a [f64], values: &'a [f64]) -> Self {
         let (held, alike) = match above_zero(before) && above_zero(values) {
-            true => (Held::Ratio, 1.0_f64),
-            false => (Held::Difference, 0.0),
+            true => (TestedValue::Ratio, 1.0_f64),
+            false => (TestedValue::Difference, 0.0),
         };
         Self {
             held,
@@ -103,8 +108,10 @@ impl<'a> Question<'a> {
         let [least, most] = self.asked;
         let Judgement { over, met } = judgement;
         match self.held {
-            Held::Spread if self.values.len() < FEWEST_FOR_SPREAD => return Decision::TooFew,
-            Held::Spread if !above_zero(self.values) => return Decision::NoRatio,
+            TestedValue::Spread if self.values.len() < FEWEST_FOR_SPREAD => {
+                return Decision::TooFew;
+            }
+            TestedValue::Spread if !above_zero(self.values) => return Decision::NoRatio,
             _ => {}
         }
         if met == Met::ByValue {
@@ -119,7 +126,7 @@ impl<'a> Question<'a> {
         let Some([low, high]) = self.interval(over, beyond) else {
             let above_zero = above_zero(self.values) && above_zero(self.base);
             return match self.held {
-                Held::Ratio if !above_zero => Decision::NoRatio,
+                TestedValue::Ratio if !above_zero => Decision::NoRatio,
                 _ => Decision::TooFew,
             };
         };
@@ -136,19 +143,19 @@ impl<'a> Question<'a> {
     fn value(&self, over: Centre) -> Option<f64> {
         let value = over.of(self.values)?;
         Some(match self.held {
-            Held::Value => value,
-            Held::Difference => value - over.of(self.base)?,
-            Held::Ratio => value / over.of(self.base)?,
-            Held::Spread => Summary::of(self.values)?.spread()? * 100.0,
+            TestedValue::Value => value,
+            TestedValue::Difference => value - over.of(self.base)?,
+            TestedValue::Ratio => value / over.of(self.base)?,
+            TestedValue::Spread => Summary::of(self.values)?.spread()? * 100.0,
         })
     }
 
     fn interval(&self, over: Centre, beyond: u32) -> Option<[f64; 2]> {
         match self.held {
-            Held::Value => over.interval(self.values, beyond),
-            Held::Difference => over.difference(self.base, self.values, beyond),
-            Held::Ratio => over.ratio(self.base, self.values, beyond),
-            Held::Spread => None,
+            TestedValue::Value => over.interval(self.values, beyond),
+            TestedValue::Difference => over.difference(self.base, self.values, beyond),
+            TestedValue::Ratio => over.ratio(self.base, self.values, beyond),
+            TestedValue::Spread => None,
         }
     }
 }
@@ -192,7 +199,7 @@ mod tests {
     /// Of a case whose reference is half of it.
     fn is_met(rule: Rule, values: &[f64], judgement: Judgement) -> bool {
         let base = RUNS.map(|value| value / 2.0);
-        let question = Question::of_rule(rule, values, Some(&base), Some(80.0)).unwrap();
+        let question = RuleTest::of_rule(rule, values, Some(&base), Some(80.0)).unwrap();
         match question.decide(judgement, BEYOND) {
             Decision::Decided { met, interval } => {
                 assert_eq!(interval.is_some(), judgement.met != Met::ByValue);
@@ -297,7 +304,7 @@ mod tests {
     fn a_spread_is_held_against_its_ends_in_percent_of_the_median() {
         let decide = |least, most, values: &[f64]| {
             let rule = Rule::Spread { least, most };
-            let question = Question::of_rule(rule, values, None, None).unwrap();
+            let question = RuleTest::of_rule(rule, values, None, None).unwrap();
             question.decide(Judgement::default(), BEYOND)
         };
         // 2 of 100, without either end.
@@ -320,7 +327,7 @@ mod tests {
     fn a_step_is_contradicted_only_by_an_interval_wholly_on_the_wrong_side() {
         let times = |factor: f64| RUNS.map(|value| value * factor);
         let falls =
-            |values: &[f64], judgement| match Question::of_step(TrendWay::Falling, &RUNS, values)
+            |values: &[f64], judgement| match RuleTest::of_step(TrendWay::Falling, &RUNS, values)
                 .decide(judgement, BEYOND)
             {
                 Decision::Decided { met, .. } => met,
@@ -340,7 +347,7 @@ mod tests {
                 "{factor}"
             );
         }
-        let rises = Question::of_step(TrendWay::Rising, &[0.0; 5], &[1.0; 5]);
+        let rises = RuleTest::of_step(TrendWay::Rising, &[0.0; 5], &[1.0; 5]);
         let interval = Some([1.0, 1.0]);
         let shown = Decision::Decided {
             met: true,
@@ -360,7 +367,7 @@ mod tests {
     #[test]
     fn what_too_few_runs_say_is_not_decided() {
         let of = |values, judgement| {
-            let question = Question::of_rule(range(0.0, 1.0), values, None, None).unwrap();
+            let question = RuleTest::of_rule(range(0.0, 1.0), values, None, None).unwrap();
             question.decide(judgement, BEYOND)
         };
         assert_eq!(of(&RUNS[1..], UNLESS_CONTRADICTED), Decision::TooFew);
@@ -370,12 +377,12 @@ mod tests {
             ratio: 1.0,
             within: 0.1,
         };
-        let question = Question::of_rule(ratio, &RUNS, Some(&[0.0; 5]), None).unwrap();
+        let question = RuleTest::of_rule(ratio, &RUNS, Some(&[0.0; 5]), None).unwrap();
         assert_eq!(
             question.decide(UNLESS_CONTRADICTED, BEYOND),
             Decision::NoRatio
         );
-        assert!(Question::of_rule(ratio, &RUNS, None, None).is_none());
-        assert!(Question::of_rule(Rule::Published { within: 0.1 }, &RUNS, None, None).is_none());
+        assert!(RuleTest::of_rule(ratio, &RUNS, None, None).is_none());
+        assert!(RuleTest::of_rule(Rule::Published { within: 0.1 }, &RUNS, None, None).is_none());
     }
 }

@@ -16,7 +16,7 @@ pub(crate) mod verdict;
 
 use std::collections::BTreeMap;
 
-use crate::interval::{Interval, Of};
+use crate::interval::{ConfidenceInterval, IntervalScope};
 use bottleneck::bottlenecks;
 use record::figure_name::FigureName;
 use record::plan::Case;
@@ -25,10 +25,10 @@ use stats::hodges_lehmann::Shift;
 use stats::repeats;
 use stats::summary::Summary;
 
-pub(crate) use bottleneck::Bottleneck;
+pub(crate) use bottleneck::ChainBottleneck;
 pub(crate) use left_out::left_out;
 use verdict::ToCome;
-pub use verdict::{Check, Verdict};
+pub use verdict::{ExpectationCheck, Verdict};
 
 /// A whole record, judged.
 #[derive(Clone, Debug)]
@@ -37,9 +37,9 @@ pub struct Analysis<'a> {
     /// In the order of the plan.
     pub(crate) cases: Vec<CaseFigures<'a>>,
     /// What was expected of several cases together.
-    pub(crate) trends: Vec<Check>,
+    pub(crate) trends: Vec<ExpectationCheck>,
     /// Of chains whose segments were measured.
-    pub(crate) bottlenecks: Vec<Bottleneck>,
+    pub(crate) bottlenecks: Vec<ChainBottleneck>,
     /// The gravest of all.
     pub verdict: Verdict,
 }
@@ -52,7 +52,7 @@ pub(crate) struct CaseFigures<'a> {
     pub(crate) runs: Vec<&'a Run>,
     /// Of all streams together.
     pub(crate) figures: BTreeMap<FigureName, Across>,
-    pub(crate) checks: Vec<Check>,
+    pub(crate) checks: Vec<ExpectationCheck>,
     /// Runs that failed, are missing, or are invalid and too many to do without.
     pub(crate) faults: Vec<Fault>,
     /// What does not count while the case stands: invalid runs that are few ([`FEW`]), figures that came late of a run whose
@@ -75,7 +75,7 @@ pub(crate) struct Across {
     pub(crate) at_least: bool,
     /// The 95 % interval: Student's t over the runs, or what the only run states of itself; of the figure that decided how
     /// many runs there are, Stein's; none of a lower bound.
-    pub(crate) interval: Option<Interval>,
+    pub(crate) interval: Option<ConfidenceInterval>,
     /// In one of the runs its samples are too few for what it says, or for an interval.
     pub(crate) too_few: bool,
     /// Against the reference case; absent for the reference, or without its figure.
@@ -143,7 +143,7 @@ impl<'a> Analysis<'a> {
     }
 
     /// Every expectation of every case, and those of several.
-    pub(crate) fn checks(&self) -> impl Iterator<Item = &Check> {
+    pub(crate) fn checks(&self) -> impl Iterator<Item = &ExpectationCheck> {
         let cases = self.cases.iter().flat_map(|figures| &figures.checks);
         cases.chain(&self.trends)
     }
@@ -159,7 +159,7 @@ impl<'a> CaseFigures<'a> {
         latest: &Latest<'a>,
         case: &'a Case,
         figures: BTreeMap<FigureName, Across>,
-        checks: Vec<Check>,
+        checks: Vec<ExpectationCheck>,
         to_come: bool,
     ) -> Self {
         let (faults, few) = faults(latest, case, to_come);
@@ -251,14 +251,16 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
         let summary = Summary::of(&stated.values)?;
         let runs = stated.values.len();
         let own = stated.interval.filter(|_| runs == 1);
-        let over = summary.interval.map(|ends| (ends, Of::Runs(runs)));
-        let interval = over.or(own.map(|ends| (ends, Of::TheRun)));
+        let over = summary
+            .interval
+            .map(|ends| (ends, IntervalScope::Runs(runs)));
+        let interval = over.or(own.map(|ends| (ends, IntervalScope::TheRun)));
         let interval = interval.filter(|_| !stated.at_least);
         let across = Across {
             values: stated.values,
             summary,
             at_least: stated.at_least,
-            interval: interval.map(|(ends, of)| Interval { ends, of }),
+            interval: interval.map(|(ends, of)| ConfidenceInterval { ends, of }),
             too_few: stated.too_few,
             shift: None,
         };
@@ -273,9 +275,9 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
         {
             figure.summary = Summary::of(&values).unwrap_or(figure.summary.clone());
             figure.values = values;
-            figure.interval = Some(Interval {
+            figure.interval = Some(ConfidenceInterval {
                 ends: interval,
-                of: Of::Runs(figure.values.len()),
+                of: IntervalScope::Runs(figure.values.len()),
             });
         }
     }
@@ -439,8 +441,11 @@ pub(crate) mod tests {
         let figure = &Analysis::of(&record).cases[0].figures[&of];
         assert_eq!(figure.values, [98.0, 99.0, 100.0, 102.0, 110.0]);
         let stated = repeats::mean_interval(&figure.values).unwrap();
-        let of = Of::Runs(5);
-        assert_eq!(figure.interval, Some(Interval { ends: stated, of }));
+        let of = IntervalScope::Runs(5);
+        assert_eq!(
+            figure.interval,
+            Some(ConfidenceInterval { ends: stated, of })
+        );
         let findings = crate::findings::findings(&Analysis::of(&record));
         let told = "ping.rtt_ms.median within ± 1 % takes 173 runs; 5 count";
         assert!(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::axis::Axis;
 use super::plot::{Curve, Plot, Point, Shape};
 use super::svg::MOST_SERIES;
-use super::{Drawing, Question, file_name, instruments};
+use super::{ChartQuestion, Drawing, file_name, instruments};
 use crate::analysis::CaseFigures;
 use crate::meaning;
 use record::profile::SampleKind;
@@ -23,7 +23,7 @@ struct Losses {
 }
 
 /// The lengths of consecutive losses.
-pub(super) fn question(cases: &[CaseFigures<'_>]) -> Question {
+pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
     let mut drawings = Vec::new();
     for name in instruments(cases, &[SampleKind::Probes]) {
         for way in [None, Some(Direction::Up), Some(Direction::Down)] {
@@ -35,7 +35,7 @@ pub(super) fn question(cases: &[CaseFigures<'_>]) -> Question {
             drawings.extend(chunks.map(|(part, cases)| draw(name, way, part, cases)));
         }
     }
-    Question {
+    ChartQuestion {
         heading: "Losses in a row",
         note: "How many runs of consecutive lost probes had each length, over all runs of a case. In the legend: how many of all were lost. Hollow: as many as were to be \
                expected if each probe were lost on its own with the same probability."

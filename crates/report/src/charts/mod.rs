@@ -17,7 +17,7 @@ use crate::analysis::{Analysis, CaseFigures};
 use record::profile::SampleKind;
 
 /// Figures that answer one question.
-pub(super) struct Question {
+pub(super) struct ChartQuestion {
     pub(super) heading: &'static str,
     /// How to read them, and what was left out.
     pub(super) note: String,
@@ -37,7 +37,7 @@ pub(super) struct Drawing {
 }
 
 /// Every question that the record answers.
-pub(super) fn questions(analysis: &Analysis<'_>) -> Vec<Question> {
+pub(super) fn questions(analysis: &Analysis<'_>) -> Vec<ChartQuestion> {
     let cases = &analysis.cases;
     let all = [
         over_time::question(cases),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::axis::Axis;
 use super::plot::{Curve, Plot, Point, Shape};
 use super::svg::MOST_SERIES;
-use super::{Drawing, Question, file_name};
+use super::{ChartQuestion, Drawing, file_name};
 use crate::analysis::{Across, Analysis, CaseFigures};
 use crate::interval::with_interval;
 use crate::meaning;
@@ -26,7 +26,7 @@ const SHOWN: [(Metric, Statistic); 6] = [
 ];
 
 /// Round-trip time and throughput against message size.
-pub(super) fn question(analysis: &Analysis<'_>) -> Question {
+pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
     let mut families: BTreeSet<FigureName> = BTreeSet::new();
     for name in analysis.cases.iter().flat_map(|case| case.figures.keys()) {
         if name.size.is_some() && SHOWN.contains(&(name.metric, name.statistic)) {
@@ -39,7 +39,7 @@ pub(super) fn question(analysis: &Analysis<'_>) -> Question {
     let drawings = families
         .iter()
         .flat_map(|family| of_family(analysis, family));
-    Question {
+    ChartQuestion {
         heading: "Against the size of a message",
         note: "Means over the runs; bars: 95 % intervals, each mark says of what, a little apart so that none hides another. Hollow: published.".to_owned(),
         drawings: drawings.collect(),

@@ -8,7 +8,7 @@ use super::axis::Axis;
 use super::plot::{Curve, Plot, Point, Shape};
 use super::sizes::point;
 use super::svg::MOST_SERIES;
-use super::{Drawing, Question, file_name};
+use super::{ChartQuestion, Drawing, file_name};
 use crate::analysis::{Analysis, CaseFigures};
 use crate::meaning;
 use crate::tables;
@@ -20,16 +20,16 @@ use stats::deciding::Centre;
 const FEWEST_VALUES: usize = 3;
 
 /// The measured against each swept field.
-pub(super) fn question(analysis: &Analysis<'_>) -> Question {
+pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
     let mut drawings = Vec::new();
     for path in paths(&analysis.cases) {
         let tables = tables::tables(analysis);
-        let names = tables.iter().flat_map(tables::InstrumentTable::names);
+        let names = tables.iter().flat_map(tables::FigureTable::names);
         for name in names.filter(|name| name.size.is_none()) {
             drawings.extend(against(analysis, &path, &name));
         }
     }
-    Question {
+    ChartQuestion {
         heading: "Against the swept conditions",
         note:
             "Means over the runs; bars: 95 % intervals, each mark says of what. Hollow: published."

@@ -9,8 +9,8 @@ use askama::Template;
 use values::Values;
 
 use crate::analysis::{Analysis, CaseFigures, Verdict, left_out, machine};
-use crate::case_conditions::InForce;
-use crate::charts::{self, Question};
+use crate::case_conditions::CaseConditions;
+use crate::charts::{self, ChartQuestion};
 use crate::findings::{self, LEGEND};
 use crate::render::Html;
 use crate::tables::or_dash;
@@ -49,7 +49,7 @@ pub fn html(record: &Record) -> Result<String> {
 struct Page<'a> {
     record: &'a Record,
     analysis: &'a Analysis<'a>,
-    questions: Vec<Question>,
+    questions: Vec<ChartQuestion>,
     cases: Vec<Standing<'a>>,
     values: Vec<Values<'a>>,
     ramps: Vec<Table>,
@@ -156,7 +156,7 @@ impl Page<'_> {
 struct Standing<'a> {
     name: &'a str,
     title: &'a str,
-    conditions: InForce,
+    conditions: CaseConditions,
     verdict: Cell,
 }
 

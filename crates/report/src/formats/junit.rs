@@ -3,7 +3,7 @@
 use anyhow::Result;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use crate::analysis::{Analysis, CaseFigures, Check, Verdict};
+use crate::analysis::{Analysis, CaseFigures, ExpectationCheck, Verdict};
 use record::Record;
 
 /// The record's verdicts.
@@ -66,8 +66,9 @@ fn skipped(cause: &str) -> TestCaseStatus {
 }
 
 /// An error where a run went wrong, as no number can be judged then; a failure where an expectation is not met.
-fn status(checks: &[Check], faults: &[&str]) -> TestCaseStatus {
-    let decided = |check: &&Check| !matches!(check.verdict, Verdict::Met | Verdict::Incomplete);
+fn status(checks: &[ExpectationCheck], faults: &[&str]) -> TestCaseStatus {
+    let decided =
+        |check: &&ExpectationCheck| !matches!(check.verdict, Verdict::Met | Verdict::Incomplete);
     let unmet = checks.iter().filter(decided);
     let unmet: Vec<String> = unmet.map(words).collect();
     let (kind, what, message) = match (faults, unmet.as_slice()) {
@@ -83,7 +84,7 @@ fn status(checks: &[Check], faults: &[&str]) -> TestCaseStatus {
     status
 }
 
-fn words(check: &Check) -> String {
+fn words(check: &ExpectationCheck) -> String {
     format!("expected {}; measured {}", check.expected, check.measured)
 }
 

@@ -90,7 +90,7 @@ pub(crate) fn rtt(value: f64, half: f64) -> (&'static str, Figure) {
     ("ping", figure)
 }
 
-fn only_cell(report: &CalibrationReport) -> &Cell {
+fn only_cell(report: &CalibrationReport) -> &CalibrationCell {
     let figures = &report.instruments[0].figures;
     &figures[0].cells[0]
 }

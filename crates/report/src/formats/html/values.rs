@@ -5,7 +5,7 @@ use askama::Template;
 
 use crate::interval::Label;
 use crate::meaning;
-use crate::tables::{InstrumentTable, Value, ValueColumn};
+use crate::tables::{FigureTable, FigureValue, ValueColumn};
 use record::Statistic;
 use record::quantity::{number, scale};
 
@@ -44,7 +44,7 @@ struct Shown {
 }
 
 impl<'a> Values<'a> {
-    pub(super) fn of(table: &InstrumentTable<'a>) -> Self {
+    pub(super) fn of(table: &FigureTable<'a>) -> Self {
         let labels: Vec<Label> = (0..table.columns.len()).map(|at| table.label(at)).collect();
         let row = |row: &crate::tables::CaseRow<'a>| Row {
             case: &row.figures.case.name,
@@ -95,7 +95,7 @@ impl Heading {
 }
 
 impl Shown {
-    fn of(value: &Value, statistic: Statistic, label: Label) -> Self {
+    fn of(value: &FigureValue, statistic: Statistic, label: Label) -> Self {
         Self {
             value: value.number(statistic),
             interval: value.interval(statistic, label),
