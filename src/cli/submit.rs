@@ -14,7 +14,7 @@ use super::args::experiment_run::{
 use crate::experiment::scenario;
 use crate::named_files::AllowFilesArg;
 use crate::notes::{self, note};
-use crate::submit::{self, Asked, Reached, Resources, Status, Submission};
+use crate::submit::{self, SubmissionKey, Reached, Resources, SubmissionStatus, Submission};
 use instruments::failure::{Blame, Failure};
 use instruments::output;
 use record::lateness::LateBudget;
@@ -157,7 +157,7 @@ impl SubmitArgs {
     }
 
     /// What makes the experiment, and its plan.
-    fn asked(&self, scenario: &Path) -> Result<(Asked, Plan), Failure> {
+    fn asked(&self, scenario: &Path) -> Result<(SubmissionKey, Plan), Failure> {
         let whole = |path: &Path| {
             // With its links: what they lead to need not have the same name on all nodes.
             let whole = submit::absolute(path).and_then(|whole| whole.metadata().map(|_| whole));
@@ -179,7 +179,7 @@ impl SubmitArgs {
         options.extend(budget.map(|budget| format!("--late-budget={budget}")));
         let folders = allowed.iter();
         let folders = folders.map(|folder| format!("--allow-files={}", folder.display()));
-        let asked = Asked {
+        let asked = SubmissionKey {
             farwire: format!("farwire {}", env!("CARGO_PKG_VERSION")),
             name: plan.name.clone(),
             scenario,
@@ -213,7 +213,7 @@ impl SubmitArgs {
 
     /// Says how far the submit of `directory` is; `instead` where the JSON goes to standard output.
     fn show_status(&self, directory: &Path, instead: impl io::Write) -> Result<(), Failure> {
-        let status = Status::of(directory)?;
+        let status = SubmissionStatus::of(directory)?;
         Ok(super::show(
             self.json.as_deref(),
             &status,

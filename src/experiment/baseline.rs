@@ -5,14 +5,14 @@ use anyhow::{Context, Result};
 
 use super::runner::{self, SetUp};
 use super::scenario;
-use super::watch::Watch;
+use super::watch::RunObserver;
 use crate::toml_file::SourceFile;
 use netio::stop::Stop;
 use record::Baseline;
 use record::bed::Bed;
 use record::plan::{Case, Plan, PlannedRun};
 use record::{Direction, Metric, Statistic};
-use record::{Outcome, Run};
+use record::{RunOutcome, Run};
 
 const SCENARIO: &str = include_str!("baseline.toml");
 
@@ -33,7 +33,7 @@ pub(crate) fn measure(set_up: &SetUp<'_>, plan: &Plan, stop: &Stop) -> Result<Op
         repeat: 1,
         seed: plan.seed,
     };
-    let run = runner::run_once(set_up, Watch::NOBODY, None, &planned, stop);
+    let run = runner::run_once(set_up, RunObserver::NOBODY, None, &planned, stop);
     Ok(Some(baseline_of(&case.bed, &run)))
 }
 
@@ -79,8 +79,8 @@ fn baseline_of(bed: &Bed, run: &Run) -> Baseline {
         rtt_floor_ms: figure("ping", Metric::RttMs, Statistic::Median, None),
         failure: match &run.outcome {
             // As fast as it goes is faster than the emulator takes: what it lost is no fault here.
-            Outcome::Ok | Outcome::Invalid { .. } => None,
-            Outcome::Failed { cause } => Some(cause.clone()),
+            RunOutcome::Ok | RunOutcome::Invalid { .. } => None,
+            RunOutcome::Failed { cause } => Some(cause.clone()),
         },
     }
 }

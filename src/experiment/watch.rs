@@ -16,12 +16,12 @@ const FIXED: &str = "a measured run's conditions are its scenario's, which its r
 
 /// Who watches, if anybody may.
 #[derive(Clone, Copy)]
-pub(crate) struct Watch<'a>(Option<&'a Links>);
+pub(crate) struct RunObserver<'a>(Option<&'a Links>);
 
 /// The links of a run, to be seen until it is dropped.
 pub(crate) struct Shown<'a>(Option<&'a Links>);
 
-impl<'a> Watch<'a> {
+impl<'a> RunObserver<'a> {
     /// Nobody.
     pub(crate) const NOBODY: Self = Self(None);
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::directory::{CANCELLED, LOCK, State};
+use super::directory::{CANCELLED, LOCK, SubmissionState};
 use super::slurm::Slurm;
 use crate::notes::note;
 use instruments::failure::{Blame, Failure};
@@ -22,7 +22,7 @@ const TO_END: Duration = Duration::from_secs(30);
 /// # Errors
 /// It is no submit's; Slurm is not there.
 pub(crate) fn cancel(path: &Path) -> Result<usize, Failure> {
-    let state = State::read(path).or_bad_input()?;
+    let state = SubmissionState::read(path).or_bad_input()?;
     let slurm = Slurm::find()?;
     let mut ended = BTreeSet::new();
     for pass in &state.passes {
@@ -39,7 +39,7 @@ pub(crate) fn cancel(path: &Path) -> Result<usize, Failure> {
 
 /// Ends the tasks of all passes so far; which those are.
 fn end_all(path: &Path, slurm: &Slurm) -> Result<BTreeSet<(u32, u32)>> {
-    let state = State::read(path)?;
+    let state = SubmissionState::read(path)?;
     let mut ended = BTreeSet::new();
     for pass in &state.passes {
         ended.extend(slurm.cancel(&state.job_name(pass))?);

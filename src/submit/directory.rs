@@ -32,7 +32,7 @@ pub(super) const SHARDS: &str = "shards";
 
 /// What a directory is of; a submit that goes on asks for the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct SubmissionKey {
     /// "farwire 0.1.0".
     pub(crate) farwire: String,
     /// The experiment's name.
@@ -47,7 +47,7 @@ pub(crate) struct Asked {
     pub(crate) also_resumed: Vec<String>,
 }
 
-impl Asked {
+impl SubmissionKey {
     /// The options that name folders, without links: whoever comes by another one names the same.
     fn folders(&self) -> Vec<String> {
         let real = |option: &String| {
@@ -64,8 +64,8 @@ impl Asked {
 
 /// `submit.json`.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct State {
-    pub(super) asked: Asked,
+pub(super) struct SubmissionState {
+    pub(super) asked: SubmissionKey,
     /// Drawn once, for the names of its jobs.
     id: String,
     /// What each shard comes to, the first of them the first.
@@ -77,15 +77,15 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
-    state: State,
-    found: BTreeMap<u32, Found>,
+    state: SubmissionState,
+    found: BTreeMap<u32, ShardRecord>,
     /// Locked while it is open.
     _lock: File,
 }
 
 /// What there is of a shard.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Found {
+pub(super) struct ShardRecord {
     /// The directory of its record.
     pub(super) path: PathBuf,
     pub(super) complete: bool,
@@ -105,7 +105,7 @@ impl Directory {
     /// Another submit has it, or it is of something else.
     pub(super) fn open(
         path: &Path,
-        asked: &Asked,
+        asked: &SubmissionKey,
         parted: impl FnOnce() -> Result<Vec<Size>, Failure>,
     ) -> Result<Self, Failure> {
         let state = path.join(STATE);
@@ -125,11 +125,11 @@ impl Directory {
         let lock = lock(&path.join(LOCK))?;
         let mut state = match path.join(STATE).exists() {
             true => {
-                let state = State::read(&path).or_bad_input()?;
+                let state = SubmissionState::read(&path).or_bad_input()?;
                 state.check(asked, &path).or_bad_input()?;
                 state
             }
-            false => State {
+            false => SubmissionState {
                 asked: asked.clone(),
                 id: format!("{:08x}", fastrand::u32(..)),
                 shards: parted()?,
@@ -254,7 +254,7 @@ impl Directory {
     }
 }
 
-impl State {
+impl SubmissionState {
     pub(super) fn read(path: &Path) -> Result<Self> {
         let file = path.join(STATE);
         let read = || -> Result<Self> { Ok(serde_json::from_slice(&fs::read(&file)?)?) };
@@ -266,7 +266,7 @@ impl State {
         write_whole(&path.join(STATE), &serde_json::to_vec_pretty(self)?)
     }
 
-    fn check(&self, asked: &Asked, path: &Path) -> Result<()> {
+    fn check(&self, asked: &SubmissionKey, path: &Path) -> Result<()> {
         let (own, at) = (&self.asked, path.display());
         ensure!(
             own.farwire == asked.farwire,
@@ -285,7 +285,7 @@ impl State {
             "{} has changed since it was submitted into {at}, where {SCENARIO} is as it was: another --out leaves it",
             own.scenario.display()
         );
-        let words = |asked: &Asked| match asked.options.is_empty() {
+        let words = |asked: &SubmissionKey| match asked.options.is_empty() {
             true => "no options".to_owned(),
             false => asked.options.join(" "),
         };
@@ -312,7 +312,7 @@ impl State {
         &self,
         path: &Path,
         damaged: &dyn Fn(&Path, anyhow::Error),
-    ) -> BTreeMap<u32, Found> {
+    ) -> BTreeMap<u32, ShardRecord> {
         let shards = 1..=self.count();
         let found = shards.filter_map(|shard| {
             let passes = self.passes.iter().rev();
@@ -320,7 +320,7 @@ impl State {
             let first = passes.clone().next_back()?.number;
             let all = passes.filter_map(|pass| {
                 let directory = shard_directory(path, shard, pass.number);
-                let found = Found::of(&directory, pass.number == first);
+                let found = ShardRecord::of(&directory, pass.number == first);
                 found.unwrap_or_else(|error| {
                     damaged(&directory, error);
                     None
@@ -333,7 +333,7 @@ impl State {
     }
 }
 
-impl Found {
+impl ShardRecord {
     /// The record in `path`, if there is one; `first`: no pass before left something of it.
     fn of(path: &Path, first: bool) -> Result<Option<Self>> {
         if !Record::is_in(path) {
@@ -423,7 +423,7 @@ pub(super) fn log(path: &Path, shard: u32, pass: u32) -> PathBuf {
     path.join(LOG).join(format!("{pass}-{shard}.txt"))
 }
 
-pub(super) fn missing(shards: u32, found: &BTreeMap<u32, Found>) -> Vec<u32> {
+pub(super) fn missing(shards: u32, found: &BTreeMap<u32, ShardRecord>) -> Vec<u32> {
     let is_complete = |shard: &u32| found.get(shard).is_some_and(|found| found.complete);
     (1..=shards).filter(|shard| !is_complete(shard)).collect()
 }
@@ -495,7 +495,7 @@ mod tests {
         fs::create_dir_all(at("export/home/me")).unwrap();
         symlink(at("export/home"), at("home")).unwrap();
         fs::write(at("home/me/x.toml"), "x").unwrap();
-        let asked = |home: &str| Asked {
+        let asked = |home: &str| SubmissionKey {
             farwire: "farwire 0.1.0".to_owned(),
             name: "x".to_owned(),
             scenario: at(home).join("me/x.toml"),
@@ -507,18 +507,18 @@ mod tests {
             runs: 1,
             time_s: 1.0,
         };
-        let open = |home: &str, asked: &Asked| {
+        let open = |home: &str, asked: &SubmissionKey| {
             let opened = Directory::open(&at(home).join("me/out"), asked, || Ok(vec![size]));
             opened.map(|directory| directory.path().to_owned())
         };
         let first = open("home", &asked("home")).unwrap();
         assert_eq!(first, at("home/me/out"));
-        let state = State::read(&first).unwrap();
+        let state = SubmissionState::read(&first).unwrap();
         assert_eq!(state.asked.scenario, at("home/me/x.toml"));
         let again = open("export/home", &asked("export/home")).unwrap();
         assert_eq!(again, at("export/home/me/out"));
         fs::write(at("home/me/y.toml"), "x").unwrap();
-        let another = Asked {
+        let another = SubmissionKey {
             scenario: at("home/me/y.toml"),
             ..asked("home")
         };

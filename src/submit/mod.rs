@@ -31,9 +31,9 @@ use record::quantity::counted;
 use slurm::{Slurm, Submitted};
 
 pub(crate) use cancel::cancel;
-pub(crate) use directory::Asked;
+pub(crate) use directory::SubmissionKey;
 pub(crate) use paths::absolute;
-pub(crate) use status::Status;
+pub(crate) use status::SubmissionStatus;
 
 /// Passes in a row that bring nothing new, after which it is given up.
 const MOST_IN_VAIN: u32 = 2;
@@ -66,7 +66,7 @@ impl Resources {
 #[derive(Debug)]
 pub(crate) struct Submission<'a> {
     /// What is run.
-    pub(crate) asked: Asked,
+    pub(crate) asked: SubmissionKey,
     /// All of it.
     pub(crate) plan: &'a Plan,
     /// What stays together.
@@ -146,7 +146,7 @@ impl Submission<'_> {
                         return Ok(Reached::Handed);
                     }
                     let before = directory.progress();
-                    let watch = watch::Watch {
+                    let watch = watch::PassWatch {
                         slurm: &slurm,
                         directory: &directory,
                         pass: &pass,

@@ -12,7 +12,7 @@ use super::nodes;
 use super::pass::Pass;
 use super::slurm::{Slurm, Task};
 use crate::notes::note;
-use crate::progress::Progress;
+use crate::progress::ProgressLine;
 use instruments::failure::Failure;
 use netio::stop::{STOP_INTERVAL, Stop};
 use record::Record;
@@ -26,7 +26,7 @@ const USUAL: [&str; 4] = ["None", "Resources", "Priority", "JobArrayTaskLimit"];
 
 /// A pass that is waited for.
 #[derive(Debug)]
-pub(super) struct Watch<'a> {
+pub(super) struct PassWatch<'a> {
     pub(super) slurm: &'a Slurm,
     pub(super) directory: &'a Directory,
     pub(super) pass: &'a Pass,
@@ -36,7 +36,7 @@ pub(super) struct Watch<'a> {
 }
 
 /// What was seen so far.
-struct Seen {
+struct PassProgress {
     /// The shards of which nothing more is to come.
     settled: BTreeSet<u32>,
     /// Those that waited or ran while this was looking.
@@ -49,16 +49,16 @@ struct Seen {
     excluded: BTreeSet<String>,
     /// Why all waited.
     reasons: BTreeSet<String>,
-    progress: Progress,
+    progress: ProgressLine,
 }
 
-impl Watch<'_> {
+impl PassWatch<'_> {
     /// Waits until every shard of the pass is complete, or its task has ended; why those are missing that are.
     ///
     /// # Errors
     /// A signal, `--cancel`, no node left, or a Slurm that is silent.
     pub(super) fn until_end(&self) -> Result<Vec<String>, Failure> {
-        let mut seen = Seen {
+        let mut seen = PassProgress {
             settled: BTreeSet::new(),
             alive: BTreeSet::new(),
             since: BTreeMap::new(),
@@ -66,7 +66,7 @@ impl Watch<'_> {
             causes: Vec::new(),
             excluded: BTreeSet::new(),
             reasons: BTreeSet::new(),
-            progress: Progress::new(self.pass.shards.len(), "shard"),
+            progress: ProgressLine::new(self.pass.shards.len(), "shard"),
         };
         let longest = self.times.iter().max().copied().unwrap_or_default();
         let interval = (longest / 10).clamp(SOONEST, LATEST);
@@ -83,7 +83,7 @@ impl Watch<'_> {
         }
     }
 
-    fn look(&self, tasks: &[Task], seen: &mut Seen) -> Result<(), Failure> {
+    fn look(&self, tasks: &[Task], seen: &mut PassProgress) -> Result<(), Failure> {
         let tasks: BTreeMap<u32, &Task> = tasks.iter().map(|task| (task.shard, task)).collect();
         for &shard in &self.pass.shards {
             if seen.settled.contains(&shard) {
@@ -137,7 +137,7 @@ impl Watch<'_> {
     }
 
     /// Whether nothing more is to come of a shard: its record says so, or its task has ended.
-    fn settle(&self, shard: u32, task: Option<&Task>, seen: &mut Seen) -> Result<(), Failure> {
+    fn settle(&self, shard: u32, task: Option<&Task>, seen: &mut PassProgress) -> Result<(), Failure> {
         let path = self.directory.path();
         let record = directory::shard_directory(path, shard, self.pass.number);
         // A task whose slurmstepd died runs on, and Slurm says so or not.
@@ -195,7 +195,7 @@ impl Watch<'_> {
     }
 
     /// About how long the rest should take, from the plan and from what was seen.
-    fn left(&self, seen: &Seen, running: usize) -> Duration {
+    fn left(&self, seen: &PassProgress, running: usize) -> Duration {
         let (took, should) = seen.took;
         let slower = match should.is_zero() {
             true => 1.0,
@@ -224,7 +224,7 @@ impl Watch<'_> {
 
     /// Sleeps, with an eye on signals, on `--cancel` and on the records of what runs: Slurm need not be asked often for the end of a shard to be
     /// seen at once.
-    fn sleep(&self, time: Duration, seen: &Seen) -> Result<(), Failure> {
+    fn sleep(&self, time: Duration, seen: &PassProgress) -> Result<(), Failure> {
         let end = Instant::now() + time;
         let mut looked = Instant::now();
         while Instant::now() < end {

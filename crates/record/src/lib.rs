@@ -35,7 +35,7 @@ pub use merge::Merge;
 pub use metric::{Metric, Phase, Statistic};
 pub use quantity::{figure_in_words, quantity};
 pub use record::{
-    GivenScenario, Head, Latest, LinkCounts, MOST_ATTEMPTS, Measured, Outcome, Record, Run, now,
+    GivenScenario, RecordHead, Latest, LinkCounts, MOST_ATTEMPTS, Measured, RunOutcome, Record, Run, now,
 };
 pub use shard::{Shard, ShardBy, ShardNumber};
 pub use writer::{RecordWriter, is_full};

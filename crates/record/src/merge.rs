@@ -16,7 +16,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::plan::{Case, Plan, PlannedRun};
 use crate::record::{
-    FILE, GivenScenario, Head, Latest, Line, Lines, MOST_ATTEMPTS, Measured, Outcome, Run,
+    FILE, GivenScenario, RecordHead, Latest, RecordLine, Lines, MOST_ATTEMPTS, Measured, RunOutcome, Run,
     UnknownVersion, VERSION, file_of,
 };
 use crate::shard::Shard;
@@ -30,7 +30,7 @@ const MOST_OPEN: usize = 256;
 #[derive(Debug)]
 pub struct Merge {
     sources: Vec<Source>,
-    head: Head,
+    head: RecordHead,
     /// In the order in which they ran.
     kept: Vec<Group>,
     duplicates: usize,
@@ -45,7 +45,7 @@ struct Source {
     /// The whole path of its folder, from which its runs refer to their files.
     folder: PathBuf,
     version: u32,
-    head: Head,
+    head: RecordHead,
     /// Whether it was made of several.
     is_merged: bool,
     /// Which part of the experiment it is, if one.
@@ -153,7 +153,7 @@ impl Merge {
     /// Whether something is expected, or a run is not simply measured: only then can the experiment be anything but met.
     pub fn is_to_be_judged(&self) -> bool {
         let plan = &self.head.plan;
-        let is_ok = |run: &Run| matches!(run.outcome, Outcome::Ok);
+        let is_ok = |run: &Run| matches!(run.outcome, RunOutcome::Ok);
         !plan.trends.is_empty()
             || plan.cases.iter().any(|case| !case.expect.is_empty())
             || !self
@@ -224,7 +224,7 @@ impl Merge {
         let mut to = BufWriter::with_capacity(1 << 20, file);
         to.write_all(&line(&self.head)?)?;
         for baseline in self.baselines() {
-            to.write_all(&line(&Line::<&Run>::Baseline(baseline))?)?;
+            to.write_all(&line(&RecordLine::<&Run>::Baseline(baseline))?)?;
         }
         let mut files = Files::default();
         for group in &self.kept {
@@ -233,11 +233,11 @@ impl Merge {
                 let mut run = files.run_at(group.source, source, *place)?;
                 run.host = Some(self.host(source, run.host)?);
                 refer_from(&mut run, &source.folder, &directory);
-                to.write_all(&line(&Line::Run(&run))?)?;
+                to.write_all(&line(&RecordLine::Run(&run))?)?;
             }
         }
         if self.missing.is_empty() {
-            to.write_all(&line(&Line::<&Run>::FinishedAt(self.finished_at()))?)?;
+            to.write_all(&line(&RecordLine::<&Run>::FinishedAt(self.finished_at()))?)?;
         }
         Ok(to.flush()?)
     }
@@ -317,13 +317,13 @@ impl Source {
             let mut from = lines.whole;
             while let Some(line) = lines.next()? {
                 match line {
-                    Line::Baseline(baseline) => {
+                    RecordLine::Baseline(baseline) => {
                         source.host(baseline.host)?;
                         source.baselines.push(baseline);
                     }
-                    Line::Host(host) => drop(source.head.enter(host)),
-                    Line::FinishedAt(at) => source.finished_at = Some(at),
-                    Line::Run(run) => {
+                    RecordLine::Host(host) => drop(source.head.enter(host)),
+                    RecordLine::FinishedAt(at) => source.finished_at = Some(at),
+                    RecordLine::Run(run) => {
                         source.host(run.host)?;
                         let case = cases.get(&run.case).copied();
                         let case = case.with_context(|| format!("no case `{}`", run.case))?;
@@ -418,7 +418,7 @@ impl Files {
     /// The run at a place of the source with this number.
     fn run_at(&mut self, number: usize, source: &Source, place: (u64, usize)) -> Result<Run> {
         let path = file_of(&source.path);
-        let mut read = || -> Result<Line<Run>> {
+        let mut read = || -> Result<RecordLine<Run>> {
             if !self.open.contains_key(&number) {
                 if self.open.len() >= MOST_OPEN {
                     self.open.clear();
@@ -431,7 +431,7 @@ impl Files {
             Ok(serde_json::from_slice(&text)?)
         };
         match read().with_context(|| format!("{}: has changed meanwhile", path.display()))? {
-            Line::Run(run) => Ok(run),
+            RecordLine::Run(run) => Ok(run),
             _ => bail!("{}: has changed meanwhile", path.display()),
         }
     }

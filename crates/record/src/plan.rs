@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stats::deciding::Centre;
-use stats::summary::Summary;
+use stats::summary::SampleSummary;
 
 use super::bed::Bed;
 use super::expectation::{Expectation, Trend};
@@ -235,10 +235,10 @@ impl Published {
     }
 
     /// How their runs spread; nothing where they are not told apart.
-    pub fn runs(&self) -> Option<(&[f64], Summary)> {
+    pub fn runs(&self) -> Option<(&[f64], SampleSummary)> {
         match self {
             Self::Value(_) => None,
-            Self::Runs(values) => Some((values, Summary::of(values)?)),
+            Self::Runs(values) => Some((values, SampleSummary::of(values)?)),
         }
     }
 }

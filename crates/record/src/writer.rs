@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 
-use crate::record::{FILE, Head, Line, Record, Run, VERSION, file_of, read};
+use crate::record::{FILE, RecordHead, RecordLine, Record, Run, VERSION, file_of, read};
 use crate::{Baseline, HostFacts};
 
 /// A record that grows. Its file is locked against other writers as long as this lives.
@@ -25,7 +25,7 @@ impl RecordWriter {
     ///
     /// # Errors
     /// There is a record, or another farwire is writing one, or the file system refuses ([`is_full`]: for want of room).
-    pub fn begin(directory: &Path, head: &Head, overwrite: bool) -> Result<Self> {
+    pub fn begin(directory: &Path, head: &RecordHead, overwrite: bool) -> Result<Self> {
         Self::put(directory, overwrite, |mut file| {
             Ok(file.write_all(&line(head)?)?)
         })
@@ -107,7 +107,7 @@ impl RecordWriter {
             .here
             .map_or(&record.head.host, |number| &record.head.hosts[number - 1]);
         if *before != host {
-            self.write(&Line::<&Run>::Host(host.clone()))?;
+            self.write(&RecordLine::<&Run>::Host(host.clone()))?;
             record.enter(host);
         }
         Ok(())
@@ -118,7 +118,7 @@ impl RecordWriter {
     /// # Errors
     /// As [`RecordWriter::keep`].
     pub fn keep_baseline(&mut self, baseline: &Baseline) -> Result<()> {
-        self.write(&Line::<&Run>::Baseline(baseline.clone()))
+        self.write(&RecordLine::<&Run>::Baseline(baseline.clone()))
     }
 
     /// Keeps a run, so that nothing that happens to this machine takes it away.
@@ -126,7 +126,7 @@ impl RecordWriter {
     /// # Errors
     /// The file system refuses; what was kept before stays.
     pub fn keep(&mut self, run: &Run) -> Result<()> {
-        self.write(&Line::Run(run))
+        self.write(&RecordLine::Run(run))
     }
 
     /// Says that all runs took place.
@@ -134,7 +134,7 @@ impl RecordWriter {
     /// # Errors
     /// As [`RecordWriter::keep`].
     pub fn finish(&mut self, at: &str) -> Result<()> {
-        self.write(&Line::<&Run>::FinishedAt(at.to_owned()))?;
+        self.write(&RecordLine::<&Run>::FinishedAt(at.to_owned()))?;
         sync_directory(self.path.parent().unwrap_or(Path::new("")))
     }
 

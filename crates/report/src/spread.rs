@@ -7,7 +7,7 @@ use super::terminal::{Terminal, prose, table_text};
 use record::Metric;
 use record::quantity::{number, scale};
 use record::table::{Cell, Column, Mark, Table};
-use stats::summary::Summary;
+use stats::summary::SampleSummary;
 
 /// How to read it.
 const NOTE: &str = "SD: sample standard deviation. 10 % and 90 %: quantiles, of ten runs or more. Far out: outside Tukey's fences, 1.5 \
@@ -50,7 +50,7 @@ struct Spread<'a> {
     title: String,
     metric: Metric,
     values: &'a [f64],
-    summary: Summary,
+    summary: SampleSummary,
 }
 
 fn spread(table: &FigureTable<'_>, drawn: bool) -> Table {
@@ -131,7 +131,7 @@ impl<'a> Spread<'a> {
     }
 }
 
-fn far_out(metric: Metric, summary: &Summary) -> String {
+fn far_out(metric: Metric, summary: &SampleSummary) -> String {
     let by = scale(metric).0;
     let all: Vec<String> = summary.outliers().map(|value| number(value / by)).collect();
     let more = all.len().saturating_sub(MOST_LISTED);
@@ -143,7 +143,7 @@ fn far_out(metric: Metric, summary: &Summary) -> String {
 }
 
 /// A dot a run between the least and the greatest, rings far out, a stroke at the mean.
-fn strip(values: &[f64], summary: &Summary) -> String {
+fn strip(values: &[f64], summary: &SampleSummary) -> String {
     const WIDTH: f64 = 150.0;
     const EDGE: f64 = 6.0;
     let (least, span) = (summary.min(), summary.max() - summary.min());
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn what_lies_far_out_is_listed_and_ringed() {
         let values = [10.0, 11.0, 12.0, 11.0, 10.0, 30.0];
-        let summary = Summary::of(&values).unwrap();
+        let summary = SampleSummary::of(&values).unwrap();
         assert_eq!(far_out(Metric::RttMs, &summary), "30.00");
         let svg = strip(&values, &summary);
         assert_eq!(svg.matches("class=\"dot\"").count(), 5);
@@ -234,7 +234,7 @@ mod tests {
             .map(f64::from)
             .map(|n| if n < 36.0 { 5.0 } else { n })
             .collect();
-        let summary = Summary::of(&many).unwrap();
+        let summary = SampleSummary::of(&many).unwrap();
         assert_eq!(
             far_out(Metric::RttMs, &summary),
             "36.00, 37.00, 38.00, 1 more"

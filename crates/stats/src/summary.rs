@@ -4,7 +4,7 @@ use super::{order_statistics, t_interval};
 
 /// What a sample of independent values, such as one figure of each repeat, comes to; in the values' unit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Summary {
+pub struct SampleSummary {
     /// From the least to the greatest.
     sorted: Vec<f64>,
     /// The arithmetic mean.
@@ -15,7 +15,7 @@ pub struct Summary {
     pub interval: Option<[f64; 2]>,
 }
 
-impl Summary {
+impl SampleSummary {
     /// Of `values` in any order; nothing when there are none, or one is not finite.
     pub fn of(values: &[f64]) -> Option<Self> {
         if !values.iter().all(|value| value.is_finite()) {
@@ -88,18 +88,18 @@ mod tests {
 
     #[test]
     fn one_value_has_no_spread_and_nothing_has_no_summary() {
-        let one = Summary::of(&[7.0]).unwrap();
+        let one = SampleSummary::of(&[7.0]).unwrap();
         assert_eq!((one.min(), one.median(), one.max()), (7.0, 7.0, 7.0));
         assert_eq!(one.count(), 1);
         assert_eq!((one.sd, one.interval), (None, None));
         assert_eq!(one.spread(), None);
-        assert_eq!(Summary::of(&[]), None);
-        assert_eq!(Summary::of(&[1.0, f64::NAN]), None);
+        assert_eq!(SampleSummary::of(&[]), None);
+        assert_eq!(SampleSummary::of(&[1.0, f64::NAN]), None);
     }
 
     #[test]
     fn the_spread_leaves_out_one_at_either_end() {
-        let spread = |values: &[f64]| Summary::of(values).unwrap().spread();
+        let spread = |values: &[f64]| SampleSummary::of(values).unwrap().spread();
         assert_eq!(spread(&[110.0, 10.0, 90.0, 100.0, 900.0]), Some(0.2));
         assert_eq!(spread(&[1.0, 2.0, 3.0]), Some(0.0));
         assert_eq!(spread(&[1.0, 2.0]), None);
@@ -108,10 +108,10 @@ mod tests {
 
     #[test]
     fn what_lies_far_out_is_pointed_at_and_still_counts() {
-        let summary = Summary::of(&[30.0, 10.0, 11.0, 12.0, 11.0, 10.0]).unwrap();
+        let summary = SampleSummary::of(&[30.0, 10.0, 11.0, 12.0, 11.0, 10.0]).unwrap();
         assert_eq!(summary.outliers().collect::<Vec<_>>(), [30.0]);
         assert_eq!((summary.count(), summary.mean), (6, 14.0));
-        let even = Summary::of(&[1.0, 2.0, 3.0, 4.0]).unwrap();
+        let even = SampleSummary::of(&[1.0, 2.0, 3.0, 4.0]).unwrap();
         assert_eq!(even.outliers().count(), 0);
     }
 }

@@ -16,7 +16,7 @@ use crate::experiment::artifacts::ARTIFACTS;
 use crate::experiment::host;
 use crate::experiment::runner::Measures;
 use crate::experiment::uses::{self, Uses};
-use crate::experiment::watch::Watch;
+use crate::experiment::watch::RunObserver;
 use crate::experiment::{baseline, directory, runner, shard, testbed, testbeds};
 use crate::named_files::{self, AllowFilesArg};
 use crate::notes::{self, note};
@@ -31,7 +31,7 @@ use netio::stop::Stop;
 use record::lateness::LateBudget;
 use record::plan::{Case, Order, Plan};
 use record::quantity::counted;
-use record::{GivenScenario, Head, Record, RecordWriter, Shard, ShardBy, ShardNumber, is_full};
+use record::{GivenScenario, RecordHead, Record, RecordWriter, Shard, ShardBy, ShardNumber, is_full};
 
 /// The reports beside a record.
 pub(crate) const PAGE: &str = "report.html";
@@ -180,7 +180,7 @@ impl ExperimentArgs {
         let tools = tools(&plan).or_machine()?;
         self.testbeds(&plan)?;
         warn_of_host(&plan).or_bad_input()?;
-        let head = Head::new(given, plan, host::collect(tools));
+        let head = RecordHead::new(given, plan, host::collect(tools));
         let replaces = Record::is_in(&directory);
         let writer = match RecordWriter::begin(&directory, &head, self.overwrite) {
             Err(error) if is_full(&error) => return Err(error.into()),
@@ -223,7 +223,7 @@ impl ExperimentArgs {
         let measures = Measures {
             set_up: &set_up,
             baseline: &baseline::measure,
-            watch: Watch::by(watched.links),
+            watch: RunObserver::by(watched.links),
             captures: watched.captures,
         };
         let redo_invalid = self.redo_invalid;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 
 use conditions::nearest;
 use instruments::measure;
-use record::expectation::{Expectation, Judgement, Met, Rule, Trend, TrendWay};
+use record::expectation::{Expectation, Judgement, Met, ExpectationRule, Trend, TrendWay};
 use record::figure_name::FigureName;
 use record::plan::{Case, Published};
 use record::quantity::counted;
@@ -21,7 +21,7 @@ use stats::deciding::Centre;
 /// A text or a bare number.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "TextOrNumber")]
-pub(super) struct Text(pub(super) String);
+pub(super) struct Amount(pub(super) String);
 
 #[derive(Deserialize)]
 #[serde(
@@ -34,7 +34,7 @@ enum TextOrNumber {
     Number(f64),
 }
 
-impl JsonSchema for Text {
+impl JsonSchema for Amount {
     fn schema_name() -> Cow<'static, str> {
         "Amount".into()
     }
@@ -47,7 +47,7 @@ impl JsonSchema for Text {
     }
 }
 
-impl TryFrom<TextOrNumber> for Text {
+impl TryFrom<TextOrNumber> for Amount {
     type Error = String;
 
     fn try_from(value: TextOrNumber) -> Result<Self, String> {
@@ -68,8 +68,8 @@ impl TryFrom<TextOrNumber> for Text {
 #[derive(Clone, Debug, JsonSchema)]
 #[schemars(untagged)]
 pub(super) enum PublishedText {
-    Value(Text),
-    Runs(#[schemars(length(min = 1))] Vec<Text>),
+    Value(Amount),
+    Runs(#[schemars(length(min = 1))] Vec<Amount>),
 }
 
 struct PublishedVisitor;
@@ -100,7 +100,7 @@ impl<'de> Visitor<'de> for PublishedVisitor {
 }
 
 fn one<E: de::Error>(value: TextOrNumber) -> Result<PublishedText, E> {
-    let text = Text::try_from(value).map_err(E::custom)?;
+    let text = Amount::try_from(value).map_err(E::custom)?;
     Ok(PublishedText::Value(text))
 }
 
@@ -123,7 +123,7 @@ impl PublishedText {
             }
             Self::Runs(all) => {
                 ensure!(!all.is_empty(), "{of}: a list needs a value of each run");
-                let value = |(text, number): (&Text, u32)| {
+                let value = |(text, number): (&Amount, u32)| {
                     let value = of.value(&text.0);
                     value.with_context(|| format!("{of} {number}"))
                 };
@@ -138,12 +138,12 @@ impl PublishedText {
 #[serde(deny_unknown_fields)]
 pub(super) struct ExpectTable {
     of: FigureName,
-    least: Option<Text>,
-    most: Option<Text>,
-    value: Option<Text>,
-    gain: Option<Text>,
+    least: Option<Amount>,
+    most: Option<Amount>,
+    value: Option<Amount>,
+    gain: Option<Amount>,
     ratio: Option<RatioText>,
-    within: Option<Text>,
+    within: Option<Amount>,
     published: Option<PublishedTable>,
     spread: Option<SpreadTable>,
     /// What of the runs is held against it: their mean when absent.
@@ -204,7 +204,7 @@ impl<'de> Deserialize<'de> for RatioText {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct PublishedTable {
-    within: Option<Text>,
+    within: Option<Amount>,
     factor: Option<f64>,
 }
 
@@ -212,8 +212,8 @@ struct PublishedTable {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SpreadTable {
-    least: Option<Text>,
-    most: Option<Text>,
+    least: Option<Amount>,
+    most: Option<Amount>,
 }
 
 /// One of `trends`.
@@ -247,8 +247,8 @@ impl ExpectTable {
         })
     }
 
-    fn rule(&self) -> Result<Rule> {
-        let amount = |text: &Text| self.of.value(&text.0);
+    fn rule(&self) -> Result<ExpectationRule> {
+        let amount = |text: &Amount| self.of.value(&text.0);
         let range =
             (self.least.is_some() || self.most.is_some()).then_some((&self.least, &self.most));
         Ok(
@@ -262,26 +262,26 @@ impl ExpectTable {
             ) {
                 (Some((least, most)), None, None, None, None, None) => {
                     ensure!(self.within.is_none(), "within: a range needs none");
-                    Rule::Range {
+                    ExpectationRule::Range {
                         least: least.as_ref().map(amount).transpose().context("least")?,
                         most: most.as_ref().map(amount).transpose().context("most")?,
                     }
                 }
                 (None, Some(value), None, None, None, None) => {
                     let value = amount(value).context("value")?;
-                    Rule::Value {
+                    ExpectationRule::Value {
                         value,
                         within: self.absolute(value)?,
                     }
                 }
                 (None, None, Some(gain), None, None, None) => {
                     let gain = amount(gain).context("gain")?;
-                    Rule::Gain {
+                    ExpectationRule::Gain {
                         gain,
                         within: self.absolute(gain)?,
                     }
                 }
-                (None, None, None, Some(RatioText::Times(ratio)), None, None) => Rule::Ratio {
+                (None, None, None, Some(RatioText::Times(ratio)), None, None) => ExpectationRule::Ratio {
                     ratio,
                     within: fraction(self.within.as_ref())?,
                 },
@@ -292,7 +292,7 @@ impl ExpectTable {
                         least.is_some() || most.is_some(),
                         "ratio: say `least`, `most` or both"
                     );
-                    Rule::RatioRange { least, most }
+                    ExpectationRule::RatioRange { least, most }
                 }
                 (None, None, None, None, Some(published), None) => {
                     published.rule().context("published")?
@@ -327,13 +327,13 @@ impl ExpectTable {
 }
 
 impl PublishedTable {
-    fn rule(&self) -> Result<Rule> {
+    fn rule(&self) -> Result<ExpectationRule> {
         Ok(match self.factor {
             Some(factor) if self.within.is_none() => {
                 ensure!(factor >= 1.0, "factor: at least 1");
-                Rule::PublishedFactor { factor }
+                ExpectationRule::PublishedFactor { factor }
             }
-            _ => Rule::Published {
+            _ => ExpectationRule::Published {
                 within: fraction(self.within.as_ref())?,
             },
         })
@@ -341,24 +341,24 @@ impl PublishedTable {
 }
 
 impl SpreadTable {
-    fn rule(&self) -> Result<Rule> {
+    fn rule(&self) -> Result<ExpectationRule> {
         let [least, most] = [("least", &self.least), ("most", &self.most)].map(|(key, text)| {
             let percent = text.as_ref().map(percentage).transpose();
             percent.context(key)
         });
         let (least, most) = (least?, most?);
         ensure!(least.is_some() || most.is_some(), "say least, most or both");
-        Ok(Rule::Spread { least, most })
+        Ok(ExpectationRule::Spread { least, most })
     }
 }
 
-fn fraction(within: Option<&Text>) -> Result<f64> {
+fn fraction(within: Option<&Amount>) -> Result<f64> {
     let within = within.context("say `within`")?;
     Ok(percentage(within).context("within")? / 100.0)
 }
 
 /// In percent.
-fn percentage(Text(text): &Text) -> Result<f64> {
+fn percentage(Amount(text): &Amount) -> Result<f64> {
     let percent = text
         .strip_suffix('%')
         .and_then(|number| number.trim().parse::<f64>().ok())
@@ -431,7 +431,7 @@ pub(super) fn check(case: &Case, has_reference: bool, quick: bool) -> Result<()>
                 }
             );
             let (key, what) = match rule {
-                Rule::Spread { .. } => ("spread", "a spread"),
+                ExpectationRule::Spread { .. } => ("spread", "a spread"),
                 _ => ("met", "an interval"),
             };
             check_runs(case, expectation.fewest_runs(), what, quick).context(key)

@@ -12,7 +12,7 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::TakenOut;
-use super::rules::{ExpectTable, PublishedText, Text};
+use super::rules::{ExpectTable, PublishedText, Amount};
 use crate::experiment::host;
 use crate::forward::thread::HELD_MEMORY;
 use crate::toml_file::SourceFile;
@@ -113,7 +113,7 @@ pub(super) enum RepeatsTable {
 pub(super) struct UntilTable {
     of: FigureName,
     /// Half the interval in percent of the mean.
-    within: Text,
+    within: Amount,
     /// Refused, with the reason.
     #[schemars(skip)]
     least: Option<u32>,

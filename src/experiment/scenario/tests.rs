@@ -8,7 +8,7 @@ use super::*;
 use conditions::link_spec::LinkProfile;
 use record::Record;
 use record::bed::Bed;
-use record::expectation::{Judgement, Met, Rule, TrendWay};
+use record::expectation::{Judgement, Met, ExpectationRule, TrendWay};
 use record::figure_name::FigureName;
 use record::plan::{Instrument, Published, Repeats};
 use report::analysis::compare::Comparison;
@@ -366,31 +366,31 @@ rising = ['a', 'b']
 "
     );
     let plan = parse("x.toml", &text, false).unwrap();
-    let rules: Vec<Rule> = plan.cases[0].expect.iter().map(|e| e.rule).collect();
+    let rules: Vec<ExpectationRule> = plan.cases[0].expect.iter().map(|e| e.rule).collect();
     assert_eq!(
         rules,
         [
-            Rule::Range {
+            ExpectationRule::Range {
                 least: Some(1.0),
                 most: Some(3.0)
             },
-            Rule::Value {
+            ExpectationRule::Value {
                 value: 2.0,
                 within: 0.2
             },
-            Rule::Gain {
+            ExpectationRule::Gain {
                 gain: -1.0,
                 within: 0.1
             },
-            Rule::Ratio {
+            ExpectationRule::Ratio {
                 ratio: 0.5,
                 within: 0.05
             },
-            Rule::RatioRange {
+            ExpectationRule::RatioRange {
                 least: Some(3.0),
                 most: None
             },
-            Rule::PublishedFactor { factor: 1.5 },
+            ExpectationRule::PublishedFactor { factor: 1.5 },
         ]
     );
     assert_eq!(plan.trends[0].way, TrendWay::Rising);
@@ -709,7 +709,7 @@ fn what_shipped_cases_should_take_is_within_a_third_of_what_they_took() {
         ("case7", 95.0),
     ] {
         let case = toffee.case(case).unwrap();
-        let pace = record::pace::Pace::of(case).unwrap();
+        let pace = record::pace::PathPace::of(case).unwrap();
         let download = case.instruments.iter().find(|i| i.name == "download");
         let estimate = instruments::measure::estimate(download.unwrap(), Some(&pace));
         near(&case.name, estimate.unwrap().as_secs_f64(), took_s);

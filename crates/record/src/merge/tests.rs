@@ -3,7 +3,7 @@ use crate::figure_name::FigureName;
 use crate::plan::{Narrow, Repeats};
 use crate::shard::{ShardBy, ShardNumber};
 use crate::summary::{CaptureSummary, Summary};
-use crate::{Artifact, LinkCounts, Outcome, Record};
+use crate::{Artifact, LinkCounts, RunOutcome, Record};
 use std::collections::{BTreeMap, BTreeSet};
 use tempfile::TempDir;
 
@@ -41,7 +41,7 @@ fn invalid(run: Run, attempt: u32) -> Run {
     let cause = "late".to_owned();
     Run {
         attempt,
-        outcome: Outcome::Invalid { cause },
+        outcome: RunOutcome::Invalid { cause },
         ..run
     }
 }
@@ -52,14 +52,14 @@ fn lines(record: &Record, host: &str, runs: &[Run], finished: bool) -> Vec<u8> {
     head.host.name = Some(host.to_owned());
     let mut bytes = line(&head).unwrap();
     for baseline in &record.baselines {
-        bytes.extend(line(&Line::<&Run>::Baseline(baseline.clone())).unwrap());
+        bytes.extend(line(&RecordLine::<&Run>::Baseline(baseline.clone())).unwrap());
     }
     for run in runs {
-        bytes.extend(line(&Line::Run(run)).unwrap());
+        bytes.extend(line(&RecordLine::Run(run)).unwrap());
     }
     if finished {
         let at = "2026-11-24T11:00:00.000Z".to_owned();
-        bytes.extend(line(&Line::<&Run>::FinishedAt(at)).unwrap());
+        bytes.extend(line(&RecordLine::<&Run>::FinishedAt(at)).unwrap());
     }
     bytes
 }
@@ -115,7 +115,7 @@ fn drawn(record: &Record, random: &mut fastrand::Rng) -> (Vec<Vec<u8>>, Vec<Begu
         };
         let mut length = head;
         for run in &runs {
-            length += line(&Line::Run(run)).unwrap().len();
+            length += line(&RecordLine::Run(run)).unwrap().len();
             if length <= end {
                 whole.push((run.case.clone(), run.repeat, run.started_at.clone()));
             }
@@ -182,12 +182,12 @@ fn what_went_on_elsewhere_is_of_both_hosts() {
         name: Some("a".to_owned()),
         ..record.head.host.clone()
     };
-    file.extend(line(&Line::<&Run>::Host(elsewhere)).unwrap());
+    file.extend(line(&RecordLine::<&Run>::Host(elsewhere)).unwrap());
     let there = Run {
         host: Some(2),
         ..run(&record, 0, 2, 20)
     };
-    file.extend(line(&Line::Run(&there)).unwrap());
+    file.extend(line(&RecordLine::Run(&there)).unwrap());
     let (_all, paths) = directories(&[file]);
     let (merge, merged, _) = merged(&paths);
     assert_eq!(merge.hosts(), 2);

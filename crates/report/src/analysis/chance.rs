@@ -156,7 +156,7 @@ mod tests {
     use crate::analysis::Verdict;
     use crate::analysis::tests::{draws, record};
     use record::Record;
-    use record::expectation::{Expectation, Judgement, Met, Rule, Trend, TrendWay};
+    use record::expectation::{Expectation, Judgement, Met, ExpectationRule, Trend, TrendWay};
     use record::figure_name::FigureName;
     use record::plan::Repeats;
     use stats::deciding::Centre;
@@ -280,7 +280,7 @@ mod tests {
         let values = unit.map(|value: f64| (0.1 * value / 2.5_f64.sqrt()).exp());
         let mut record = of(&[values.to_vec()]);
         let most = (0.1 * 1.645 / 5.0_f64.sqrt()).exp();
-        let rule = Rule::Range {
+        let rule = ExpectationRule::Range {
             least: None,
             most: Some(most),
         };
@@ -306,7 +306,7 @@ mod tests {
         let mut record = of(&[vec![0.0, 0.0, 0.0, 0.0, 10.0]]);
         record.head.plan.cases[0].expect = vec![Expectation {
             of: goodput(),
-            rule: Rule::Range {
+            rule: ExpectationRule::Range {
                 least: Some(1.0),
                 most: None,
             },

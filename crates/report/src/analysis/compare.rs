@@ -10,7 +10,7 @@ use super::{Analysis, CaseFigures, machine};
 use crate::case_conditions::link;
 use record::Record;
 use record::figure_name::FigureName;
-use stats::hodges_lehmann::{Change, Sense, Shift};
+use stats::hodges_lehmann::{ShiftVerdict, Sense, Shift};
 use stats::welch;
 
 /// Of a whole comparison: how often it may call worse what is not.
@@ -115,7 +115,7 @@ impl Comparison {
                         figure: name.clone(),
                         means: [old.value(), new.value()],
                         p: welch::p_value(&old.values, &new.values)
-                            .filter(|_| shift.change() != Change::TooFew),
+                            .filter(|_| shift.change() != ShiftVerdict::TooFew),
                         shift,
                     }
                 }));
@@ -174,7 +174,7 @@ impl Compared {
 
     /// Whether there are too few runs to tell a change from chance.
     pub fn is_too_few(&self) -> bool {
-        self.shift.change() == Change::TooFew
+        self.shift.change() == ShiftVerdict::TooFew
     }
 
     /// Whether it got worse beyond chance, and the interval's near end by more than `percent`. Of what has no percentage, a
@@ -182,9 +182,9 @@ impl Compared {
     fn is_worse_by(&self, percent: f64) -> bool {
         let beyond_chance = self.p.is_some_and(|p| p <= SIGNIFICANCE);
         let worse = match self.shift.change() {
-            Change::TooFew | Change::NotShown => false,
-            Change::Greater => self.figure.metric.sense() != Sense::Rate,
-            Change::Smaller => self.figure.metric.sense() == Sense::Rate,
+            ShiftVerdict::TooFew | ShiftVerdict::NotShown => false,
+            ShiftVerdict::Greater => self.figure.metric.sense() != Sense::Rate,
+            ShiftVerdict::Smaller => self.figure.metric.sense() == Sense::Rate,
         };
         let change = self.shift.percent.and_then(|change| change.interval);
         let near = change.map(|[low, high]| low.abs().min(high.abs()));
@@ -341,7 +341,7 @@ mod tests {
         assert!(comparison.missing.is_empty());
         assert_eq!(comparison.compared.len(), 3);
         for one in &comparison.compared {
-            assert_eq!(one.shift.change(), Change::NotShown, "{}", one.words());
+            assert_eq!(one.shift.change(), ShiftVerdict::NotShown, "{}", one.words());
         }
         assert_eq!(comparison.regressions(0.0).count(), 0);
     }

@@ -1,8 +1,8 @@
 //! Whether what several runs say is what a rule asks.
 
-use record::expectation::{FEWEST_FOR_SPREAD, Judgement, Met, Rule, TrendWay};
+use record::expectation::{FEWEST_FOR_SPREAD, Judgement, Met, ExpectationRule, TrendWay};
 use stats::deciding::{Centre, above_zero};
-use stats::summary::Summary;
+use stats::summary::SampleSummary;
 
 /// What a rule holds against a range.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ pub(super) enum Decision {
 impl<'a> RuleTest<'a> {
     /// What `rule` asks of a case; nothing without the reference or the published value that it needs.
     pub(super) fn of_rule(
-        rule: Rule,
+        rule: ExpectationRule,
         values: &'a [f64],
         base: Option<&'a [f64]>,
         published: Option<f64>,
@@ -55,22 +55,22 @@ impl<'a> RuleTest<'a> {
             [least.unwrap_or(lowest), most.unwrap_or(highest)]
         };
         let (held, asked) = match rule {
-            Rule::Range { least, most } => (TestedValue::Value, between(least, most)),
-            Rule::Spread { least, most } => (TestedValue::Spread, between(least, most)),
-            Rule::Value { value, within } => (TestedValue::Value, about(value, within)),
-            Rule::Gain { gain, within } => (TestedValue::Difference, about(gain, within)),
-            Rule::Ratio { ratio, within } => {
+            ExpectationRule::Range { least, most } => (TestedValue::Value, between(least, most)),
+            ExpectationRule::Spread { least, most } => (TestedValue::Spread, between(least, most)),
+            ExpectationRule::Value { value, within } => (TestedValue::Value, about(value, within)),
+            ExpectationRule::Gain { gain, within } => (TestedValue::Difference, about(gain, within)),
+            ExpectationRule::Ratio { ratio, within } => {
                 (TestedValue::Ratio, about(ratio, ratio.abs() * within))
             }
-            Rule::RatioRange { least, most } => (TestedValue::Ratio, between(least, most)),
-            Rule::Published { within } => {
+            ExpectationRule::RatioRange { least, most } => (TestedValue::Ratio, between(least, most)),
+            ExpectationRule::Published { within } => {
                 let published = published?;
                 (
                     TestedValue::Value,
                     about(published, published.abs() * within),
                 )
             }
-            Rule::PublishedFactor { factor } => {
+            ExpectationRule::PublishedFactor { factor } => {
                 let published = published?;
                 (TestedValue::Value, [published / factor, published * factor])
             }
@@ -146,7 +146,7 @@ impl<'a> RuleTest<'a> {
             TestedValue::Value => value,
             TestedValue::Difference => value - over.of(self.base)?,
             TestedValue::Ratio => value / over.of(self.base)?,
-            TestedValue::Spread => Summary::of(self.values)?.spread()? * 100.0,
+            TestedValue::Spread => SampleSummary::of(self.values)?.spread()? * 100.0,
         })
     }
 
@@ -175,29 +175,29 @@ mod tests {
     /// About 100, by 2 % or so: at 99.9 % 93 to 107.
     const RUNS: [f64; 5] = [98.0, 99.0, 100.0, 101.0, 102.0];
 
-    fn range(least: f64, most: f64) -> Rule {
-        Rule::Range {
+    fn range(least: f64, most: f64) -> ExpectationRule {
+        ExpectationRule::Range {
             least: Some(least),
             most: Some(most),
         }
     }
 
-    const fn at_least(times: f64) -> Rule {
-        Rule::RatioRange {
+    const fn at_least(times: f64) -> ExpectationRule {
+        ExpectationRule::RatioRange {
             least: Some(times),
             most: None,
         }
     }
 
-    const fn at_most(times: f64) -> Rule {
-        Rule::RatioRange {
+    const fn at_most(times: f64) -> ExpectationRule {
+        ExpectationRule::RatioRange {
             least: None,
             most: Some(times),
         }
     }
 
     /// Of a case whose reference is half of it.
-    fn is_met(rule: Rule, values: &[f64], judgement: Judgement) -> bool {
+    fn is_met(rule: ExpectationRule, values: &[f64], judgement: Judgement) -> bool {
         let base = RUNS.map(|value| value / 2.0);
         let question = RuleTest::of_rule(rule, values, Some(&base), Some(80.0)).unwrap();
         match question.decide(judgement, BEYOND) {
@@ -221,56 +221,56 @@ mod tests {
             (range(108.0, 110.0), [false, false, false]),
             (range(80.0, 92.0), [false, false, false]),
             (
-                Rule::Value {
+                ExpectationRule::Value {
                     value: 104.0,
                     within: 1.0,
                 },
                 [false, true, false],
             ),
             (
-                Rule::Value {
+                ExpectationRule::Value {
                     value: 110.0,
                     within: 1.0,
                 },
                 [false, false, false],
             ),
             (
-                Rule::Gain {
+                ExpectationRule::Gain {
                     gain: 53.0,
                     within: 1.0,
                 },
                 [false, true, false],
             ),
             (
-                Rule::Gain {
+                ExpectationRule::Gain {
                     gain: 50.0,
                     within: 10.0,
                 },
                 [true, true, true],
             ),
             (
-                Rule::Gain {
+                ExpectationRule::Gain {
                     gain: 70.0,
                     within: 10.0,
                 },
                 [false, false, false],
             ),
             (
-                Rule::Ratio {
+                ExpectationRule::Ratio {
                     ratio: 2.1,
                     within: 0.01,
                 },
                 [false, true, false],
             ),
             (
-                Rule::Ratio {
+                ExpectationRule::Ratio {
                     ratio: 2.0,
                     within: 0.1,
                 },
                 [true, true, true],
             ),
             (
-                Rule::Ratio {
+                ExpectationRule::Ratio {
                     ratio: 3.0,
                     within: 0.1,
                 },
@@ -284,12 +284,12 @@ mod tests {
             (at_most(1.95), [false, true, false]),
             (at_most(1.5), [false, false, false]),
             // 80 was published.
-            (Rule::Published { within: 0.2 }, [false, true, false]),
-            (Rule::Published { within: 0.4 }, [true, true, true]),
-            (Rule::Published { within: 0.1 }, [false, false, false]),
-            (Rule::PublishedFactor { factor: 1.2 }, [false, true, false]),
-            (Rule::PublishedFactor { factor: 1.5 }, [true, true, true]),
-            (Rule::PublishedFactor { factor: 1.1 }, [false, false, false]),
+            (ExpectationRule::Published { within: 0.2 }, [false, true, false]),
+            (ExpectationRule::Published { within: 0.4 }, [true, true, true]),
+            (ExpectationRule::Published { within: 0.1 }, [false, false, false]),
+            (ExpectationRule::PublishedFactor { factor: 1.2 }, [false, true, false]),
+            (ExpectationRule::PublishedFactor { factor: 1.5 }, [true, true, true]),
+            (ExpectationRule::PublishedFactor { factor: 1.1 }, [false, false, false]),
         ] {
             let met = [by_value, UNLESS_CONTRADICTED, WHEN_SHOWN];
             assert_eq!(
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn a_spread_is_held_against_its_ends_in_percent_of_the_median() {
         let decide = |least, most, values: &[f64]| {
-            let rule = Rule::Spread { least, most };
+            let rule = ExpectationRule::Spread { least, most };
             let question = RuleTest::of_rule(rule, values, None, None).unwrap();
             question.decide(Judgement::default(), BEYOND)
         };
@@ -373,7 +373,7 @@ mod tests {
         assert_eq!(of(&RUNS[1..], UNLESS_CONTRADICTED), Decision::TooFew);
         let by_median = judgement(Centre::Median, Met::UnlessContradicted);
         assert_eq!(of(&RUNS, by_median), Decision::TooFew);
-        let ratio = Rule::Ratio {
+        let ratio = ExpectationRule::Ratio {
             ratio: 1.0,
             within: 0.1,
         };
@@ -383,6 +383,6 @@ mod tests {
             Decision::NoRatio
         );
         assert!(RuleTest::of_rule(ratio, &RUNS, None, None).is_none());
-        assert!(RuleTest::of_rule(Rule::Published { within: 0.1 }, &RUNS, None, None).is_none());
+        assert!(RuleTest::of_rule(ExpectationRule::Published { within: 0.1 }, &RUNS, None, None).is_none());
     }
 }

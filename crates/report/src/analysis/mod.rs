@@ -20,10 +20,10 @@ use crate::interval::{ConfidenceInterval, IntervalScope};
 use bottleneck::bottlenecks;
 use record::figure_name::FigureName;
 use record::plan::Case;
-use record::{Latest, MOST_ATTEMPTS, Measurement, Outcome, Record, Run};
+use record::{Latest, MOST_ATTEMPTS, Measurement, RunOutcome, Record, Run};
 use stats::hodges_lehmann::Shift;
 use stats::repeats;
-use stats::summary::Summary;
+use stats::summary::SampleSummary;
 
 pub(crate) use bottleneck::ChainBottleneck;
 pub(crate) use left_out::left_out;
@@ -70,7 +70,7 @@ pub(crate) struct CaseFigures<'a> {
 pub(crate) struct Across {
     /// One of each run that counts, in the order of the repeats.
     pub(crate) values: Vec<f64>,
-    pub(crate) summary: Summary,
+    pub(crate) summary: SampleSummary,
     /// A run found a lower bound alone, so that the mean is one.
     pub(crate) at_least: bool,
     /// The 95 % interval: Student's t over the runs, or what the only run states of itself; of the figure that decided how
@@ -100,7 +100,7 @@ impl<'a> Analysis<'a> {
         let base = reference.map(|case| across(&latest, case));
         let to_come = |case: &Case| {
             let owed = |run: &Run| {
-                matches!(run.outcome, Outcome::Invalid { .. }) && run.attempt < MOST_ATTEMPTS
+                matches!(run.outcome, RunOutcome::Invalid { .. }) && run.attempt < MOST_ATTEMPTS
             };
             let done = latest.runs(case).filter(|run| !owed(run)).count();
             // What a shard lacks is another's.
@@ -248,7 +248,7 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
         }
     }
     let across = |(name, stated): (FigureName, Stated)| {
-        let summary = Summary::of(&stated.values)?;
+        let summary = SampleSummary::of(&stated.values)?;
         let runs = stated.values.len();
         let own = stated.interval.filter(|_| runs == 1);
         let over = summary
@@ -273,7 +273,7 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
         if let (Some((_, figure)), Some(interval)) =
             (decided.next(), repeats::mean_interval(&values))
         {
-            figure.summary = Summary::of(&values).unwrap_or(figure.summary.clone());
+            figure.summary = SampleSummary::of(&values).unwrap_or(figure.summary.clone());
             figure.values = values;
             figure.interval = Some(ConfidenceInterval {
                 ends: interval,
@@ -318,12 +318,12 @@ fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> (Vec<Fault>, Vec<S
     for run in &runs {
         let number = run.repeat;
         match &run.outcome {
-            Outcome::Ok => {}
-            Outcome::Failed { cause } => faults.push(Fault {
+            RunOutcome::Ok => {}
+            RunOutcome::Failed { cause } => faults.push(Fault {
                 verdict: Verdict::Failed,
                 text: format!("run {number} failed: {cause}"),
             }),
-            Outcome::Invalid { cause } => invalid.push(Fault {
+            RunOutcome::Invalid { cause } => invalid.push(Fault {
                 verdict: match to_come && run.attempt < MOST_ATTEMPTS {
                     true => Verdict::Incomplete,
                     false => Verdict::Invalid,
@@ -356,7 +356,7 @@ fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> (Vec<Fault>, Vec<S
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use record::expectation::{Expectation, Judgement, Rule};
+    use record::expectation::{Expectation, Judgement, ExpectationRule};
     use record::lateness::{self, Departed, LatePackets};
     use record::plan::{Narrow, Published, Repeats};
     use record::{Direction, Figure, Metric, Sample, Statistic};
@@ -435,7 +435,7 @@ pub(crate) mod tests {
         };
         let values = [98.0, 99.0, 100.0, 101.0, 102.0, 110.0];
         record.runs = (1..).zip(&values).map(run).collect();
-        record.runs[3].outcome = Outcome::Failed {
+        record.runs[3].outcome = RunOutcome::Failed {
             cause: "no route".to_owned(),
         };
         let figure = &Analysis::of(&record).cases[0].figures[&of];
@@ -468,7 +468,7 @@ pub(crate) mod tests {
     #[test]
     fn a_run_that_failed_or_is_missing_fails_its_case_with_the_cause() {
         let mut record = record();
-        record.runs[0].outcome = Outcome::Invalid {
+        record.runs[0].outcome = RunOutcome::Invalid {
             cause: "the ring dropped 3".to_owned(),
         };
         record.runs.pop();
@@ -499,7 +499,7 @@ pub(crate) mod tests {
         ping.invalid = lateness::invalid(&ping.departures, figures);
         if let Some(cause) = &ping.invalid {
             let cause = format!("ping: {cause}");
-            run.outcome = Outcome::Invalid { cause };
+            run.outcome = RunOutcome::Invalid { cause };
         }
         record
     }
@@ -522,7 +522,7 @@ pub(crate) mod tests {
         record.runs = (1..=5).map(run).collect();
         let spoil = |record: &mut Record, run: usize| {
             let cause = cause.to_owned();
-            record.runs[run].outcome = Outcome::Invalid { cause };
+            record.runs[run].outcome = RunOutcome::Invalid { cause };
         };
         spoil(&mut record, 3);
         let analysis = Analysis::of(&record);
@@ -581,7 +581,7 @@ pub(crate) mod tests {
         slow.expect = [Centre::Median, Centre::Mean]
             .map(|over| Expectation {
                 of: of.clone(),
-                rule: Rule::Published { within: 0.1 },
+                rule: ExpectationRule::Published { within: 0.1 },
                 judgement: Judgement {
                     over,
                     ..Judgement::default()
@@ -606,7 +606,7 @@ pub(crate) mod tests {
         slow.repeats = Repeats::fixed(5);
         slow.expect = vec![Expectation {
             of,
-            rule: Rule::Spread {
+            rule: ExpectationRule::Spread {
                 least: None,
                 most: Some(50.0),
             },
@@ -649,7 +649,7 @@ pub(crate) mod tests {
         let expectation = &mut record.head.plan.cases[0].expect;
         expectation.push(Expectation {
             of: p99.clone(),
-            rule: Rule::Range {
+            rule: ExpectationRule::Range {
                 least: None,
                 most: Some(20.0),
             },
@@ -701,14 +701,14 @@ pub(crate) mod tests {
         assert_eq!(analysis.trends[0].verdict, Verdict::Incomplete);
         assert_eq!(analysis.verdict, Verdict::Incomplete);
         // Attempts are owed to what was spoilt.
-        record.runs[1].outcome = Outcome::Invalid {
+        record.runs[1].outcome = RunOutcome::Invalid {
             cause: "the ring dropped 3".to_owned(),
         };
         assert_eq!(Analysis::of(&record).verdict, Verdict::Incomplete);
         record.runs[1].attempt = MOST_ATTEMPTS;
         assert_eq!(Analysis::of(&record).verdict, Verdict::Invalid);
         // What is known to be wrong stays so.
-        record.runs[0].outcome = Outcome::Failed {
+        record.runs[0].outcome = RunOutcome::Failed {
             cause: "no route".to_owned(),
         };
         assert_eq!(Analysis::of(&record).verdict, Verdict::Failed);
@@ -719,7 +719,7 @@ pub(crate) mod tests {
         let mut record = record();
         let mut again = record.runs[0].clone();
         again.attempt = 2;
-        record.runs[0].outcome = Outcome::Invalid {
+        record.runs[0].outcome = RunOutcome::Invalid {
             cause: "the ring dropped 3".to_owned(),
         };
         record.runs.push(again);

@@ -5,12 +5,12 @@ use std::fmt;
 
 use super::decided::{Decision, RuleTest};
 use super::{Across, CaseFigures};
-use record::expectation::{Expectation, Rule, Trend};
+use record::expectation::{Expectation, ExpectationRule, Trend};
 use record::figure_name::FigureName;
 use record::plan::{Case, Published};
 use record::quantity;
 use stats::deciding::BEYOND;
-use stats::summary::Summary;
+use stats::summary::SampleSummary;
 
 /// How an expectation, a case or a whole experiment stands; the later, the graver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -174,16 +174,16 @@ fn measured(
     };
     let base = base.and_then(|base| judgement.over.of(base));
     let beside = match rule {
-        Rule::Range { .. } | Rule::Value { .. } => None,
-        Rule::Gain { .. } => base.map(|base| format!("{:+.3}", value - base)),
-        Rule::Ratio { .. } | Rule::RatioRange { .. } => {
+        ExpectationRule::Range { .. } | ExpectationRule::Value { .. } => None,
+        ExpectationRule::Gain { .. } => base.map(|base| format!("{:+.3}", value - base)),
+        ExpectationRule::Ratio { .. } | ExpectationRule::RatioRange { .. } => {
             base.map(|base| format!("{:.3} times", value / base))
         }
-        Rule::Published { .. } | Rule::PublishedFactor { .. } => {
+        ExpectationRule::Published { .. } | ExpectationRule::PublishedFactor { .. } => {
             let published = published.and_then(|published| published.over(judgement.over));
             published.map(|published| format!("{:+.1} %", (value / published - 1.0) * 100.0))
         }
-        Rule::Spread { .. } => {
+        ExpectationRule::Spread { .. } => {
             let published = published.and_then(|published| Some(published.runs()?.1));
             let published = published.and_then(|summary| spread_words(&summary));
             published.map(|words| format!("published: {words}"))
@@ -205,7 +205,7 @@ fn measured(
     });
     let interval = interval.map(|words| format!("{}: {words}", percent(BEYOND)));
     let own = match rule {
-        Rule::Spread { .. } => Summary::of(values).and_then(|summary| spread_words(&summary)),
+        ExpectationRule::Spread { .. } => SampleSummary::of(values).and_then(|summary| spread_words(&summary)),
         _ => None,
     };
     let own = own.unwrap_or_else(|| quantity(of.metric, value));
@@ -217,7 +217,7 @@ fn measured(
 }
 
 /// From the least to the greatest in percent of the mean: "17.32 %".
-fn spread_words(summary: &Summary) -> Option<String> {
+fn spread_words(summary: &SampleSummary) -> Option<String> {
     Some(format!("{:.2} %", summary.spread()? * 100.0))
 }
 

@@ -19,7 +19,7 @@ use record::plan::{Instrument, Order};
 use record::printable::printable_lines;
 use record::summary::{DirectionSummary, Summary};
 use record::table::{Cell, Column, Mark, Table};
-use record::{LinkCounts, Outcome, Record, Run};
+use record::{LinkCounts, RunOutcome, Record, Run};
 
 /// What a fact says in different runs is listed up to so often.
 const MOST_VALUES: usize = 4;
@@ -74,7 +74,7 @@ impl Page<'_> {
 
     fn faulty_runs(&self) -> usize {
         let runs = self.record.runs.iter();
-        runs.filter(|run| run.outcome != Outcome::Ok).count()
+        runs.filter(|run| run.outcome != RunOutcome::Ok).count()
     }
 
     fn order(&self) -> String {
@@ -203,12 +203,12 @@ fn run(run: &Run) -> [Cell; 6] {
         attempt => format!(" (attempt {attempt})"),
     };
     let outcome = match &run.outcome {
-        Outcome::Ok => {
+        RunOutcome::Ok => {
             let left_out = left_out(run).into_iter().map(|one| one.to_string());
             Cell::from(Vec::from_iter(["ok".to_owned()].into_iter().chain(left_out)).join("; "))
         }
-        Outcome::Failed { cause } => Cell::marked(format!("FAILED: {cause}"), Mark::Bad),
-        Outcome::Invalid { cause } => Cell::marked(format!("INVALID: {cause}"), Mark::Bad),
+        RunOutcome::Failed { cause } => Cell::marked(format!("FAILED: {cause}"), Mark::Bad),
+        RunOutcome::Invalid { cause } => Cell::marked(format!("INVALID: {cause}"), Mark::Bad),
     };
     // Median, 99th percentile and worst.
     let departure_error = |link: &Summary| {
@@ -451,7 +451,7 @@ mod tests {
             run.environment
                 .insert(HOSTILE.to_owned(), HOSTILE.to_owned());
             run.started_at = HOSTILE.to_owned();
-            run.outcome = Outcome::Failed {
+            run.outcome = RunOutcome::Failed {
                 cause: HOSTILE.to_owned(),
             };
             for measured in &mut run.measurements {
@@ -471,7 +471,7 @@ mod tests {
     #[test]
     fn differences_are_explained_and_failures_named() {
         let mut record = record();
-        record.runs[0].outcome = Outcome::Failed {
+        record.runs[0].outcome = RunOutcome::Failed {
             cause: "the server closed".to_owned(),
         };
         let page = html(&record).unwrap();

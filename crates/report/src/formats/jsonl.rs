@@ -68,7 +68,7 @@ fn cause(latest: &Latest<'_>, run: &Run, measured: &Measured, figure: &Figure) -
 mod tests {
     use super::*;
     use crate::analysis::tests::record;
-    use record::Outcome;
+    use record::RunOutcome;
     use serde_json::{Value, json};
 
     fn lines(record: &Record) -> Vec<Value> {
@@ -111,7 +111,7 @@ mod tests {
     fn a_figure_that_reports_do_not_count_says_why() {
         let mut record = record();
         let mut again = record.runs[0].clone();
-        record.runs[0].outcome = Outcome::Invalid {
+        record.runs[0].outcome = RunOutcome::Invalid {
             cause: "late".to_owned(),
         };
         let of_first = |record: &Record| lines(record)[0].clone();

@@ -92,7 +92,7 @@ fn words(check: &ExpectationCheck) -> String {
 mod tests {
     use super::*;
     use crate::analysis::tests::record;
-    use record::Outcome;
+    use record::RunOutcome;
 
     #[test]
     fn every_case_and_trend_is_a_test() {
@@ -121,7 +121,7 @@ mod tests {
     fn what_is_not_met_fails_and_what_went_wrong_is_an_error() {
         let mut record = record();
         record.head.plan.cases[1].expect[0].of = "ping.lost_percent.mean".parse().unwrap();
-        record.runs[0].outcome = Outcome::Failed {
+        record.runs[0].outcome = RunOutcome::Failed {
             cause: "]]><evil>\u{0} & \"more\"".to_owned(),
         };
         let xml = junit(&record).unwrap();

@@ -68,7 +68,7 @@ fn title(record: &Record, terminal: Terminal) -> String {
 mod tests {
     use super::*;
     use crate::analysis::tests::record;
-    use record::expectation::Rule;
+    use record::expectation::ExpectationRule;
 
     const COLOURED: Terminal = Terminal {
         coloured: true,
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn what_is_not_met_is_named_below_the_table() {
         let mut record = record();
-        record.head.plan.cases[1].expect[0].rule = Rule::Gain {
+        record.head.plan.cases[1].expect[0].rule = ExpectationRule::Gain {
             gain: 5.0,
             within: 0.15,
         };

@@ -6,7 +6,7 @@ use crate::analysis::ceiling;
 use record::quantity;
 use record::quantity::counted;
 use record::{Metric, Statistic};
-use record::{Outcome, Record, Run};
+use record::{RunOutcome, Record, Run};
 
 /// A miss by no more than this share of the interval's width is what one 95 % interval in twenty does.
 const BY_CHANCE: f64 = 0.25;
@@ -123,9 +123,9 @@ fn spoilt(runs: &[&Run]) -> Option<String> {
     let spoilt: Vec<String> = runs
         .iter()
         .filter_map(|run| match &run.outcome {
-            Outcome::Ok => None,
-            Outcome::Failed { cause } => Some(format!("run {} failed: {cause}", run.repeat)),
-            Outcome::Invalid { cause } => Some(format!("run {} is INVALID: {cause}", run.repeat)),
+            RunOutcome::Ok => None,
+            RunOutcome::Failed { cause } => Some(format!("run {} failed: {cause}", run.repeat)),
+            RunOutcome::Invalid { cause } => Some(format!("run {} is INVALID: {cause}", run.repeat)),
         })
         .collect();
     (!spoilt.is_empty()).then(|| spoilt.join("; "))

@@ -8,7 +8,7 @@ use super::truth::{Crossing, Truth};
 use record::figure_name::FigureName;
 use record::plan::{Case, Instrument};
 use record::{Direction, Figure, Metric};
-use record::{Outcome, Record, Run};
+use record::{RunOutcome, Record, Run};
 use stats::proportion::least_by_chance;
 use stats::t_interval;
 
@@ -95,9 +95,9 @@ pub(super) fn not_run(record: &Record) -> Vec<String> {
 /// The cell of a case of which no run was sound; none where there is no truth to be had, or no run.
 fn spoilt(case: &Case, instrument: &Instrument, runs: &[&Run]) -> Option<CalibrationCell> {
     let cause = runs.iter().find_map(|run| match &run.outcome {
-        Outcome::Ok => None,
-        Outcome::Failed { cause } => Some(format!("failed: {cause}")),
-        Outcome::Invalid { cause } => Some(format!("INVALID: {cause}")),
+        RunOutcome::Ok => None,
+        RunOutcome::Failed { cause } => Some(format!("failed: {cause}")),
+        RunOutcome::Invalid { cause } => Some(format!("INVALID: {cause}")),
     })?;
     let first = instrument.profile.calibration.figure;
     let figure = FigureName {
