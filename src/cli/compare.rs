@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::notes;
 use instruments::failure::{Blame, Failure};
 use record::Record;
-use report::analysis::compare::{Compared, Comparison, Lacking, Missing};
+use report::analysis::record_comparison::{Compared, Comparison, Lacking, Missing};
 
 /// Hold records against a reference record of the same scenario
 ///

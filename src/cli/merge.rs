@@ -11,7 +11,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::args::experiment_run::clear_reports;
-use crate::experiment::{scenario, shard, uses};
+use crate::experiment::{scenario, sharding, uses};
 use crate::live::quoted;
 use crate::notes::note;
 use crate::toml_file::SourceFile;
@@ -150,7 +150,7 @@ impl fmt::Display for Joined {
 /// The commands that do the missing runs, each with those that it does.
 fn to_do(merge: &Merge) -> Vec<ToDo> {
     let shards = merge.shard().map_or_else(Vec::new, |one| {
-        shard::all(merge.plan(), one.number.of, one.by)
+        sharding::all(merge.plan(), one.number.of, one.by)
     });
     let mut by_command: BTreeMap<String, BTreeMap<&str, Vec<u32>>> = BTreeMap::new();
     for (case, repeat) in merge.missing() {

@@ -14,7 +14,7 @@ use super::args::experiment_run::{
 use crate::experiment::scenario;
 use crate::named_files::AllowFilesArg;
 use crate::notes::{self, note};
-use crate::submit::{self, SubmissionKey, Reached, Resources, SubmissionStatus, Submission};
+use crate::submit::{self, Reached, Resources, Submission, SubmissionKey, SubmissionStatus};
 use instruments::failure::{Blame, Failure};
 use instruments::output;
 use record::lateness::LateBudget;

@@ -1,16 +1,16 @@
 //! An experiment: scenario -> plan -> runs -> record.
 
 pub(crate) mod artifacts;
-pub(crate) mod baseline;
 pub(crate) mod captures;
-pub(crate) mod directory;
 pub(crate) mod grid;
-pub(crate) mod host;
+pub(crate) mod host_baseline;
+pub(crate) mod machine_facts;
+pub(crate) mod observer;
+pub(crate) mod record_directory;
 pub(crate) mod runner;
 pub(crate) mod scenario;
-pub(crate) mod shard;
+pub(crate) mod sharding;
 pub(crate) mod uses;
-pub(crate) mod watch;
 
 use crate::testbed::TestbedSpec;
 use record::plan::{Case, Instrument, Plan};

@@ -12,8 +12,8 @@ use anyhow::{Context, Result};
 
 use super::artifacts::{ARTIFACTS, Artifacts};
 use super::captures::{RunCaptures, RunningCaptures};
-use super::host::network_sysctls;
-use super::watch::RunObserver;
+use super::machine_facts::network_sysctls;
+use super::observer::RunObserver;
 use crate::live::NumberedRun;
 use crate::progress::ProgressLine;
 use crate::testbed::{LinkSummaries, Testbed};
@@ -30,7 +30,8 @@ use record::profile::{Headline, Profile};
 use record::quantity::{counted, number, scale};
 use record::summary::Summary;
 use record::{
-    Baseline, Latest, LinkCounts, MOST_ATTEMPTS, Measured, RunOutcome, Record, RecordWriter, Run, now,
+    Baseline, Latest, LinkCounts, MOST_ATTEMPTS, Measured, Record, RecordWriter, Run, RunOutcome,
+    now,
 };
 use record::{Direction, Measurement, Phase};
 

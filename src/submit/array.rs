@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::experiment::shard;
+use crate::experiment::sharding;
 use record::ShardBy;
 use record::plan::Plan;
 
@@ -11,13 +11,13 @@ const MOST_SHARDS: u32 = 10_000;
 
 /// So many shards that each should take `least` or longer, one at least, and `most` at most.
 pub(super) fn shards(plan: &Plan, by: ShardBy, least: Duration, most: u32) -> u32 {
-    let all: Duration = shard::times(plan, 1, by).into_iter().sum();
+    let all: Duration = sharding::times(plan, 1, by).into_iter().sum();
     let runs: u32 = plan.cases.iter().map(|case| case.repeats.least).sum();
     let most = most.min(MOST_SHARDS).min(runs).max(1);
     let mut shards = whole(all, least).clamp(1, most);
     // Runs are not parted, so that the shortest shard may be well below the mean.
     while shards > 1 {
-        let times = shard::times(plan, shards, by);
+        let times = sharding::times(plan, shards, by);
         let shortest = times.into_iter().min().unwrap_or_default();
         if shortest >= least {
             break;
@@ -83,7 +83,7 @@ mod tests {
             let plan = plan(cases);
             for by in [ShardBy::Run, ShardBy::Case] {
                 let count = shards(&plan, by, MINUTE, 1000);
-                let times = shard::times(&plan, count, by);
+                let times = sharding::times(&plan, count, by);
                 let shortest = times.iter().min().unwrap();
                 assert!(count == 1 || *shortest >= MINUTE, "{cases:?}: {times:?}");
             }

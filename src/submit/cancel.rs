@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::directory::{CANCELLED, LOCK, SubmissionState};
+use super::shared_directory::{CANCELLED, LOCK, SubmissionState};
 use super::slurm::Slurm;
 use crate::notes::note;
 use instruments::failure::{Blame, Failure};

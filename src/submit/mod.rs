@@ -5,34 +5,34 @@
 mod array;
 mod cancel;
 mod command;
-mod directory;
 mod nodes;
 mod pass;
+mod pass_watch;
 mod paths;
 mod script;
+mod shared_directory;
 mod slurm;
 mod status;
-mod watch;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::anyhow;
 
-use crate::experiment::shard;
+use crate::experiment::sharding;
 use crate::notes::note;
-use directory::Directory;
 use instruments::failure::Failure;
 use netio::stop::Stop;
 use pass::Pass;
 use record::ShardBy;
 use record::plan::Plan;
 use record::quantity::counted;
+use shared_directory::Directory;
 use slurm::{Slurm, Submitted};
 
 pub(crate) use cancel::cancel;
-pub(crate) use directory::SubmissionKey;
 pub(crate) use paths::absolute;
+pub(crate) use shared_shared_directory::SubmissionKey;
 pub(crate) use status::SubmissionStatus;
 
 /// Passes in a row that bring nothing new, after which it is given up.
@@ -109,7 +109,7 @@ impl Submission<'_> {
             cancelled: false,
             partition: None,
         };
-        let times = shard::times(self.plan, shards, self.by);
+        let times = sharding::times(self.plan, shards, self.by);
         script::of(self, &out, "0", &pass, &times, &[])
     }
 
@@ -128,10 +128,10 @@ impl Submission<'_> {
         let partition = slurm.partition(partition, self.resources.cpus)?;
         let mut directory = Directory::open(&self.out, &self.asked, || {
             let shards = self.shards(slurm.most_tasks()?);
-            Ok(shard::sizes(self.plan, shards, self.by))
+            Ok(sharding::sizes(self.plan, shards, self.by))
         })?;
         let shards = directory.shards();
-        let times = shard::times(self.plan, shards, self.by);
+        let times = sharding::times(self.plan, shards, self.by);
         let mut causes = Vec::new();
         let mut in_vain = 0;
         loop {
@@ -146,7 +146,7 @@ impl Submission<'_> {
                         return Ok(Reached::Handed);
                     }
                     let before = directory.progress();
-                    let watch = watch::PassWatch {
+                    let watch = pass_watch::PassWatch {
                         slurm: &slurm,
                         directory: &directory,
                         pass: &pass,

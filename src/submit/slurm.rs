@@ -8,7 +8,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::command::{AGAIN, ANSWER, CommandFailure, PARTITION, SlurmOutput, Silence, run, run_without};
+use super::command::{
+    AGAIN, ANSWER, CommandFailure, PARTITION, Silence, SlurmOutput, run, run_without,
+};
 use instruments::failure::{Blame, Failure};
 use netio::stop::Stop;
 

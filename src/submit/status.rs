@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::directory::{self, ShardRecord, SubmissionState};
+use super::shared_directory::{self, ShardRecord, SubmissionState};
 use super::slurm::{Slurm, Task};
 use super::{array, nodes};
-use crate::experiment::shard::Size;
+use crate::experiment::sharding::Size;
 use crate::notes::note;
 use crate::progress::human;
 use instruments::failure::{Blame, Failure};
@@ -73,7 +73,7 @@ impl SubmissionStatus {
     pub(crate) fn of(path: &Path) -> Result<Self, Failure> {
         let state = SubmissionState::read(path).or_bad_input()?;
         let found = state.found(path, &|_, error| note(format_args!("{error:#}")));
-        let missing = directory::missing(state.count(), &found);
+        let missing = shared_directory::missing(state.count(), &found);
         let tasks = match state.passes.last().filter(|_| !missing.is_empty()) {
             Some(pass) => Slurm::find()?.tasks(&state.job_name(pass))?,
             None => Vec::new(),
@@ -139,7 +139,11 @@ impl ShardStatus {
 }
 
 /// About how long the shards that are not complete take beside each other, by what is planned of them and by how much longer those took that are.
-fn left_s(shards: &[ShardStatus], sizes: &[Size], found: &BTreeMap<u32, ShardRecord>) -> Option<f64> {
+fn left_s(
+    shards: &[ShardStatus],
+    sizes: &[Size],
+    found: &BTreeMap<u32, ShardRecord>,
+) -> Option<f64> {
     let is = |state: ShardState| move |shard: &&ShardStatus| shard.state == state;
     if shards.iter().all(|shard| is(ShardState::Complete)(&shard)) {
         return Some(0.0);
@@ -274,7 +278,8 @@ mod tests {
         assert_eq!(left(found(10, Some(200)), &all), Some(250.0));
         // Where none runs, nobody knows.
         assert_eq!(left(found(10, Some(200)), &all[2..]), None);
-        let whole: BTreeMap<u32, ShardRecord> = (1..=4).map(|shard| (shard, found(10, None))).collect();
+        let whole: BTreeMap<u32, ShardRecord> =
+            (1..=4).map(|shard| (shard, found(10, None))).collect();
         assert_eq!(left_s(&shards(&whole, &[]), &SIZES, &whole), Some(0.0));
     }
 }

@@ -242,7 +242,9 @@ impl fmt::Display for Expectation {
             ExpectationRule::RatioRange { least, most } => {
                 write!(f, "{} times the reference's", between(least, most))
             }
-            ExpectationRule::Published { within } => write!(f, "the published ± {} %", within * 100.0),
+            ExpectationRule::Published { within } => {
+                write!(f, "the published ± {} %", within * 100.0)
+            }
             ExpectationRule::PublishedFactor { factor } => {
                 write!(f, "the published within a factor of {factor}")
             }

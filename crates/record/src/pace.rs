@@ -3,7 +3,7 @@
 //! It is no bound: where a formula is known to say too little or too much of Linux's TCP, what was seen stands here.
 
 use model::{Bottleneck, Bytes, Nanos};
-use stats::layers::{TransportProtocol, Stack};
+use stats::layers::{Stack, TransportProtocol};
 use stats::theory::loss::{self, Congestion, LossLaw};
 
 use crate::Direction;

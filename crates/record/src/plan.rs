@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stats::deciding::Centre;
-use stats::summary::SampleSummary;
+use stats::sample_summary::SampleSummary;
 
 use super::bed::Bed;
 use super::expectation::{Expectation, Trend};

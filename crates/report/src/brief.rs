@@ -1,7 +1,7 @@
 //! The tables of one screen: what people look for first, of all instruments side by side.
 
-use super::tables::{self, FigureTable, ValueColumn};
 use crate::analysis::{Analysis, CaseFigures, Verdict};
+use crate::figure_tables::{self, FigureTable, ValueColumn};
 use record::figure_name::FigureName;
 use record::table::{Mark, Table};
 
@@ -12,9 +12,9 @@ const MOST_INSTRUMENTS: usize = 2;
 
 /// A table of all instruments that measured the same cases and sizes, a row each.
 pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {
-    let expected = tables::expected(analysis);
+    let expected = figure_tables::expected(analysis);
     let mut groups: Vec<Vec<FigureTable<'_>>> = Vec::new();
-    let tables = tables::tables(analysis);
+    let tables = figure_tables::tables(analysis);
     let few = tables.len() <= MOST_INSTRUMENTS;
     for table in tables {
         let sized = table.rows.iter().any(|row| row.size.is_some());

@@ -1,7 +1,7 @@
 //! The hosts of a merged record, held against each other, so that a slow one is not taken for a slow condition.
 
-use super::tables::or_dash;
 use crate::analysis::{Analysis, CaseFigures};
+use crate::figure_tables::or_dash;
 use crate::interval::with_interval;
 use record::figure_name::FigureName;
 use record::plan::Instrument;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::tables::or_dash;
+use crate::figure_tables::or_dash;
 use record::quantity::{number, scale};
 use record::table::{Column, Table};
 use record::{Direction, Figure, Measurement, Metric};

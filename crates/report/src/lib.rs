@@ -3,11 +3,12 @@
 
 pub mod analysis;
 mod brief;
-mod calibration;
+mod calibration_report;
 mod case_conditions;
-mod chance;
 mod charts;
 mod comparison;
+mod false_alarms;
+mod figure_tables;
 mod figures;
 mod findings;
 mod formats;
@@ -20,18 +21,18 @@ mod meaning;
 mod render;
 mod so_far;
 mod spread;
-mod steady;
-mod tables;
 mod terminal;
 #[cfg(test)]
 mod tests;
+mod warm_up;
 
 use std::collections::BTreeSet;
 
-pub use self::calibration::{calibration_markdown, calibration_text};
 pub use self::charts::{Axis, Curve, Plot, Point, Shape, stack};
+pub use calibration_report::{calibration_markdown, calibration_text};
 pub use case_conditions::link;
 pub use comparison::comparison;
+pub use figure_tables::is_headline;
 pub use figures::figures;
 pub use formats::csv::write_csv;
 pub use formats::html::html;
@@ -40,7 +41,6 @@ pub use formats::{FORMATS, Make, NamedFiles, ReportFormat};
 pub use index::{Listed, index};
 pub use iperf3::{intervals, iperf3};
 pub use so_far::{SoFar, so_far};
-pub use tables::is_headline;
 pub use terminal::{Terminal, hanging, prose, table_text};
 
 use crate::analysis::Analysis;

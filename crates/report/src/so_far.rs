@@ -3,7 +3,7 @@
 use crate::analysis::headlines;
 use record::figure_name::FigureName;
 use record::plan::Case;
-use record::{RunOutcome, Record};
+use record::{Record, RunOutcome};
 
 /// A figure over the runs of a case so far.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use super::tables::{CaseRow, FigureTable, ValueColumn, or_dash};
 use super::terminal::{Terminal, prose, table_text};
+use crate::figure_tables::{CaseRow, FigureTable, ValueColumn, or_dash};
 use record::Metric;
 use record::quantity::{number, scale};
 use record::table::{Cell, Column, Mark, Table};
-use stats::summary::SampleSummary;
+use stats::sample_summary::SampleSummary;
 
 /// How to read it.
 const NOTE: &str = "SD: sample standard deviation. 10 % and 90 %: quantiles, of ten runs or more. Far out: outside Tukey's fences, 1.5 \
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use crate::analysis::Analysis;
     use crate::analysis::tests::record;
-    use crate::tables::tables;
+    use crate::figure_tables::tables;
     use record::plan::Published;
 
     #[test]

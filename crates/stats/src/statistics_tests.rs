@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 
-use super::hodges_lehmann::{ShiftEstimate, Shift};
+use super::hodges_lehmann::{Shift, ShiftEstimate};
 use super::mann_whitney::{self, AT_95};
-use super::{steady, summary::SampleSummary};
+use super::{sample_summary::SampleSummary, steady};
 
 #[derive(Deserialize)]
 struct Fixtures {

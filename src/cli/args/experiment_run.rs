@@ -13,11 +13,11 @@ use super::api_server::LiveRuns;
 use super::forwarder::CpuArg;
 use super::link_conditions;
 use crate::experiment::artifacts::ARTIFACTS;
-use crate::experiment::host;
+use crate::experiment::machine_facts;
+use crate::experiment::observer::RunObserver;
 use crate::experiment::runner::Measures;
 use crate::experiment::uses::{self, Uses};
-use crate::experiment::watch::RunObserver;
-use crate::experiment::{baseline, directory, runner, shard, testbed, testbeds};
+use crate::experiment::{host_baseline, record_directory, runner, sharding, testbed, testbeds};
 use crate::named_files::{self, AllowFilesArg};
 use crate::notes::{self, note};
 use crate::testbed::TestbedBuilder;
@@ -31,7 +31,9 @@ use netio::stop::Stop;
 use record::lateness::LateBudget;
 use record::plan::{Case, Order, Plan};
 use record::quantity::counted;
-use record::{GivenScenario, RecordHead, Record, RecordWriter, Shard, ShardBy, ShardNumber, is_full};
+use record::{
+    GivenScenario, Record, RecordHead, RecordWriter, Shard, ShardBy, ShardNumber, is_full,
+};
 
 /// The reports beside a record.
 pub(crate) const PAGE: &str = "report.html";
@@ -131,7 +133,9 @@ impl ExperimentArgs {
 
     /// The folder that holds those of several experiments.
     pub(crate) fn folder(&self) -> &Path {
-        self.out.as_deref().unwrap_or(Path::new(directory::OUT))
+        self.out
+            .as_deref()
+            .unwrap_or(Path::new(record_directory::OUT))
     }
 
     /// Runs the plan that `given` makes of `--quick`, or the rest of one; nothing when only the plan was asked for.
@@ -154,7 +158,7 @@ impl ExperimentArgs {
             refuse_files(&record, writer.path(), self.allowed()).or_bad_input()?;
             let tools = tools(record.plan()).or_machine()?;
             if record.finished_at.is_none() || self.redo_invalid {
-                writer.go_on(&mut record, host::collect(tools))?;
+                writer.go_on(&mut record, machine_facts::collect(tools))?;
             }
             return self.finish(command, record, writer, live).map(Some);
         }
@@ -162,7 +166,7 @@ impl ExperimentArgs {
         let mut plan = prepare(plan);
         plan.late_budget = self.late_budget.unwrap_or(plan.late_budget);
         keep_only(&mut plan, &self.only).or_bad_input()?;
-        plan.shard = shard.map(|(number, by)| shard::of(&plan, number, by));
+        plan.shard = shard.map(|(number, by)| sharding::of(&plan, number, by));
         live.check(&plan).or_bad_input()?;
         warn(&plan).or_bad_input()?;
         if self.check {
@@ -175,12 +179,13 @@ impl ExperimentArgs {
             return warn_of_host(&plan).or_bad_input().map(|()| None);
         }
         let out = self.out.as_deref();
-        let directory = directory::choose(command, out, &directory::name(&plan), self.overwrite)
-            .or_bad_input()?;
+        let directory =
+            record_directory::choose(command, out, &record_directory::name(&plan), self.overwrite)
+                .or_bad_input()?;
         let tools = tools(&plan).or_machine()?;
         self.testbeds(&plan)?;
         warn_of_host(&plan).or_bad_input()?;
-        let head = RecordHead::new(given, plan, host::collect(tools));
+        let head = RecordHead::new(given, plan, machine_facts::collect(tools));
         let replaces = Record::is_in(&directory);
         let writer = match RecordWriter::begin(&directory, &head, self.overwrite) {
             Err(error) if is_full(&error) => return Err(error.into()),
@@ -222,7 +227,7 @@ impl ExperimentArgs {
         let watched = live.watch()?;
         let measures = Measures {
             set_up: &set_up,
-            baseline: &baseline::measure,
+            baseline: &host_baseline::measure,
             watch: RunObserver::by(watched.links),
             captures: watched.captures,
         };

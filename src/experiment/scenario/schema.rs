@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use super::rules::{Amount, TrendTable};
+use super::expectations::{Amount, TrendTable};
 use super::tables::{CaseTable, InstrumentTable, QuickTable, RepeatsTable, TcpTable};
 use instruments::measure::{Kind, OptionText};
 use record::bed::Bed;

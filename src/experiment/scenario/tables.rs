@@ -12,8 +12,8 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::TakenOut;
-use super::rules::{ExpectTable, PublishedText, Amount};
-use crate::experiment::host;
+use super::expectations::{Amount, ExpectTable, PublishedText};
+use crate::experiment::machine_facts;
 use crate::forward::thread::HELD_MEMORY;
 use crate::toml_file::SourceFile;
 use conditions::in_effect::MemoryNeed;
@@ -226,7 +226,7 @@ impl CaseTable {
             axes: axes.to_vec(),
             bed: self.bed.clone(),
             between: self.between.clone(),
-            congestion: congestion.unwrap_or_else(host::congestion),
+            congestion: congestion.unwrap_or_else(machine_facts::congestion),
             link: self.link.clone(),
             repeats,
             instruments: self.instruments(source, instruments, axes, quick)?,

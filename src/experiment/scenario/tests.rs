@@ -8,10 +8,10 @@ use super::*;
 use conditions::link_spec::LinkProfile;
 use record::Record;
 use record::bed::Bed;
-use record::expectation::{Judgement, Met, ExpectationRule, TrendWay};
+use record::expectation::{ExpectationRule, Judgement, Met, TrendWay};
 use record::figure_name::FigureName;
 use record::plan::{Instrument, Published, Repeats};
-use report::analysis::compare::Comparison;
+use report::analysis::record_comparison::Comparison;
 use stats::deciding::Centre;
 
 const HEAD: &str = "\

@@ -8,7 +8,7 @@ use conditions::route::{PathStages, Route};
 use record::Direction;
 use record::plan::{Case, Instrument};
 use record::profile::Carrier;
-use stats::layers::{Counted, TransportProtocol, Stack};
+use stats::layers::{Counted, Stack, TransportProtocol};
 use stats::theory::PathConditions;
 use stats::theory::limits::{Cause, GoodputLimits};
 use stats::theory::loss::Congestion;

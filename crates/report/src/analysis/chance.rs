@@ -156,7 +156,7 @@ mod tests {
     use crate::analysis::Verdict;
     use crate::analysis::tests::{draws, record};
     use record::Record;
-    use record::expectation::{Expectation, Judgement, Met, ExpectationRule, Trend, TrendWay};
+    use record::expectation::{Expectation, ExpectationRule, Judgement, Met, Trend, TrendWay};
     use record::figure_name::FigureName;
     use record::plan::Repeats;
     use stats::deciding::Centre;

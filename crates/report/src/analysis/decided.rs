@@ -1,8 +1,8 @@
 //! Whether what several runs say is what a rule asks.
 
-use record::expectation::{FEWEST_FOR_SPREAD, Judgement, Met, ExpectationRule, TrendWay};
+use record::expectation::{ExpectationRule, FEWEST_FOR_SPREAD, Judgement, Met, TrendWay};
 use stats::deciding::{Centre, above_zero};
-use stats::summary::SampleSummary;
+use stats::sample_summary::SampleSummary;
 
 /// What a rule holds against a range.
 #[derive(Clone, Copy, Debug)]
@@ -58,11 +58,15 @@ impl<'a> RuleTest<'a> {
             ExpectationRule::Range { least, most } => (TestedValue::Value, between(least, most)),
             ExpectationRule::Spread { least, most } => (TestedValue::Spread, between(least, most)),
             ExpectationRule::Value { value, within } => (TestedValue::Value, about(value, within)),
-            ExpectationRule::Gain { gain, within } => (TestedValue::Difference, about(gain, within)),
+            ExpectationRule::Gain { gain, within } => {
+                (TestedValue::Difference, about(gain, within))
+            }
             ExpectationRule::Ratio { ratio, within } => {
                 (TestedValue::Ratio, about(ratio, ratio.abs() * within))
             }
-            ExpectationRule::RatioRange { least, most } => (TestedValue::Ratio, between(least, most)),
+            ExpectationRule::RatioRange { least, most } => {
+                (TestedValue::Ratio, between(least, most))
+            }
             ExpectationRule::Published { within } => {
                 let published = published?;
                 (
@@ -284,12 +288,30 @@ mod tests {
             (at_most(1.95), [false, true, false]),
             (at_most(1.5), [false, false, false]),
             // 80 was published.
-            (ExpectationRule::Published { within: 0.2 }, [false, true, false]),
-            (ExpectationRule::Published { within: 0.4 }, [true, true, true]),
-            (ExpectationRule::Published { within: 0.1 }, [false, false, false]),
-            (ExpectationRule::PublishedFactor { factor: 1.2 }, [false, true, false]),
-            (ExpectationRule::PublishedFactor { factor: 1.5 }, [true, true, true]),
-            (ExpectationRule::PublishedFactor { factor: 1.1 }, [false, false, false]),
+            (
+                ExpectationRule::Published { within: 0.2 },
+                [false, true, false],
+            ),
+            (
+                ExpectationRule::Published { within: 0.4 },
+                [true, true, true],
+            ),
+            (
+                ExpectationRule::Published { within: 0.1 },
+                [false, false, false],
+            ),
+            (
+                ExpectationRule::PublishedFactor { factor: 1.2 },
+                [false, true, false],
+            ),
+            (
+                ExpectationRule::PublishedFactor { factor: 1.5 },
+                [true, true, true],
+            ),
+            (
+                ExpectationRule::PublishedFactor { factor: 1.1 },
+                [false, false, false],
+            ),
         ] {
             let met = [by_value, UNLESS_CONTRADICTED, WHEN_SHOWN];
             assert_eq!(
@@ -383,6 +405,14 @@ mod tests {
             Decision::NoRatio
         );
         assert!(RuleTest::of_rule(ratio, &RUNS, None, None).is_none());
-        assert!(RuleTest::of_rule(ExpectationRule::Published { within: 0.1 }, &RUNS, None, None).is_none());
+        assert!(
+            RuleTest::of_rule(
+                ExpectationRule::Published { within: 0.1 },
+                &RUNS,
+                None,
+                None
+            )
+            .is_none()
+        );
     }
 }

@@ -1,16 +1,16 @@
 //! What a record says: figures a case, held against the reference, the published and the expected; and the pure arithmetic
 //! for it: statistics, and what theory allows.
 
+pub(crate) mod baselines;
 mod bottleneck;
 pub(crate) mod bound;
 pub mod calibration;
 pub(crate) mod ceiling;
 pub(crate) mod chance;
-pub mod compare;
 mod decided;
 pub(crate) mod intervals;
 mod left_out;
-pub(crate) mod machine;
+pub mod record_comparison;
 pub(crate) mod throughput;
 pub(crate) mod verdict;
 
@@ -20,10 +20,10 @@ use crate::interval::{ConfidenceInterval, IntervalScope};
 use bottleneck::bottlenecks;
 use record::figure_name::FigureName;
 use record::plan::Case;
-use record::{Latest, MOST_ATTEMPTS, Measurement, RunOutcome, Record, Run};
+use record::{Latest, MOST_ATTEMPTS, Measurement, Record, Run, RunOutcome};
 use stats::hodges_lehmann::Shift;
 use stats::repeats;
-use stats::summary::SampleSummary;
+use stats::sample_summary::SampleSummary;
 
 pub(crate) use bottleneck::ChainBottleneck;
 pub(crate) use left_out::left_out;
@@ -356,7 +356,7 @@ fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> (Vec<Fault>, Vec<S
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use record::expectation::{Expectation, Judgement, ExpectationRule};
+    use record::expectation::{Expectation, ExpectationRule, Judgement};
     use record::lateness::{self, Departed, LatePackets};
     use record::plan::{Narrow, Published, Repeats};
     use record::{Direction, Figure, Metric, Sample, Statistic};

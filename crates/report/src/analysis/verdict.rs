@@ -10,7 +10,7 @@ use record::figure_name::FigureName;
 use record::plan::{Case, Published};
 use record::quantity;
 use stats::deciding::BEYOND;
-use stats::summary::SampleSummary;
+use stats::sample_summary::SampleSummary;
 
 /// How an expectation, a case or a whole experiment stands; the later, the graver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -205,7 +205,9 @@ fn measured(
     });
     let interval = interval.map(|words| format!("{}: {words}", percent(BEYOND)));
     let own = match rule {
-        ExpectationRule::Spread { .. } => SampleSummary::of(values).and_then(|summary| spread_words(&summary)),
+        ExpectationRule::Spread { .. } => {
+            SampleSummary::of(values).and_then(|summary| spread_words(&summary))
+        }
         _ => None,
     };
     let own = own.unwrap_or_else(|| quantity(of.metric, value));

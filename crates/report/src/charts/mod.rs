@@ -4,10 +4,10 @@ mod axis;
 mod bounds;
 mod delays;
 mod losses;
+mod message_sizes;
 mod over_time;
 mod plot;
 mod same_time;
-mod sizes;
 mod svg;
 mod sweeps;
 
@@ -41,7 +41,7 @@ pub(super) fn questions(analysis: &Analysis<'_>) -> Vec<ChartQuestion> {
     let cases = &analysis.cases;
     let all = [
         over_time::question(cases),
-        sizes::question(analysis),
+        message_sizes::question(analysis),
         sweeps::question(analysis),
         delays::question(cases),
         losses::question(cases),

@@ -10,8 +10,8 @@ use super::sizes::point;
 use super::svg::MOST_SERIES;
 use super::{ChartQuestion, Drawing, file_name};
 use crate::analysis::{Analysis, CaseFigures};
+use crate::figure_tables;
 use crate::meaning;
-use crate::tables;
 use record::figure_name::FigureName;
 use record::quantity::{number, scale};
 use stats::deciding::Centre;
@@ -23,7 +23,7 @@ const FEWEST_VALUES: usize = 3;
 pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
     let mut drawings = Vec::new();
     for path in paths(&analysis.cases) {
-        let tables = tables::tables(analysis);
+        let tables = figure_tables::tables(analysis);
         let names = tables.iter().flat_map(tables::FigureTable::names);
         for name in names.filter(|name| name.size.is_none()) {
             drawings.extend(against(analysis, &path, &name));

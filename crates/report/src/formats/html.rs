@@ -8,18 +8,18 @@ use anyhow::Result;
 use askama::Template;
 use values::Values;
 
-use crate::analysis::{Analysis, CaseFigures, Verdict, left_out, machine};
+use crate::analysis::{Analysis, CaseFigures, Verdict, baselines, left_out};
 use crate::case_conditions::CaseConditions;
 use crate::charts::{self, ChartQuestion};
+use crate::figure_tables::or_dash;
 use crate::findings::{self, LEGEND};
 use crate::render::Html;
-use crate::tables::or_dash;
-use crate::{case_conditions, hosts, spread, steady, tables};
+use crate::{case_conditions, figure_tables, hosts, spread, warm_up};
 use record::plan::{Instrument, Order};
 use record::printable::printable_lines;
 use record::summary::{DirectionSummary, Summary};
 use record::table::{Cell, Column, Mark, Table};
-use record::{LinkCounts, RunOutcome, Record, Run};
+use record::{LinkCounts, Record, Run, RunOutcome};
 
 /// What a fact says in different runs is listed up to so often.
 const MOST_VALUES: usize = 4;
@@ -30,14 +30,14 @@ const MOST_VALUES: usize = 4;
 /// None but those of the template.
 pub fn html(record: &Record) -> Result<String> {
     let analysis = Analysis::of(record);
-    let values = tables::tables(&analysis);
+    let values = figure_tables::tables(&analysis);
     let page = Page {
         record,
         analysis: &analysis,
         questions: charts::questions(&analysis),
         cases: standings(&analysis)?,
         values: values.iter().map(Values::of).collect(),
-        ramps: steady::tables(&analysis),
+        ramps: warm_up::tables(&analysis),
         spreads: spread::tables(&values, true),
         conditions: findings::conditions(record.plan())?,
     };
@@ -341,7 +341,7 @@ mod tests {
         for record in fixtures() {
             let page = html(&record).unwrap();
             let analysis = Analysis::of(&record);
-            for column in tables::tables(&analysis)
+            for column in figure_tables::tables(&analysis)
                 .iter()
                 .flat_map(|table| &table.columns)
             {
@@ -401,7 +401,7 @@ mod tests {
         let analysis = Analysis::of(&record);
         assert_eq!(
             head.matches("<th ").count(),
-            tables::tables(&analysis)[0].columns.len() + 1
+            figure_tables::tables(&analysis)[0].columns.len() + 1
         );
         assert!(
             table.contains("<small>Δ ") && table.contains("too few runs"),

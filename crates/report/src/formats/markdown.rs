@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::analysis::Analysis;
 use crate::findings::{LEGEND, conditions, findings, headline, own_machine, quick, verdicts};
 use crate::render::{escaped, table_markdown};
-use crate::{chance, hosts, spread, steady, tables};
+use crate::{false_alarms, figure_tables, hosts, spread, warm_up};
 use record::Record;
 
 /// The record as Markdown with GitHub's tables.
@@ -23,7 +23,7 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
         escaped(&record.head.started_at),
         quick(plan.quick)
     );
-    let values = tables::tables(&analysis);
+    let values = figure_tables::tables(&analysis);
     for values in &values {
         text += &format!("\n{}", table_markdown(&values.table(false)));
     }
@@ -37,10 +37,10 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
     for line in findings(&analysis).into_iter().chain(machine) {
         text += &format!("- {}\n", escaped(&line));
     }
-    let chance = chance::table(&analysis).into_iter();
+    let chance = false_alarms::table(&analysis).into_iter();
     let others = chance.chain(hosts::table(&analysis)).collect();
     for table in [
-        steady::tables(&analysis),
+        warm_up::tables(&analysis),
         spread::tables(&values, false),
         others,
     ]

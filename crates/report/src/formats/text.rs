@@ -3,7 +3,7 @@
 use crate::analysis::Analysis;
 use crate::findings::{LEGEND, findings, own_machine, quick, verdicts};
 use crate::terminal::{Terminal, prose, table_text};
-use crate::{brief, chance, hosts, spread, steady, tables};
+use crate::{brief, false_alarms, figure_tables, hosts, spread, warm_up};
 use record::Record;
 
 /// The report of a record, within the width of the terminal.
@@ -33,7 +33,7 @@ fn brief(record: &Record, terminal: Terminal) -> String {
 
 fn whole(record: &Record, terminal: Terminal) -> String {
     let analysis = Analysis::of(record);
-    let values = tables::tables(&analysis);
+    let values = figure_tables::tables(&analysis);
     let mut text = title(record, terminal);
     for values in &values {
         text += &format!("\n{}", table_text(&values.table(true), terminal));
@@ -43,11 +43,11 @@ fn whole(record: &Record, terminal: Terminal) -> String {
     if let Some(reference) = &record.plan().reference {
         text += &prose(&format!("reference: {reference}"), terminal);
     }
-    for table in steady::tables(&analysis) {
+    for table in warm_up::tables(&analysis) {
         text += &format!("\n{}", table_text(&table, terminal));
     }
     text += &spread::text(&values, terminal);
-    for table in chance::table(&analysis)
+    for table in false_alarms::table(&analysis)
         .into_iter()
         .chain(hosts::table(&analysis))
     {

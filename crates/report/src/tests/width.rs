@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::analysis::calibration::CalibrationReport;
-use crate::analysis::compare::Comparison;
+use crate::analysis::record_comparison::Comparison;
 use crate::*;
 use textwrap::core::display_width;
 

@@ -11,7 +11,7 @@ use model::{BitsPerSec, Bytes, Nanos, Probability};
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::layers::{TransportProtocol, Stack};
+use crate::layers::{Stack, TransportProtocol};
 use loss::Congestion;
 
 /// A path and what is sent over it.

@@ -6,7 +6,7 @@ use crate::analysis::ceiling;
 use record::quantity;
 use record::quantity::counted;
 use record::{Metric, Statistic};
-use record::{RunOutcome, Record, Run};
+use record::{Record, Run, RunOutcome};
 
 /// A miss by no more than this share of the interval's width is what one 95 % interval in twenty does.
 const BY_CHANCE: f64 = 0.25;
@@ -125,7 +125,9 @@ fn spoilt(runs: &[&Run]) -> Option<String> {
         .filter_map(|run| match &run.outcome {
             RunOutcome::Ok => None,
             RunOutcome::Failed { cause } => Some(format!("run {} failed: {cause}", run.repeat)),
-            RunOutcome::Invalid { cause } => Some(format!("run {} is INVALID: {cause}", run.repeat)),
+            RunOutcome::Invalid { cause } => {
+                Some(format!("run {} is INVALID: {cause}", run.repeat))
+            }
         })
         .collect();
     (!spoilt.is_empty()).then(|| spoilt.join("; "))

@@ -8,7 +8,7 @@ use super::truth::{Crossing, Truth};
 use record::figure_name::FigureName;
 use record::plan::{Case, Instrument};
 use record::{Direction, Figure, Metric};
-use record::{RunOutcome, Record, Run};
+use record::{Record, Run, RunOutcome};
 use stats::proportion::least_by_chance;
 use stats::t_interval;
 

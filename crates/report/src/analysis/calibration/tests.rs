@@ -2,7 +2,7 @@ use super::*;
 use record::crossing::{CrossedData, CrossedFlow};
 use record::summary::{DirectionSummary, PacketLogSummary, Summary};
 use record::{Figure, Measurement};
-use record::{LinkCounts, Measured, RunOutcome, Run};
+use record::{LinkCounts, Measured, Run, RunOutcome};
 
 /// A line of 8 Mbit/s and 10 ms each way behind 1 ms of wire, measured by ping and tcp.
 /// 1,000 frames of 1,000 bytes offered each way in a connection of 2 s, of which 10 were lost.

@@ -3,9 +3,9 @@
 
 use askama::Template;
 
+use crate::figure_tables::{FigureTable, FigureValue, ValueColumn};
 use crate::interval::Label;
 use crate::meaning;
-use crate::tables::{FigureTable, FigureValue, ValueColumn};
 use record::Statistic;
 use record::quantity::{number, scale};
 
@@ -46,7 +46,7 @@ struct Shown {
 impl<'a> Values<'a> {
     pub(super) fn of(table: &FigureTable<'a>) -> Self {
         let labels: Vec<Label> = (0..table.columns.len()).map(|at| table.label(at)).collect();
-        let row = |row: &crate::tables::CaseRow<'a>| Row {
+        let row = |row: &crate::figure_tables::CaseRow<'a>| Row {
             case: &row.figures.case.name,
             size: row.size,
             values: row

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 
-use crate::record::{FILE, RecordHead, RecordLine, Record, Run, VERSION, file_of, read};
+use crate::record::{FILE, Record, RecordHead, RecordLine, Run, VERSION, file_of, read};
 use crate::{Baseline, HostFacts};
 
 /// A record that grows. Its file is locked against other writers as long as this lives.

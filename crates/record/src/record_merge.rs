@@ -16,11 +16,11 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::plan::{Case, Plan, PlannedRun};
 use crate::record::{
-    FILE, GivenScenario, RecordHead, Latest, RecordLine, Lines, MOST_ATTEMPTS, Measured, RunOutcome, Run,
-    UnknownVersion, VERSION, file_of,
+    FILE, GivenScenario, Latest, Lines, MOST_ATTEMPTS, Measured, RecordHead, RecordLine, Run,
+    RunOutcome, UnknownVersion, VERSION, file_of,
 };
+use crate::record_writer::{RecordWriter, line};
 use crate::shard::Shard;
-use crate::writer::{RecordWriter, line};
 use crate::{Baseline, HostFacts, Measurement};
 
 /// So many files are open at once.

@@ -3,7 +3,7 @@ use crate::figure_name::FigureName;
 use crate::plan::{Narrow, Repeats};
 use crate::shard::{ShardBy, ShardNumber};
 use crate::summary::{CaptureSummary, Summary};
-use crate::{Artifact, LinkCounts, RunOutcome, Record};
+use crate::{Artifact, LinkCounts, Record, RunOutcome};
 use std::collections::{BTreeMap, BTreeSet};
 use tempfile::TempDir;
 

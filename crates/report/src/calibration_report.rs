@@ -5,13 +5,13 @@ use std::fmt::Write;
 use super::findings::{machine, quick};
 use super::interval::in_words;
 use super::render::{escaped, table_markdown};
-use super::tables::or_dash;
 use super::terminal::{Terminal, prose, table_text};
+use crate::analysis::baselines::changes;
 use crate::analysis::calibration::{
     CalibrationCell, CalibrationReport, CellConditions, FigureCalibration, InstrumentCalibration,
     Range, Standing,
 };
-use crate::analysis::machine::changes;
+use crate::figure_tables::or_dash;
 use record::quantity;
 use record::quantity::counted;
 use record::table::{Column, Table};

@@ -3,16 +3,16 @@
 
 use anyhow::{Context, Result};
 
+use super::observer::RunObserver;
 use super::runner::{self, SetUp};
 use super::scenario;
-use super::watch::RunObserver;
 use crate::toml_file::SourceFile;
 use netio::stop::Stop;
 use record::Baseline;
 use record::bed::Bed;
 use record::plan::{Case, Plan, PlannedRun};
 use record::{Direction, Metric, Statistic};
-use record::{RunOutcome, Run};
+use record::{Run, RunOutcome};
 
 const SCENARIO: &str = include_str!("baseline.toml");
 

@@ -1,9 +1,9 @@
 //! How long a throughput took to reach its speed, and what it then was.
 
 use super::charts::instruments;
-use super::tables::or_dash;
 use crate::analysis::Analysis;
 use crate::analysis::throughput::{LeftOutStart, Throughput};
+use crate::figure_tables::or_dash;
 use crate::interval::{Label, with_interval};
 use record::Direction;
 use record::profile::SampleKind;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::nodes::NODES;
 use super::pass::Pass;
 use super::paths;
-use crate::experiment::shard::Size;
+use crate::experiment::sharding::Size;
 use crate::notes::note;
 use instruments::failure::{Blame, Failure};
 use record::{MOST_ATTEMPTS, Record};

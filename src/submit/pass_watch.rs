@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-use super::directory::{self, Directory};
 use super::nodes;
 use super::pass::Pass;
+use super::shared_directory::{self, Directory};
 use super::slurm::{Slurm, Task};
 use crate::notes::note;
 use crate::progress::ProgressLine;
@@ -137,9 +137,14 @@ impl PassWatch<'_> {
     }
 
     /// Whether nothing more is to come of a shard: its record says so, or its task has ended.
-    fn settle(&self, shard: u32, task: Option<&Task>, seen: &mut PassProgress) -> Result<(), Failure> {
+    fn settle(
+        &self,
+        shard: u32,
+        task: Option<&Task>,
+        seen: &mut PassProgress,
+    ) -> Result<(), Failure> {
         let path = self.directory.path();
-        let record = directory::shard_directory(path, shard, self.pass.number);
+        let record = shared_directory::shard_directory(path, shard, self.pass.number);
         // A task whose slurmstepd died runs on, and Slurm says so or not.
         let complete = Record::is_finished(&record);
         if !complete && task.is_some_and(|task| !task.has_ended()) {
@@ -162,7 +167,7 @@ impl PassWatch<'_> {
             return Ok(());
         }
         seen.since.remove(&shard);
-        let log = directory::log(path, shard, self.pass.number);
+        let log = shared_directory::log(path, shard, self.pass.number);
         if let Some(task) = task.filter(|task| task.state == "FAILED" && !task.node.is_empty())
             && !log.exists()
         {
@@ -233,7 +238,11 @@ impl PassWatch<'_> {
                 let path = self.directory.path();
                 let mut running = seen.since.keys();
                 if running.any(|shard| {
-                    Record::is_finished(&directory::shard_directory(path, *shard, self.pass.number))
+                    Record::is_finished(&shared_directory::shard_directory(
+                        path,
+                        *shard,
+                        self.pass.number,
+                    ))
                 }) {
                     return Ok(());
                 }

@@ -6,11 +6,11 @@ use std::fmt;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
-use super::{Analysis, CaseFigures, machine};
+use super::{Analysis, CaseFigures, baselines};
 use crate::case_conditions::link;
 use record::Record;
 use record::figure_name::FigureName;
-use stats::hodges_lehmann::{ShiftVerdict, Sense, Shift};
+use stats::hodges_lehmann::{Sense, Shift, ShiftVerdict};
 use stats::welch;
 
 /// Of a whole comparison: how often it may call worse what is not.
@@ -253,7 +253,7 @@ fn hosts(reference: &Record, record: &Record) -> Vec<String> {
             words.push(format!("{tool}: {old} against {new}"));
         }
     }
-    words.extend(machine::against(&reference.baselines, &record.baselines));
+    words.extend(baselines::against(&reference.baselines, &record.baselines));
     words
 }
 
@@ -341,7 +341,12 @@ mod tests {
         assert!(comparison.missing.is_empty());
         assert_eq!(comparison.compared.len(), 3);
         for one in &comparison.compared {
-            assert_eq!(one.shift.change(), ShiftVerdict::NotShown, "{}", one.words());
+            assert_eq!(
+                one.shift.change(),
+                ShiftVerdict::NotShown,
+                "{}",
+                one.words()
+            );
         }
         assert_eq!(comparison.regressions(0.0).count(), 0);
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 
 use conditions::nearest;
 use instruments::measure;
-use record::expectation::{Expectation, Judgement, Met, ExpectationRule, Trend, TrendWay};
+use record::expectation::{Expectation, ExpectationRule, Judgement, Met, Trend, TrendWay};
 use record::figure_name::FigureName;
 use record::plan::{Case, Published};
 use record::quantity::counted;
@@ -281,10 +281,12 @@ impl ExpectTable {
                         within: self.absolute(gain)?,
                     }
                 }
-                (None, None, None, Some(RatioText::Times(ratio)), None, None) => ExpectationRule::Ratio {
-                    ratio,
-                    within: fraction(self.within.as_ref())?,
-                },
+                (None, None, None, Some(RatioText::Times(ratio)), None, None) => {
+                    ExpectationRule::Ratio {
+                        ratio,
+                        within: fraction(self.within.as_ref())?,
+                    }
+                }
                 (None, None, None, Some(RatioText::Between(between)), None, None) => {
                     let RatioTable { least, most } = between;
                     ensure!(self.within.is_none(), "within: a range needs none");
