@@ -46,52 +46,56 @@ pub enum Make {
 
 /// Every format, in the order of the help; the first is the default.
 pub const FORMATS: [ReportFormat; 9] = [
-    ReportFormat {
-        name: "text",
-        help: "Tables for the terminal",
-        make: Make::Terminal(text::text),
-    },
-    ReportFormat {
-        name: "md",
-        help: "The tables as Markdown",
-        make: Make::Document(markdown::markdown),
-    },
-    ReportFormat {
-        name: "html",
-        help: "A page that stands alone, with figures",
-        make: Make::Document(html::html),
-    },
-    ReportFormat {
-        name: "csv",
-        help: "Every sample, one a line",
-        make: Make::Stream(csv::write_csv),
-    },
-    ReportFormat {
-        name: "json",
-        help: "The record as one document, indented",
-        make: Make::Stream(json::write_json),
-    },
-    ReportFormat {
-        name: "jsonl",
-        help: "Every figure of every run, one JSON object a line",
-        make: Make::Stream(jsonl::write_jsonl),
-    },
-    ReportFormat {
-        name: "junit",
-        help: "The verdicts as JUnit XML",
-        make: Make::Document(junit::junit),
-    },
-    ReportFormat {
-        name: "openmetrics",
-        help: "Every figure as a gauge of OpenMetrics, for Prometheus",
-        make: Make::Document(openmetrics::openmetrics),
-    },
-    ReportFormat {
-        name: "flent",
-        help: "Data files for flent, one for what ran at the same time",
-        make: Make::Files(flent::flent),
-    },
+    format(
+        "text",
+        "Tables for the terminal",
+        Make::Terminal(text::text),
+    ),
+    format(
+        "md",
+        "The tables as Markdown",
+        Make::Document(markdown::markdown),
+    ),
+    format(
+        "html",
+        "A page that stands alone, with figures",
+        Make::Document(html::html),
+    ),
+    format(
+        "csv",
+        "Every sample, one a line",
+        Make::Stream(csv::write_csv),
+    ),
+    format(
+        "json",
+        "The record as one document, indented",
+        Make::Stream(json::write_json),
+    ),
+    format(
+        "jsonl",
+        "Every figure of every run, one JSON object a line",
+        Make::Stream(jsonl::write_jsonl),
+    ),
+    format(
+        "junit",
+        "The verdicts as JUnit XML",
+        Make::Document(junit::junit),
+    ),
+    format(
+        "openmetrics",
+        "Every figure as a gauge of OpenMetrics, for Prometheus",
+        Make::Document(openmetrics::openmetrics),
+    ),
+    format(
+        "flent",
+        "Data files for flent, one for what ran at the same time",
+        Make::Files(flent::flent),
+    ),
 ];
+
+const fn format(name: &'static str, help: &'static str, make: Make) -> ReportFormat {
+    ReportFormat { name, help, make }
+}
 
 #[cfg(test)]
 mod tests {
