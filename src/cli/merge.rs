@@ -139,7 +139,11 @@ impl fmt::Display for Joined {
         writeln!(f)?;
         for ToDo { command, runs } in &self.missing {
             for Missing { case, repeats } in runs {
-                writeln!(f, "missing: case `{case}`, repeat {}", ranges(repeats))?;
+                writeln!(
+                    f,
+                    "missing: case `{case}`, repeat {}",
+                    sharding::ranges(repeats, " to ", ", ")
+                )?;
             }
             writeln!(f, "  {command}")?;
         }
@@ -252,17 +256,6 @@ fn files_to_allow(plan: &Plan, own: &Path) -> String {
     beyond.map(option).collect()
 }
 
-/// Ascending numbers for people: "1 to 4, 7".
-fn ranges(numbers: &[u32]) -> String {
-    let rows = numbers.chunk_by(|a, b| a + 1 == *b);
-    let words = rows.map(|row| match row {
-        [first, .., last] => format!("{first} to {last}"),
-        [only] => only.to_string(),
-        [] => String::new(),
-    });
-    words.collect::<Vec<_>>().join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,11 +305,5 @@ mod tests {
             options(&given, &plan),
             " --only 'b[delay=1ms]' --only 'b[delay=2ms]' --late-budget 2ms"
         );
-    }
-
-    #[test]
-    fn numbers_in_a_row_are_a_range() {
-        assert_eq!(ranges(&[1, 2, 3, 4, 7, 9, 10]), "1 to 4, 7, 9 to 10");
-        assert_eq!(ranges(&[5]), "5");
     }
 }

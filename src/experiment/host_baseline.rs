@@ -55,7 +55,7 @@ fn case_in(bed: Bed, first: &Case) -> Result<Case> {
 
 fn baseline_of(bed: &Bed, run: &Run) -> Baseline {
     let figure = |instrument: &str, metric, statistic, direction: Option<Direction>| {
-        let figures = &run.measured(instrument)?.figures;
+        let figures = &run.measured(instrument)?.measurement.figures;
         let mut found = figures.iter().filter(|f| f.stream.is_none());
         found
             .find(|f| (f.metric, f.statistic, f.direction) == (metric, statistic, direction))

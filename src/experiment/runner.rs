@@ -568,8 +568,7 @@ fn outcome_line(run: &Run, case: &Case) -> String {
         RunOutcome::Invalid { cause } => format!("INVALID: {cause}"),
         RunOutcome::Ok => {
             let figures = run.measurements.iter().filter_map(|measured| {
-                let mut used = case.instruments.iter();
-                let used = used.find(|instrument| instrument.name == measured.instrument)?;
+                let used = case.instrument(&measured.instrument)?;
                 let figure = headline(&used.profile, &measured.measurement)?;
                 Some(format!("{} {figure}", measured.instrument))
             });

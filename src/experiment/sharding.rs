@@ -52,9 +52,9 @@ pub(crate) fn all(plan: &Plan, count: u32, by: ShardBy) -> Vec<Shard> {
 
 /// About how long each of so many shards of `plan` takes.
 pub(crate) fn times(plan: &Plan, count: u32, by: ShardBy) -> Vec<Duration> {
-    let parts = parts(plan, count, by);
-    let time = |part: &Vec<Unit<'_>>| part.iter().map(|unit| unit.time).sum();
-    parts.iter().map(time).collect()
+    let parts = parts(plan, count, by).into_iter();
+    let time = |part: Vec<Unit<'_>>| part.iter().map(|unit| unit.time).sum();
+    parts.map(time).collect()
 }
 
 /// What each of so many shards of `plan` comes to.
@@ -65,6 +65,16 @@ pub(crate) fn sizes(plan: &Plan, count: u32, by: ShardBy) -> Vec<Size> {
         time_s: part.iter().map(|unit| unit.time.as_secs_f64()).sum(),
     };
     parts.iter().map(size).collect()
+}
+
+/// Ascending numbers with consecutive ones as ranges: "1-4,7", "1 to 4, 7".
+pub(crate) fn ranges(numbers: &[u32], to: &str, between: &str) -> String {
+    let rows = numbers.chunk_by(|a, b| a + 1 == *b);
+    let words = rows.map(|row| match row {
+        [first, .., last] => format!("{first}{to}{last}"),
+        _ => row.iter().map(u32::to_string).collect(),
+    });
+    words.collect::<Vec<_>>().join(between)
 }
 
 /// So many parts of the plan's runs: each unit, the longest first and of equal ones by case and repeat, goes to the part that has the least
@@ -215,6 +225,16 @@ mod tests {
         // Four, and the five that are sure.
         let sizes = sizes(&plan, 3, ShardBy::Run);
         assert_eq!(sizes.iter().map(|size| size.runs).sum::<usize>(), 9);
+    }
+
+    #[test]
+    fn numbers_in_a_row_are_a_range() {
+        assert_eq!(
+            ranges(&[1, 2, 3, 4, 7, 9, 10], " to ", ", "),
+            "1 to 4, 7, 9 to 10"
+        );
+        assert_eq!(ranges(&[1, 2, 3, 7, 9, 10], "-", ","), "1-3,7,9-10");
+        assert_eq!(ranges(&[5], "-", ","), "5");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::experiment::sharding;
+use crate::experiment::sharding::{self, ranges};
 use record::ShardBy;
 use record::plan::Plan;
 
@@ -37,13 +37,7 @@ fn whole(all: Duration, part: Duration) -> u32 {
 
 /// Ascending numbers as sbatch(1) takes them: "1-4,7".
 pub(super) fn list(numbers: &[u32]) -> String {
-    let rows = numbers.chunk_by(|a, b| a + 1 == *b);
-    let words = rows.map(|row| match row {
-        [first, .., last] => format!("{first}-{last}"),
-        [only] => only.to_string(),
-        [] => String::new(),
-    });
-    words.collect::<Vec<_>>().join(",")
+    ranges(numbers, "-", ",")
 }
 
 #[cfg(test)]
@@ -102,10 +96,5 @@ mod tests {
             shards(&plan(&[(5, 1)]), ShardBy::Run, Duration::ZERO, 1000),
             5
         );
-    }
-
-    #[test]
-    fn numbers_in_a_row_are_a_range() {
-        assert_eq!(list(&[1, 2, 3, 7, 9, 10]), "1-3,7,9-10");
     }
 }

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 
 use super::nodes;
-use super::pass::Pass;
-use super::shared_directory::{self, Directory};
+use super::shared_directory::{self, Directory, Pass};
 use super::slurm::{Slurm, Task};
 use crate::notes::note;
 use crate::progress::ProgressLine;

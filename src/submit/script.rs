@@ -6,9 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::nodes::{DOCTOR, NODES};
-use super::pass::Pass;
 use super::paths;
-use super::shared_directory::{LOG, SCENARIO, SHARDS, job_name};
+use super::shared_directory::{LOG, Pass, SCENARIO, SHARDS, job_name};
 use super::{Submission, array};
 use instruments::failure::{Blame, Failure};
 

@@ -11,7 +11,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::nodes::NODES;
-use super::pass::Pass;
 use super::paths;
 use crate::experiment::sharding::Size;
 use crate::notes::note;
@@ -71,6 +70,21 @@ pub(super) struct SubmissionState {
     /// What each shard comes to, the first of them the first.
     pub(super) shards: Vec<Size>,
     pub(super) passes: Vec<Pass>,
+}
+
+/// An array of tasks, one a shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Pass {
+    /// From 1.
+    pub(super) number: u32,
+    /// Which shards, ascending.
+    pub(super) shards: Vec<u32>,
+    /// The partition whose nodes it was handed in for; nothing where Slurm alone knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) partition: Option<String>,
+    /// Whether `--cancel` ended it: nothing of it is waited for.
+    #[serde(default)]
+    pub(super) cancelled: bool,
 }
 
 /// A directory that this process alone submits.

@@ -164,6 +164,11 @@ impl Plan {
         self.cases.iter().find(|case| case.name == name)
     }
 
+    /// The instruments of every case.
+    pub fn instruments(&self) -> impl Iterator<Item = &Instrument> {
+        self.cases.iter().flat_map(|case| &case.instruments)
+    }
+
     /// The cases of a round, from 1, in the order in which they run, whether or not each still needs it; of a shard those
     /// that are its own.
     pub fn round(&self, repeat: u32) -> Vec<PlannedRun<'_>> {
@@ -201,6 +206,11 @@ impl Plan {
 }
 
 impl Case {
+    /// The instrument of this name.
+    pub fn instrument(&self, name: &str) -> Option<&Instrument> {
+        self.instruments.iter().find(|one| one.name == name)
+    }
+
     /// The emulated links in a row, each with its name.
     ///
     /// # Errors

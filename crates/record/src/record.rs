@@ -20,6 +20,7 @@ use crate::Baseline;
 use crate::Figure;
 use crate::HostFacts;
 use crate::Measurement;
+use crate::figure_name::FigureName;
 use crate::lateness::{self, LatePackets};
 use crate::summary::Summary;
 use crate::upgrade;
@@ -347,13 +348,9 @@ impl<'a> Latest<'a> {
             return Vec::new();
         };
         let ended = self.runs(case).filter(|run| !run.has_failed());
-        let figures = ended.filter_map(|run| {
-            let mut measured = run.measurements.iter();
-            let measured = measured.find(|one| one.instrument == narrow.of.instrument)?;
-            let figure = narrow.of.find(&measured.measurement)?;
-            run.spoilt(measured, figure).is_none().then_some(figure)
-        });
-        figures.map(|figure| figure.value).collect()
+        ended
+            .filter_map(|run| Some(run.sound(&narrow.of)?.value))
+            .collect()
     }
 
     /// How many times `case` runs, as far as is known: in two stages, what the first says, and one more for each run that
@@ -497,10 +494,17 @@ impl LinkCounts {
 
 impl Run {
     /// What this instrument measured, if it was used.
-    pub fn measured(&self, instrument: &str) -> Option<&Measurement> {
+    pub fn measured(&self, instrument: &str) -> Option<&Measured> {
         let mut all = self.measurements.iter();
-        all.find(|m| m.instrument == instrument)
-            .map(|m| &m.measurement)
+        all.find(|measured| measured.instrument == instrument)
+    }
+
+    /// The figure of this name, unless it is missing or does not count.
+    pub fn sound(&self, name: &FigureName) -> Option<&Figure> {
+        let measured = self.measured(&name.instrument)?;
+        let figure = name.find(&measured.measurement)?;
+        let counts = measured.measurement.failure.is_none();
+        (counts && self.spoilt(measured, figure).is_none()).then_some(figure)
     }
 
     /// Why this figure of an instrument does not count, though it was measured, if so.

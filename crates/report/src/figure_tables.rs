@@ -97,11 +97,7 @@ fn table<'a>(
         .collect();
     let columns: Vec<ValueColumn> = columns.into_iter().collect();
     let rows = analysis.cases.iter().flat_map(|figures| {
-        let used = figures
-            .case
-            .instruments
-            .iter()
-            .any(|i| i.name == instrument);
+        let used = figures.case.instrument(instrument).is_some();
         let sizes: BTreeSet<Option<u64>> = names(figures).iter().map(|name| name.size).collect();
         let sizes = if sizes.is_empty() && used {
             BTreeSet::from([None])
@@ -181,12 +177,8 @@ fn shift_unit(metric: Metric) -> &'static str {
 
 /// Whether reports show this figure of the record whatever is expected of it.
 pub fn is_headline(record: &Record, name: &FigureName) -> bool {
-    let instruments = record
-        .plan()
-        .cases
-        .iter()
-        .flat_map(|case| &case.instruments);
-    let mut own = instruments.filter(|i| i.name == name.instrument);
+    let all = record.plan().instruments();
+    let mut own = all.filter(|i| i.name == name.instrument);
     own.any(|i| i.profile.is_headline(name.metric, name.statistic))
 }
 

@@ -142,12 +142,8 @@ fn deviation(analysis: &Analysis<'_>, name: &FigureName, host: usize) -> Cell {
 /// Of each run of the host in a case that ran on several, in percent of the case's mean.
 fn deviations(case: &CaseFigures<'_>, name: &FigureName, host: usize) -> Vec<f64> {
     let value = |run: &&Run| {
-        let mut measured = run.measurements.iter();
-        let measured = measured.find(|one| one.instrument == name.instrument)?;
-        let figure = name.find(&measured.measurement)?;
-        let counts =
-            measured.measurement.failure.is_none() && run.spoilt(measured, figure).is_none();
-        counts.then_some((run.host, figure.value))
+        let figure = run.sound(name)?;
+        Some((run.host, figure.value))
     };
     let values: Vec<(Option<usize>, f64)> = case.runs.iter().filter_map(value).collect();
     let on_several = values.iter().any(|(other, _)| *other != values[0].0);

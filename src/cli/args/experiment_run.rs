@@ -387,7 +387,7 @@ fn part(plan: &Plan, shard: &Shard) -> String {
 /// The external tools that the plan uses, with their versions.
 fn tools(plan: &Plan) -> Result<BTreeMap<String, String>> {
     let mut tools = BTreeMap::new();
-    for instrument in plan.cases.iter().flat_map(|case| &case.instruments) {
+    for instrument in plan.instruments() {
         for tool in measure::tools(instrument)? {
             tools.insert(tool.path.display().to_string(), tool.version);
         }

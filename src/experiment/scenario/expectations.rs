@@ -479,8 +479,7 @@ fn check_runs(case: &Case, fewest: usize, what: &str, quick: bool) -> Result<()>
 /// Refuses a figure that none of the case's instruments states.
 fn check_figure(case: &Case, of: &FigureName) -> Result<()> {
     let known = case.instruments.iter().map(|i| i.name.as_str());
-    let instrument = case.instruments.iter().find(|i| i.name == of.instrument);
-    let instrument = instrument.with_context(|| {
+    let instrument = case.instrument(&of.instrument).with_context(|| {
         let known = nearest::or_all(&of.instrument, known);
         format!("the case has no instrument `{}`{known}", of.instrument)
     })?;

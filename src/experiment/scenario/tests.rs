@@ -59,8 +59,7 @@ fn names(plan: &Plan) -> Vec<&str> {
 }
 
 fn options(case: &Case, name: &str) -> Vec<String> {
-    let of = |i: &&Instrument| i.name == name;
-    let options = case.instruments.iter().find(of).unwrap().options();
+    let options = case.instrument(name).unwrap().options();
     options.split(' ').map(str::to_owned).collect()
 }
 
@@ -593,11 +592,7 @@ fn a_record_of_version_4_has_todays_profiles_and_is_reported_and_compared_with_t
     new.head.plan = parse("every-kind.toml", &old.head.scenario.text, false).unwrap();
     assert!(old != new);
     let profiles = |record: &Record| {
-        let all = record
-            .plan()
-            .cases
-            .iter()
-            .flat_map(|case| &case.instruments);
+        let all = record.plan().instruments();
         let of = |i: &Instrument| (i.name.clone(), i.profile.clone());
         all.map(of).collect::<Vec<_>>()
     };
@@ -710,7 +705,7 @@ fn what_shipped_cases_should_take_is_within_a_third_of_what_they_took() {
     ] {
         let case = toffee.case(case).unwrap();
         let pace = record::pace::PathPace::of(case).unwrap();
-        let download = case.instruments.iter().find(|i| i.name == "download");
+        let download = case.instrument("download");
         let estimate = instruments::measure::estimate(download.unwrap(), Some(&pace));
         near(&case.name, estimate.unwrap().as_secs_f64(), took_s);
     }

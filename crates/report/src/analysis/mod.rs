@@ -196,11 +196,11 @@ impl<'a> CaseFigures<'a> {
         instrument: &str,
     ) -> impl Iterator<Item = (u32, &'a Measurement)> {
         let runs = self.runs.iter();
-        let measured = move |run: &&'a Run| {
-            let mut all = run.measurements.iter();
-            all.find(|one| one.instrument == instrument && one.invalid.is_none())
-        };
-        runs.filter_map(move |run| Some((run.repeat, &measured(run)?.measurement)))
+        runs.filter_map(move |run| {
+            let measured = run.measured(instrument)?;
+            let is_valid = measured.invalid.is_none();
+            is_valid.then_some((run.repeat, &measured.measurement))
+        })
     }
 }
 
@@ -288,11 +288,8 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
 pub(crate) fn headlines(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
     let mut figures = across(latest, case);
     figures.retain(|name, _| {
-        let mut own = case
-            .instruments
-            .iter()
-            .filter(|i| i.name == name.instrument);
-        own.any(|i| i.profile.is_headline(name.metric, name.statistic))
+        let own = case.instrument(&name.instrument);
+        own.is_some_and(|i| i.profile.is_headline(name.metric, name.statistic))
     });
     figures
 }
@@ -301,8 +298,7 @@ pub(crate) fn headlines(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName
 fn spoilt(latest: &Latest<'_>, case: &Case, of: &FigureName) -> Option<String> {
     let mut runs = counted(latest, case);
     runs.find_map(|run| {
-        let mut measured = run.measurements.iter();
-        let measured = measured.find(|one| one.instrument == of.instrument)?;
+        let measured = run.measured(&of.instrument)?;
         run.spoilt(measured, of.find(&measured.measurement)?)
     })
 }

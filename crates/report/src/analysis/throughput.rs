@@ -50,8 +50,7 @@ struct Steady {
 impl Throughput {
     /// Each way of an instrument that a case's runs have intervals of.
     pub(crate) fn of(case: &CaseFigures<'_>, instrument: &str) -> Vec<Self> {
-        let mut asked = case.case.instruments.iter();
-        let fixed = asked.find(|i| i.name == instrument).and_then(|i| i.warm_up);
+        let fixed = case.case.instrument(instrument).and_then(|i| i.warm_up);
         let ways = DIRECTIONS.into_iter().filter_map(|direction| {
             let measured = case.measured(instrument);
             let runs = measured.filter(|(_, measurement)| measurement.failure.is_none());

@@ -54,18 +54,13 @@ fn held(analysis: &Analysis<'_>) -> Vec<BoundedGoodput> {
     let mut all = Vec::new();
     for figures in &analysis.cases {
         for (name, across) in &figures.figures {
-            let mut instruments = figures.case.instruments.iter();
             let goodput =
                 (name.metric, name.statistic) == (Metric::GoodputBitPerS, Statistic::Mean);
-            let Some(instrument) =
-                instruments.find(|instrument| instrument.name == name.instrument)
-            else {
-                continue;
-            };
-            // Small messages are held up by the exchange, which has no limit here.
-            let Some(bound) = Bound::of(figures.case, instrument, name.direction)
-                .filter(|_| goodput && name.size.is_none())
-            else {
+            // Small messages are limited by the exchange, which has no limit here.
+            let instrument = figures.case.instrument(&name.instrument);
+            let instrument = instrument.filter(|_| goodput && name.size.is_none());
+            let bound = instrument.and_then(|i| Bound::of(figures.case, i, name.direction));
+            let Some(bound) = bound else {
                 continue;
             };
             let way = name

@@ -66,14 +66,9 @@ impl ObservedGroup {
     ) -> Self {
         let mut tracks = Vec::new();
         for (at, run) in case.runs.iter().take(repeats).enumerate() {
-            let of = |instrument: &Instrument| {
-                run.measurements
-                    .iter()
-                    .find(|measured| measured.instrument == instrument.name)
-            };
             let together: Vec<(&Instrument, &Measured)> = group
                 .iter()
-                .filter_map(|instrument| Some((instrument, of(instrument)?)))
+                .filter_map(|instrument| Some((instrument, run.measured(&instrument.name)?)))
                 .collect();
             let starts = starts(&together);
             for ((instrument, measured), start_s) in together.iter().zip(starts) {

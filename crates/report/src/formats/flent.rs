@@ -62,13 +62,7 @@ fn data_files(record: &Record) -> Vec<DataFile> {
 fn file(record: &Record, case: &Case, run: &Run, group: &[Instrument]) -> Option<DataFile> {
     let measured: Vec<(&Instrument, &Measured)> = group
         .iter()
-        .filter_map(|instrument| {
-            let mut all = run.measurements.iter();
-            Some((
-                instrument,
-                all.find(|measured| measured.instrument == instrument.name)?,
-            ))
-        })
+        .filter_map(|instrument| Some((instrument, run.measured(&instrument.name)?)))
         .collect();
     let began = |measured: &Measured| measured.started_at.parse::<Timestamp>().ok();
     let start = measured

@@ -17,6 +17,7 @@ use crate::render::Html;
 use crate::{case_conditions, figure_tables, hosts, spread, warm_up};
 use record::plan::{Instrument, Order};
 use record::printable::printable_lines;
+use record::quantity::counted;
 use record::summary::{DirectionSummary, Summary};
 use record::table::{Cell, Column, Mark, Table};
 use record::{LinkCounts, Record, Run, RunOutcome};
@@ -64,10 +65,6 @@ impl Page<'_> {
 
     /// "2 cases, 1 run".
     fn size(&self) -> String {
-        let counted = |count: usize, what: &str| match count {
-            1 => format!("1 {what}"),
-            _ => format!("{count} {what}s"),
-        };
         let cases = counted(self.analysis.cases.len(), "case");
         format!("{cases}, {}", counted(self.record.runs.len(), "run"))
     }
@@ -91,18 +88,10 @@ impl Page<'_> {
     /// Every instrument as used, with what it says of its own numbers.
     fn methods(&self) -> Vec<Method<'_>> {
         let mut methods: Vec<Method<'_>> = Vec::new();
-        for instrument in self
-            .record
-            .plan()
-            .cases
-            .iter()
-            .flat_map(|case| &case.instruments)
-        {
+        for instrument in self.record.plan().instruments() {
             let options = instrument.options();
-            match methods
-                .iter_mut()
-                .find(|method| method.name == instrument.name)
-            {
+            let mut known = methods.iter_mut();
+            match known.find(|method| method.name == instrument.name) {
                 Some(method) if method.options.contains(&options) => {}
                 Some(method) => method.options.push(options),
                 None => methods.push(Method::of(self.record, instrument, options)),

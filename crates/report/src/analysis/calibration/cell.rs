@@ -53,8 +53,7 @@ fn of_case(
     let sound: Vec<Crossing<'_>> = runs
         .iter()
         .filter(|run| {
-            let mut all = run.measurements.iter();
-            let used = all.find(|one| one.instrument == instrument.name);
+            let used = run.measured(&instrument.name);
             let sound = used.is_some_and(|one| one.invalid.is_none());
             sound && run.spoilt_as_a_whole().is_none() && !run.has_failed()
         })
@@ -63,7 +62,7 @@ fn of_case(
                 case,
                 instrument,
                 link: &run.links.first()?.summary,
-                measurement: run.measured(&instrument.name)?,
+                measurement: &run.measured(&instrument.name)?.measurement,
             })
         })
         .collect();
