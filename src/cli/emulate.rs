@@ -101,11 +101,7 @@ impl EmulateArgs {
         link_conditions::warn(&link.config);
         link_conditions::warn_of_host(&link.config, speeds(names));
         let in_force = crate::live::in_force(&spec)?;
-        let options = self.forwarder.options([&spec])?;
-        let options = ForwarderOptions {
-            captures: self.forwarder.capture(names)?,
-            ..options
-        };
+        let options = self.forwarder.options([&spec], |of| of.capture(names))?;
         let link = BoxLink {
             names: names.map(str::to_owned),
             link,
@@ -127,11 +123,8 @@ impl EmulateArgs {
         }
         let links = links_file::read(file, self.link.allowed_files()).or_bad_input()?;
         let ends = links.iter().map(|of| [of.a.as_str(), of.b.as_str()]);
-        let options = self.forwarder.options(links.iter().map(|of| &of.link))?;
-        let options = ForwarderOptions {
-            captures: self.forwarder.captures(ends)?,
-            ..options
-        };
+        let specs = links.iter().map(|of| &of.link);
+        let options = self.forwarder.options(specs, |of| of.captures(ends))?;
         let boxed = links.iter().enumerate();
         let boxed = boxed.map(|(number, link)| link.to_link(number));
         let boxed = boxed.collect::<Result<Vec<_>>>().or_bad_input()?;

@@ -19,7 +19,7 @@ use super::args::api_server::{ListenArg, LiveServer};
 use super::args::forwarder::ForwarderArgs;
 use super::args::link_conditions::{self, ConditionsArgs};
 use super::args::screen::{LiveScreen, TuiArg};
-use crate::forward::thread::{EMULATOR_DIED, ForwarderOptions};
+use crate::forward::thread::EMULATOR_DIED;
 use crate::live::NewLink;
 use crate::notes::note;
 use crate::testbed::{self, EmulatedBed};
@@ -87,11 +87,8 @@ impl ExecArgs {
         testbed::gain_privilege()?;
         link_conditions::warn_of_host(&link.config, []);
         let signals = Signals::catch()?;
-        let options = self.forwarder.options([&spec])?;
-        let options = ForwarderOptions {
-            captures: self.forwarder.capture(["client's side", "server's side"])?,
-            ..options
-        };
+        let ends = ["client's side", "server's side"];
+        let options = self.forwarder.options([&spec], |of| of.capture(ends))?;
         let config = BedConfig {
             mtu: self.mtu,
             ..BedConfig::default()

@@ -12,7 +12,7 @@ use super::shared_directory::{CANCELLED, LOCK, SubmissionState};
 use super::slurm::Slurm;
 use crate::notes::note;
 use instruments::failure::{Blame, Failure};
-use netio::stop::STOP_INTERVAL;
+use netio::stop::{STOP_INTERVAL, Stop};
 
 /// How long a submit that was cancelled may take to end.
 const TO_END: Duration = Duration::from_secs(30);
@@ -23,7 +23,7 @@ const TO_END: Duration = Duration::from_secs(30);
 /// It is no submit's; Slurm is not there.
 pub(crate) fn cancel(path: &Path) -> Result<usize, Failure> {
     let state = SubmissionState::read(path).or_bad_input()?;
-    let slurm = Slurm::find()?;
+    let slurm = Slurm::find(&Stop::default())?;
     let mut ended = BTreeSet::new();
     for pass in &state.passes {
         ended.extend(slurm.alive(&state.job_name(pass))?);

@@ -70,7 +70,7 @@ impl PassWatch<'_> {
         let longest = self.times.iter().max().copied().unwrap_or_default();
         let interval = (longest / 10).clamp(SOONEST, LATEST);
         loop {
-            let tasks = self.slurm.tasks(&self.directory.job_name(self.pass));
+            let tasks = self.slurm.tasks(&self.directory.state.job_name(self.pass));
             if tasks.is_err() {
                 self.go_on()?;
             }
@@ -97,7 +97,7 @@ impl PassWatch<'_> {
             }
             self.settle(shard, task, seen)?;
         }
-        let excluded = nodes::excluded(self.directory.path());
+        let excluded = nodes::excluded(&self.directory.path);
         for (node, cause) in &excluded {
             if seen.excluded.insert(node.clone()) {
                 note(format_args!("{node} is left out: {cause}"));
@@ -112,7 +112,7 @@ impl PassWatch<'_> {
                 nodes::some_left(self.slurm, self.pass.partition.as_deref(), &excluded, busy)
                     .inspect_err(|_| {
                         // What waits, waits for nothing.
-                        let _ = self.slurm.cancel(&self.directory.job_name(self.pass));
+                        let _ = self.slurm.cancel(&self.directory.state.job_name(self.pass));
                     })?;
             }
             let mut waits = tasks
@@ -142,7 +142,7 @@ impl PassWatch<'_> {
         task: Option<&Task>,
         seen: &mut PassProgress,
     ) -> Result<(), Failure> {
-        let path = self.directory.path();
+        let path = &self.directory.path;
         let record = shared_directory::shard_directory(path, shard, self.pass.number);
         // A task whose slurmstepd died runs on, and Slurm says so or not.
         let complete = Record::is_finished(&record);
@@ -180,7 +180,8 @@ impl PassWatch<'_> {
             && seen.alive.contains(&shard)
             && !self.directory.is_cancelled()
         {
-            self.slurm.cancel(&self.directory.job_name(self.pass))?;
+            self.slurm
+                .cancel(&self.directory.state.job_name(self.pass))?;
             return Err(
                 anyhow!("shard {shard} was cancelled in Slurm; the same command goes on").into(),
             );
@@ -234,7 +235,7 @@ impl PassWatch<'_> {
         while Instant::now() < end {
             if looked.elapsed() >= SOONEST {
                 looked = Instant::now();
-                let path = self.directory.path();
+                let path = &self.directory.path;
                 let mut running = seen.since.keys();
                 if running.any(|shard| {
                     Record::is_finished(&shared_directory::shard_directory(
@@ -249,7 +250,8 @@ impl PassWatch<'_> {
             self.go_on()?;
             if self.directory.is_cancelled() {
                 // Who cancelled may have ended before it came to that.
-                self.slurm.cancel(&self.directory.job_name(self.pass))?;
+                self.slurm
+                    .cancel(&self.directory.state.job_name(self.pass))?;
                 return Err(super::cancelled());
             }
             thread::sleep(STOP_INTERVAL);
@@ -263,7 +265,7 @@ impl PassWatch<'_> {
             None => Ok(()),
             Some(cause) => Err(anyhow!(
                 "{cause}; Slurm goes on with the shards: the same command waits for them again, `farwire submit --cancel {}` ends them",
-                self.directory.path().display()
+                self.directory.path.display()
             )
             .into()),
         }

@@ -66,7 +66,7 @@ impl SubmissionKey {
 pub(super) struct SubmissionState {
     pub(super) asked: SubmissionKey,
     /// Drawn once, for the names of its jobs.
-    id: String,
+    pub(super) id: String,
     /// What each shard comes to, the first of them the first.
     pub(super) shards: Vec<Size>,
     pub(super) passes: Vec<Pass>,
@@ -90,8 +90,8 @@ pub(super) struct Pass {
 /// A directory that this process alone submits.
 #[derive(Debug)]
 pub(super) struct Directory {
-    path: PathBuf,
-    state: SubmissionState,
+    pub(super) path: PathBuf,
+    pub(super) state: SubmissionState,
     found: BTreeMap<u32, ShardRecord>,
     /// Locked while it is open.
     _lock: File,
@@ -173,31 +173,6 @@ impl Directory {
         }
         directory.look();
         Ok(directory)
-    }
-
-    /// Where it is.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// What its jobs' names have in them.
-    pub(super) fn id(&self) -> &str {
-        &self.state.id
-    }
-
-    /// Into how many shards the experiment is parted.
-    pub(super) fn shards(&self) -> u32 {
-        self.state.count()
-    }
-
-    /// What was handed in last.
-    pub(super) fn last_pass(&self) -> Option<&Pass> {
-        self.state.passes.last()
-    }
-
-    /// What Slurm calls a pass's job.
-    pub(super) fn job_name(&self, pass: &Pass) -> String {
-        self.state.job_name(pass)
     }
 
     /// The pass over these shards that comes after the last one.
@@ -523,7 +498,7 @@ mod tests {
         };
         let open = |home: &str, asked: &SubmissionKey| {
             let opened = Directory::open(&at(home).join("me/out"), asked, || Ok(vec![size]));
-            opened.map(|directory| directory.path().to_owned())
+            opened.map(|directory| directory.path.clone())
         };
         let first = open("home", &asked("home")).unwrap();
         assert_eq!(first, at("home/me/out"));

@@ -138,11 +138,11 @@ impl Node {
 }
 
 impl Slurm {
-    /// The Slurm that this machine's commands reach.
+    /// The Slurm that this machine's commands reach; it is asked no more when `stop` says so.
     ///
     /// # Errors
     /// There is none: says what is missing.
-    pub(super) fn find() -> Result<Self, Failure> {
+    pub(super) fn find(stop: &Stop) -> Result<Self, Failure> {
         for name in ["sbatch", "squeue", "sinfo", "scontrol", "scancel"] {
             let found = which::which(name);
             found
@@ -153,16 +153,8 @@ impl Slurm {
         let config = config.context("Slurm does not answer").or_machine()?;
         Ok(Self {
             config,
-            stop: Stop::default(),
-        })
-    }
-
-    /// The same, which is asked no more when `stop` says so.
-    pub(super) fn until(self, stop: &Stop) -> Self {
-        Self {
             stop: stop.clone(),
-            ..self
-        }
+        })
     }
 
     /// How many tasks an array may have that counts from 1.

@@ -14,6 +14,7 @@ use crate::experiment::sharding::Size;
 use crate::notes::note;
 use crate::progress::human;
 use instruments::failure::{Blame, Failure};
+use netio::stop::Stop;
 use record::quantity::counted;
 
 /// How far a submit is.
@@ -75,7 +76,7 @@ impl SubmissionStatus {
         let found = state.found(path, &|_, error| note(format_args!("{error:#}")));
         let missing = shared_directory::missing(state.count(), &found);
         let tasks = match state.passes.last().filter(|_| !missing.is_empty()) {
-            Some(pass) => Slurm::find()?.tasks(&state.job_name(pass))?,
+            Some(pass) => Slurm::find(&Stop::default())?.tasks(&state.job_name(pass))?,
             None => Vec::new(),
         };
         let left_out = nodes::excluded(path).into_iter();

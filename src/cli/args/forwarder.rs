@@ -41,19 +41,21 @@ pub(crate) struct ForwarderArgs {
 }
 
 impl ForwarderArgs {
-    /// The forwarder's options for links under these conditions, without captures; the packet log's file is made.
+    /// The options of a forwarder whose links have these conditions and captures. The packet log's file is made.
     ///
     /// # Errors
     /// That file cannot be written; the links need more memory than they are allowed.
     pub(crate) fn options<'s>(
         &self,
         links: impl IntoIterator<Item = &'s LinkSpec>,
+        captures: impl FnOnce(&Self) -> Result<Vec<Capture>, Failure>,
     ) -> Result<ForwarderOptions, Failure> {
         let memory = self.memory_for(links)?;
         let packet_log = self.packet_log.as_deref().map(PacketLog::create);
         Ok(ForwarderOptions {
             late_budget: self.late_budget,
             memory,
+            captures: captures(self)?,
             packet_log: packet_log.transpose().or_bad_input()?,
             ..CpuUse::from(self.cpu).into()
         })

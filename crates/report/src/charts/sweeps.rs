@@ -6,7 +6,7 @@ use model::{BitsPerSec, Bytes, Nanos, Probability};
 
 use super::axis::Axis;
 use super::plot::{Curve, Plot, Point, Shape};
-use super::sizes::point;
+use super::message_sizes::point;
 use super::svg::MOST_SERIES;
 use super::{ChartQuestion, Drawing, file_name};
 use crate::analysis::{Analysis, CaseFigures};
@@ -24,7 +24,7 @@ pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
     let mut drawings = Vec::new();
     for path in paths(&analysis.cases) {
         let tables = figure_tables::tables(analysis);
-        let names = tables.iter().flat_map(tables::FigureTable::names);
+        let names = tables.iter().flat_map(figure_tables::FigureTable::names);
         for name in names.filter(|name| name.size.is_none()) {
             drawings.extend(against(analysis, &path, &name));
         }
@@ -122,7 +122,7 @@ fn draw(
     }
     curves.retain(|curve| !curve.points.is_empty());
     let points = || curves.iter().flat_map(|curve| &curve.points);
-    let column = tables::ValueColumn::of(name).title();
+    let column = figure_tables::ValueColumn::of(name).title();
     let values = || points().flat_map(Point::reach);
     let spread = points().map(|point| point.y);
     let y_title = format!("{column}, {}", scale(name.metric).1);

@@ -44,57 +44,35 @@ pub enum Make {
     Files(fn(&Record) -> Result<NamedFiles>),
 }
 
-/// Every format, in the order of the help; the first is the default.
-pub const FORMATS: [ReportFormat; 9] = [
-    format(
-        "text",
-        "Tables for the terminal",
-        Make::Terminal(text::text),
-    ),
-    format(
-        "md",
-        "The tables as Markdown",
-        Make::Document(markdown::markdown),
-    ),
-    format(
-        "html",
-        "A page that stands alone, with figures",
-        Make::Document(html::html),
-    ),
-    format(
-        "csv",
-        "Every sample, one a line",
-        Make::Stream(csv::write_csv),
-    ),
-    format(
-        "json",
-        "The record as one document, indented",
-        Make::Stream(json::write_json),
-    ),
-    format(
-        "jsonl",
-        "Every figure of every run, one JSON object a line",
-        Make::Stream(jsonl::write_jsonl),
-    ),
-    format(
-        "junit",
-        "The verdicts as JUnit XML",
-        Make::Document(junit::junit),
-    ),
-    format(
-        "openmetrics",
-        "Every figure as a gauge of OpenMetrics, for Prometheus",
-        Make::Document(openmetrics::openmetrics),
-    ),
-    format(
-        "flent",
-        "Data files for flent, one for what ran at the same time",
-        Make::Files(flent::flent),
-    ),
-];
+/// The list of formats. The comment above a format is its help.
+macro_rules! formats {
+    ($($(#[doc = $help:literal])+ $name:literal: $form:ident($make:path),)*) => {
+        /// Every format, in the order of the help; the first is the default.
+        pub const FORMATS: &[ReportFormat] = &[
+            $(ReportFormat { name: $name, help: concat!($($help),+).trim_ascii(), make: Make::$form($make) },)*
+        ];
+    };
+}
 
-const fn format(name: &'static str, help: &'static str, make: Make) -> ReportFormat {
-    ReportFormat { name, help, make }
+formats! {
+    /// Tables for the terminal
+    "text": Terminal(text::text),
+    /// The tables as Markdown
+    "md": Document(markdown::markdown),
+    /// A page that stands alone, with figures
+    "html": Document(html::html),
+    /// Every sample, one a line
+    "csv": Stream(csv::write_csv),
+    /// The record as one document, indented
+    "json": Stream(json::write_json),
+    /// Every figure of every run, one JSON object a line
+    "jsonl": Stream(jsonl::write_jsonl),
+    /// The verdicts as JUnit XML
+    "junit": Document(junit::junit),
+    /// Every figure as a gauge of OpenMetrics, for Prometheus
+    "openmetrics": Document(openmetrics::openmetrics),
+    /// Data files for flent, one for what ran at the same time
+    "flent": Files(flent::flent),
 }
 
 #[cfg(test)]

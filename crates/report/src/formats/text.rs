@@ -5,6 +5,7 @@ use crate::findings::{LEGEND, findings, own_machine, quick, verdicts};
 use crate::terminal::{Terminal, prose, table_text};
 use crate::{brief, false_alarms, figure_tables, hosts, spread, warm_up};
 use record::Record;
+use record::table::Table;
 
 /// The report of a record, within the width of the terminal.
 ///
@@ -20,13 +21,9 @@ pub fn text(record: &Record, details: bool, terminal: Terminal) -> String {
 fn brief(record: &Record, terminal: Terminal) -> String {
     let analysis = Analysis::of(record);
     let mut text = title(record, terminal);
-    for table in brief::tables(&analysis) {
-        text += &format!("\n{}", table_text(&table, terminal));
-    }
+    text += &blocks(brief::tables(&analysis), terminal);
     text += &prose(&brief::note(&analysis), terminal);
-    if let Some(table) = hosts::table(&analysis) {
-        text += &format!("\n{}", table_text(&table, terminal));
-    }
+    text += &blocks(hosts::table(&analysis), terminal);
     text.push('\n');
     text + &prose(&findings(&analysis).join("\n"), terminal)
 }
@@ -35,28 +32,27 @@ fn whole(record: &Record, terminal: Terminal) -> String {
     let analysis = Analysis::of(record);
     let values = figure_tables::tables(&analysis);
     let mut text = title(record, terminal);
-    for values in &values {
-        text += &format!("\n{}", table_text(&values.table(true), terminal));
-    }
-    text += &format!("\n{}", table_text(&verdicts(&analysis), terminal));
+    let tables = values.iter().map(|values| values.table(true));
+    text += &blocks(tables.chain([verdicts(&analysis)]), terminal);
     text += &prose(LEGEND, terminal);
     if let Some(reference) = &record.plan().reference {
         text += &prose(&format!("reference: {reference}"), terminal);
     }
-    for table in warm_up::tables(&analysis) {
-        text += &format!("\n{}", table_text(&table, terminal));
-    }
+    text += &blocks(warm_up::tables(&analysis), terminal);
     text += &spread::text(&values, terminal);
-    for table in false_alarms::table(&analysis)
-        .into_iter()
-        .chain(hosts::table(&analysis))
-    {
-        text += &format!("\n{}", table_text(&table, terminal));
-    }
+    let chance = false_alarms::table(&analysis).into_iter();
+    text += &blocks(chance.chain(hosts::table(&analysis)), terminal);
     text.push('\n');
     let machine = own_machine(record);
     let lines: Vec<String> = machine.into_iter().chain(findings(&analysis)).collect();
     text + &prose(&lines.join("\n"), terminal)
+}
+
+/// Tables, each below an empty line.
+fn blocks(tables: impl IntoIterator<Item = Table>, terminal: Terminal) -> String {
+    let tables = tables.into_iter();
+    let texts = tables.map(|table| format!("\n{}", table_text(&table, terminal)));
+    texts.collect()
 }
 
 fn title(record: &Record, terminal: Terminal) -> String {
