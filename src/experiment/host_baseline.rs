@@ -95,17 +95,9 @@ mod tests {
     use super::*;
     use conditions::link_spec::LinkSpec;
 
-    fn record() -> record::Record {
-        let file = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/fixtures/records/small.jsonl"
-        );
-        record::Record::read(std::path::Path::new(file)).unwrap()
-    }
-
     #[test]
     fn it_has_the_bed_and_the_congestion_control_of_the_experiment_but_no_conditions() {
-        let mut first = record().head.plan.cases.remove(0);
+        let mut first = crate::experiment::small_record().head.plan.cases.remove(0);
         let text = "kind = 'netns'\nmtu = 9000\nwire = { delay = '1ms' }\ntbf = '1mbit'";
         first.bed = toml::from_str(text).unwrap();
         first.congestion = "reno".to_owned();

@@ -16,6 +16,16 @@ use crate::testbed::TestbedSpec;
 use record::plan::{Case, Instrument, Plan};
 use record::profile::Carrier;
 
+/// A small record with two cases.
+#[cfg(test)]
+pub(crate) fn small_record() -> record::Record {
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/fixtures/records/small.jsonl"
+    );
+    record::Record::read(std::path::Path::new(file)).unwrap()
+}
+
 /// The test bed that each case of `plan` needs.
 pub(crate) fn testbeds(plan: &Plan) -> Vec<TestbedSpec<'_>> {
     plan.cases.iter().map(testbed).collect()

@@ -160,12 +160,7 @@ mod tests {
     use super::*;
 
     fn case(bed: &str) -> Case {
-        let file = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/fixtures/records/small.jsonl"
-        );
-        let record = Record::read(std::path::Path::new(file)).unwrap();
-        let mut case = record.head.plan.cases[0].clone();
+        let mut case = crate::experiment::small_record().head.plan.cases[0].clone();
         case.bed = toml::from_str(bed).unwrap();
         case.link = LinkSpec::default();
         case

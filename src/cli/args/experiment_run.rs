@@ -491,14 +491,7 @@ fn outline(plan: &Plan) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn record() -> Record {
-        let file = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/fixtures/records/small.jsonl"
-        );
-        Record::read(Path::new(file)).unwrap()
-    }
+    use crate::experiment::small_record as record;
 
     #[test]
     fn only_keeps_the_reference_too() {

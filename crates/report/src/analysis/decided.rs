@@ -186,6 +186,18 @@ mod tests {
         }
     }
 
+    const fn value(value: f64, within: f64) -> ExpectationRule {
+        ExpectationRule::Value { value, within }
+    }
+
+    const fn gain(gain: f64, within: f64) -> ExpectationRule {
+        ExpectationRule::Gain { gain, within }
+    }
+
+    const fn ratio(ratio: f64, within: f64) -> ExpectationRule {
+        ExpectationRule::Ratio { ratio, within }
+    }
+
     const fn at_least(times: f64) -> ExpectationRule {
         ExpectationRule::RatioRange {
             least: Some(times),
@@ -224,62 +236,14 @@ mod tests {
             (range(90.0, 99.0), [false, true, false]),
             (range(108.0, 110.0), [false, false, false]),
             (range(80.0, 92.0), [false, false, false]),
-            (
-                ExpectationRule::Value {
-                    value: 104.0,
-                    within: 1.0,
-                },
-                [false, true, false],
-            ),
-            (
-                ExpectationRule::Value {
-                    value: 110.0,
-                    within: 1.0,
-                },
-                [false, false, false],
-            ),
-            (
-                ExpectationRule::Gain {
-                    gain: 53.0,
-                    within: 1.0,
-                },
-                [false, true, false],
-            ),
-            (
-                ExpectationRule::Gain {
-                    gain: 50.0,
-                    within: 10.0,
-                },
-                [true, true, true],
-            ),
-            (
-                ExpectationRule::Gain {
-                    gain: 70.0,
-                    within: 10.0,
-                },
-                [false, false, false],
-            ),
-            (
-                ExpectationRule::Ratio {
-                    ratio: 2.1,
-                    within: 0.01,
-                },
-                [false, true, false],
-            ),
-            (
-                ExpectationRule::Ratio {
-                    ratio: 2.0,
-                    within: 0.1,
-                },
-                [true, true, true],
-            ),
-            (
-                ExpectationRule::Ratio {
-                    ratio: 3.0,
-                    within: 0.1,
-                },
-                [false, false, false],
-            ),
+            (value(104.0, 1.0), [false, true, false]),
+            (value(110.0, 1.0), [false, false, false]),
+            (gain(53.0, 1.0), [false, true, false]),
+            (gain(50.0, 10.0), [true, true, true]),
+            (gain(70.0, 10.0), [false, false, false]),
+            (ratio(2.1, 0.01), [false, true, false]),
+            (ratio(2.0, 0.1), [true, true, true]),
+            (ratio(3.0, 0.1), [false, false, false]),
             // Twice the reference's, give or take a tenth.
             (at_least(1.5), [true, true, true]),
             (at_least(2.05), [false, true, false]),
@@ -395,10 +359,7 @@ mod tests {
         assert_eq!(of(&RUNS[1..], UNLESS_CONTRADICTED), Decision::TooFew);
         let by_median = judgement(Centre::Median, Met::UnlessContradicted);
         assert_eq!(of(&RUNS, by_median), Decision::TooFew);
-        let ratio = ExpectationRule::Ratio {
-            ratio: 1.0,
-            within: 0.1,
-        };
+        let ratio = ratio(1.0, 0.1);
         let question = RuleTest::of_rule(ratio, &RUNS, Some(&[0.0; 5]), None).unwrap();
         assert_eq!(
             question.decide(UNLESS_CONTRADICTED, BEYOND),

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{BitsPerSec, Bytes, Nanos, Probability};
 
 use super::axis::Axis;
-use super::plot::{Curve, Plot, Point, Shape};
 use super::message_sizes::point;
+use super::plot::{Curve, Plot, Point, Shape};
 use super::svg::MOST_SERIES;
 use super::{ChartQuestion, Drawing, file_name};
 use crate::analysis::{Analysis, CaseFigures};
