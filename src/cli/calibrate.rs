@@ -56,11 +56,7 @@ impl CalibrateArgs {
         let calibration = CalibrationReport::of(&finished.record);
         self.show(&finished, &calibration)?;
         finished.conclude()?;
-        Ok(if calibration.is_met() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
+        Ok(super::exit_code(calibration.is_met()))
     }
 
     /// The grid that was asked for.

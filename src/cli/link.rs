@@ -73,7 +73,7 @@ fn as_netem(spec: &LinkSpec) -> Result<ExitCode, Failure> {
         ..LinkSpec::default()
     };
     link_conditions::warn(&written.to_link("box").or_bad_input()?.config);
-    Ok(ExitCode::from(u8::from(!is_all)))
+    Ok(super::exit_code(is_all))
 }
 
 fn text(spec: &LinkSpec, meaning: &InEffect, terminal: Terminal) -> anyhow::Result<String> {

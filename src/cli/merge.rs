@@ -269,12 +269,7 @@ mod tests {
             file: "a folder/x.toml".to_owned(),
             text: text.to_owned(),
         };
-        let source = SourceFile {
-            file: "x.toml",
-            text: SCENARIO,
-            also: &[],
-        };
-        (given, scenario::parse(source, false).unwrap())
+        (given, crate::experiment::plan_of(SCENARIO))
     }
 
     #[test]

@@ -146,6 +146,11 @@ fn show(
     output::write(None, text)
 }
 
+/// 0 where all is as it should be, else 1.
+fn exit_code(is_met: bool) -> ExitCode {
+    ExitCode::from(u8::from(!is_met))
+}
+
 /// What standard output is: as wide as the terminal, or as COLUMNS says, and 80 characters where it is none.
 fn terminal() -> Terminal {
     if !io::stdout().is_terminal() {

@@ -75,10 +75,7 @@ impl RunArgs {
             return Ok(ExitCode::SUCCESS);
         };
         finished.conclude()?;
-        Ok(match is_met(&finished) {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
-        })
+        Ok(super::exit_code(is_met(&finished)))
     }
 
     /// One experiment with its report; nothing where only its plan was asked for.

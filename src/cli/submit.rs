@@ -200,8 +200,7 @@ impl SubmitArgs {
         super::show(self.json.as_deref(), &record, &text, notes::beside())?;
         note(format_args!("report: {}", out.join(PAGE).display()));
         match (merge.missing().len(), Analysis::of(&record).verdict) {
-            (0, Verdict::Met) => Ok(ExitCode::SUCCESS),
-            (0, _) => Ok(ExitCode::FAILURE),
+            (0, verdict) => Ok(super::exit_code(verdict == Verdict::Met)),
             // A shard that holds less than it says.
             (missing, _) => Err(anyhow!(
                 "{} missing; `farwire merge` names them",

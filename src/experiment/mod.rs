@@ -26,6 +26,17 @@ pub(crate) fn small_record() -> record::Record {
     record::Record::read(std::path::Path::new(file)).unwrap()
 }
 
+/// The plan of a scenario that names no files.
+#[cfg(test)]
+pub(crate) fn plan_of(text: &str) -> Plan {
+    let source = crate::toml_file::SourceFile {
+        file: "x.toml",
+        text,
+        also: &[],
+    };
+    scenario::parse(source, false).unwrap()
+}
+
 /// The test bed that each case of `plan` needs.
 pub(crate) fn testbeds(plan: &Plan) -> Vec<TestbedSpec<'_>> {
     plan.cases.iter().map(testbed).collect()

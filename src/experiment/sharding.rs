@@ -123,20 +123,14 @@ fn units(case: &Case, by: ShardBy) -> Vec<Unit<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::scenario;
-    use crate::toml_file::SourceFile;
+    use crate::experiment::plan_of;
 
     fn plan(cases: &str) -> Plan {
         let text = format!(
             "name = 'x'\ntitle = 'X'\nbed = {{ kind = 'netns' }}\ntcp = {{ congestion = 'reno' }}\n\
              [[instruments]]\nname = 'load'\nkind = 'tcp'\n{cases}"
         );
-        let source = SourceFile {
-            file: "x.toml",
-            text: &text,
-            also: &[],
-        };
-        scenario::parse(source, false).unwrap()
+        plan_of(&text)
     }
 
     /// A scenario of 100 to 1,000 runs.

@@ -43,8 +43,7 @@ pub(super) fn list(numbers: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::scenario;
-    use crate::toml_file::SourceFile;
+    use crate::experiment::plan_of;
 
     /// Cases of so many runs, each of so many seconds.
     fn plan(cases: &[(u32, u32)]) -> Plan {
@@ -56,12 +55,7 @@ mod tests {
              [[instruments]]\nname = 'load'\nkind = 'tcp'\n{}",
             cases.collect::<String>()
         );
-        let source = SourceFile {
-            file: "x.toml",
-            text: &text,
-            also: &[],
-        };
-        scenario::parse(source, false).unwrap()
+        plan_of(&text)
     }
 
     const MINUTE: Duration = Duration::from_secs(60);

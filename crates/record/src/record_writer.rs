@@ -240,12 +240,13 @@ pub(crate) fn line(value: &impl Serialize) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
 
+    const SMALL: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/fixtures/records/small.jsonl"
+    );
+
     fn record() -> Record {
-        let file = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../tests/fixtures/records/small.jsonl"
-        );
-        Record::read(Path::new(file)).unwrap()
+        Record::read(Path::new(SMALL)).unwrap()
     }
 
     fn written(directory: &Path, record: &Record) -> Vec<u8> {
@@ -353,11 +354,7 @@ mod tests {
     #[test]
     fn one_of_an_older_version_is_read_but_not_resumed() {
         let directory = tempfile::tempdir().unwrap();
-        let file = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../tests/fixtures/records/small.jsonl"
-        );
-        fs::copy(file, directory.path().join(FILE)).unwrap();
+        fs::copy(SMALL, directory.path().join(FILE)).unwrap();
         assert!(Record::read(directory.path()).is_ok());
         let error = format!("{:#}", RecordWriter::resume(directory.path()).unwrap_err());
         assert!(

@@ -11,6 +11,7 @@ use crate::analysis::calibration::{
     CalibrationCell, CalibrationReport, CellConditions, FigureCalibration, InstrumentCalibration,
     Range, Standing,
 };
+use crate::distinct;
 use crate::figure_tables::or_dash;
 use record::quantity;
 use record::quantity::counted;
@@ -165,16 +166,13 @@ fn found(report: &CalibrationReport) -> Option<Table> {
     let cells: Vec<(&CalibrationCell, f64)> = cells
         .filter_map(|cell| Some((cell, cell.line_percent?)))
         .collect();
-    let mut instruments: Vec<&str> = Vec::new();
-    let mut lines: Vec<CellConditions> = Vec::new();
-    for (cell, _) in &cells {
-        if !instruments.contains(&cell.figure.instrument.as_str()) {
-            instruments.push(&cell.figure.instrument);
-        }
-        if !lines.contains(&cell.conditions) {
-            lines.push(cell.conditions);
-        }
-    }
+    let names = cells
+        .iter()
+        .map(|(cell, _)| cell.figure.instrument.as_str());
+    let (instruments, lines) = (
+        distinct(names),
+        distinct(cells.iter().map(|(cell, _)| cell.conditions)),
+    );
     let columns = instruments.iter().copied().map(Column::numbers);
     let mut table = Table::new(FOUND, std::iter::once(Column::words("line")).chain(columns));
     for line in &lines {

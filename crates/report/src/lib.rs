@@ -46,6 +46,16 @@ pub use terminal::{Terminal, hanging, prose, table_text};
 use crate::analysis::Analysis;
 use record::Record;
 
+/// Each value once, in the order in which they first appear.
+fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    all.fold(Vec::new(), |mut known, value| {
+        if !known.contains(&value) {
+            known.push(value);
+        }
+        known
+    })
+}
+
 /// Every figure as an SVG that stands alone, with the name of its file; no two have the same.
 pub fn drawings(record: &Record) -> NamedFiles {
     let analysis = Analysis::of(record);

@@ -21,7 +21,7 @@ use stats::deciding::Centre;
 /// A text or a bare number.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "TextOrNumber")]
-pub(super) struct Amount(pub(super) String);
+pub(super) struct AmountText(pub(super) String);
 
 #[derive(Deserialize)]
 #[serde(
@@ -34,7 +34,7 @@ enum TextOrNumber {
     Number(f64),
 }
 
-impl JsonSchema for Amount {
+impl JsonSchema for AmountText {
     fn schema_name() -> Cow<'static, str> {
         "Amount".into()
     }
@@ -47,7 +47,7 @@ impl JsonSchema for Amount {
     }
 }
 
-impl TryFrom<TextOrNumber> for Amount {
+impl TryFrom<TextOrNumber> for AmountText {
     type Error = String;
 
     fn try_from(value: TextOrNumber) -> Result<Self, String> {
@@ -68,8 +68,8 @@ impl TryFrom<TextOrNumber> for Amount {
 #[derive(Clone, Debug, JsonSchema)]
 #[schemars(untagged)]
 pub(super) enum PublishedText {
-    Value(Amount),
-    Runs(#[schemars(length(min = 1))] Vec<Amount>),
+    Value(AmountText),
+    Runs(#[schemars(length(min = 1))] Vec<AmountText>),
 }
 
 struct PublishedVisitor;
@@ -100,7 +100,7 @@ impl<'de> Visitor<'de> for PublishedVisitor {
 }
 
 fn one<E: de::Error>(value: TextOrNumber) -> Result<PublishedText, E> {
-    let text = Amount::try_from(value).map_err(E::custom)?;
+    let text = AmountText::try_from(value).map_err(E::custom)?;
     Ok(PublishedText::Value(text))
 }
 
@@ -123,7 +123,7 @@ impl PublishedText {
             }
             Self::Runs(all) => {
                 ensure!(!all.is_empty(), "{of}: a list needs a value of each run");
-                let value = |(text, number): (&Amount, u32)| {
+                let value = |(text, number): (&AmountText, u32)| {
                     let value = of.value(&text.0);
                     value.with_context(|| format!("{of} {number}"))
                 };
@@ -138,12 +138,12 @@ impl PublishedText {
 #[serde(deny_unknown_fields)]
 pub(super) struct ExpectTable {
     of: FigureName,
-    least: Option<Amount>,
-    most: Option<Amount>,
-    value: Option<Amount>,
-    gain: Option<Amount>,
+    least: Option<AmountText>,
+    most: Option<AmountText>,
+    value: Option<AmountText>,
+    gain: Option<AmountText>,
     ratio: Option<RatioText>,
-    within: Option<Amount>,
+    within: Option<AmountText>,
     published: Option<PublishedTable>,
     spread: Option<SpreadTable>,
     /// What of the runs is held against it: their mean when absent.
@@ -204,7 +204,7 @@ impl<'de> Deserialize<'de> for RatioText {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct PublishedTable {
-    within: Option<Amount>,
+    within: Option<AmountText>,
     factor: Option<f64>,
 }
 
@@ -212,8 +212,8 @@ struct PublishedTable {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SpreadTable {
-    least: Option<Amount>,
-    most: Option<Amount>,
+    least: Option<AmountText>,
+    most: Option<AmountText>,
 }
 
 /// One of `trends`.
@@ -248,7 +248,7 @@ impl ExpectTable {
     }
 
     fn rule(&self) -> Result<ExpectationRule> {
-        let amount = |text: &Amount| self.of.value(&text.0);
+        let amount = |text: &AmountText| self.of.value(&text.0);
         let range =
             (self.least.is_some() || self.most.is_some()).then_some((&self.least, &self.most));
         Ok(
@@ -354,13 +354,13 @@ impl SpreadTable {
     }
 }
 
-fn fraction(within: Option<&Amount>) -> Result<f64> {
+fn fraction(within: Option<&AmountText>) -> Result<f64> {
     let within = within.context("say `within`")?;
     Ok(percentage(within).context("within")? / 100.0)
 }
 
 /// In percent.
-fn percentage(Amount(text): &Amount) -> Result<f64> {
+fn percentage(AmountText(text): &AmountText) -> Result<f64> {
     let percent = text
         .strip_suffix('%')
         .and_then(|number| number.trim().parse::<f64>().ok())

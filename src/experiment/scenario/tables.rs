@@ -12,7 +12,7 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::TakenOut;
-use super::expectations::{Amount, ExpectTable, PublishedText};
+use super::expectations::{AmountText, ExpectTable, PublishedText};
 use crate::experiment::machine_facts;
 use crate::forward::thread::HELD_MEMORY;
 use crate::toml_file::SourceFile;
@@ -113,7 +113,7 @@ pub(super) enum RepeatsTable {
 pub(super) struct UntilTable {
     of: FigureName,
     /// Half the interval in percent of the mean.
-    within: Amount,
+    within: AmountText,
     /// Refused, with the reason.
     #[schemars(skip)]
     least: Option<u32>,

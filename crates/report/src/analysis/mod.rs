@@ -387,6 +387,11 @@ pub(crate) mod tests {
         Record::read(std::path::Path::new(file)).unwrap()
     }
 
+    fn invalid() -> RunOutcome {
+        let cause = "the ring dropped 3".to_owned();
+        RunOutcome::Invalid { cause }
+    }
+
     fn name(text: &str) -> FigureName {
         text.parse().unwrap()
     }
@@ -464,9 +469,7 @@ pub(crate) mod tests {
     #[test]
     fn a_run_that_failed_or_is_missing_fails_its_case_with_the_cause() {
         let mut record = record();
-        record.runs[0].outcome = RunOutcome::Invalid {
-            cause: "the ring dropped 3".to_owned(),
-        };
+        record.runs[0].outcome = invalid();
         record.runs.pop();
         let analysis = Analysis::of(&record);
         assert_eq!(
@@ -697,9 +700,7 @@ pub(crate) mod tests {
         assert_eq!(analysis.trends[0].verdict, Verdict::Incomplete);
         assert_eq!(analysis.verdict, Verdict::Incomplete);
         // Attempts are owed to what was spoilt.
-        record.runs[1].outcome = RunOutcome::Invalid {
-            cause: "the ring dropped 3".to_owned(),
-        };
+        record.runs[1].outcome = invalid();
         assert_eq!(Analysis::of(&record).verdict, Verdict::Incomplete);
         record.runs[1].attempt = MOST_ATTEMPTS;
         assert_eq!(Analysis::of(&record).verdict, Verdict::Invalid);
@@ -715,9 +716,7 @@ pub(crate) mod tests {
         let mut record = record();
         let mut again = record.runs[0].clone();
         again.attempt = 2;
-        record.runs[0].outcome = RunOutcome::Invalid {
-            cause: "the ring dropped 3".to_owned(),
-        };
+        record.runs[0].outcome = invalid();
         record.runs.push(again);
         let analysis = Analysis::of(&record);
         assert_eq!(

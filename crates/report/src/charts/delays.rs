@@ -99,15 +99,10 @@ fn draw(
     let curves = cases
         .iter()
         .enumerate()
-        .map(|(look, (case, (values, size)))| Curve {
-            label: Some(match size {
-                Some(size) => format!("{case}, {size} bytes (n = {})", values.len()),
-                None => format!("{case} (n = {})", values.len()),
-            }),
-            look,
-            points: steps(values, x.high()),
-            shape: Shape::Line,
-            faint: false,
+        .map(|(look, (case, (values, size)))| {
+            let size = size.map_or(String::new(), |size| format!(", {size} bytes"));
+            let label = format!("{case}{size} (n = {})", values.len());
+            Curve::new(Some(label), look, Shape::Line, steps(values, x.high()))
         });
     let plot = Plot {
         x: x.clone(),

@@ -95,13 +95,9 @@ fn draw(
             hover: format!("{case}: {} {length} in a row", counted(*count, "time")),
             ..Point::at(*length as f64, *count as f64)
         };
-        curves.push(Curve {
-            label: Some(format!("{case}: {} of {:.0}", losses.lost, losses.sent)),
-            look,
-            points: losses.runs.iter().map(point).collect(),
-            shape: Shape::Marked,
-            faint: false,
-        });
+        let label = format!("{case}: {} of {:.0}", losses.lost, losses.sent);
+        let points = losses.runs.iter().map(point).collect();
+        curves.push(Curve::new(Some(label), look, Shape::Marked, points));
         let expected = |length: u64| Point {
             hover: format!(
                 "{case}: {:.1} times {length} in a row expected of independent losses",
@@ -112,13 +108,8 @@ fn draw(
         let known = losses.sent > losses.lost as f64;
         let lengths =
             (1..=longest.min(50)).filter(|length| known && losses.expected(*length) >= 0.5);
-        curves.push(Curve {
-            label: None,
-            look,
-            points: lengths.map(expected).collect(),
-            shape: Shape::Hollow,
-            faint: false,
-        });
+        let points = lengths.map(expected).collect();
+        curves.push(Curve::new(None, look, Shape::Hollow, points));
     }
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let plot = Plot {

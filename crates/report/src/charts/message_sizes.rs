@@ -137,13 +137,8 @@ fn curve(case: &CaseFigures<'_>, family: &FigureName, look: usize) -> Curve {
             &format!("{}, {size} bytes", case.case.name),
         ))
     };
-    Curve {
-        label: Some(case.case.name.clone()),
-        look,
-        points: case.figures.iter().filter_map(of).collect(),
-        shape: Shape::Marked,
-        faint: false,
-    }
+    let (label, points) = (case.case.name.clone(), case.figures.iter().filter_map(of));
+    Curve::new(Some(label), look, Shape::Marked, points.collect())
 }
 
 /// A figure across the runs at `x`, in the unit of tables.
@@ -182,13 +177,9 @@ fn published(case: &CaseFigures<'_>, family: &FigureName, look: usize) -> Curve 
             ..Point::at(size as f64, value / by)
         })
     };
-    Curve {
-        label: Some(format!("{}, published", case.case.name)),
-        look,
-        points: case.case.published.iter().filter_map(of).collect(),
-        shape: Shape::Hollow,
-        faint: false,
-    }
+    let label = format!("{}, published", case.case.name);
+    let points = case.case.published.iter().filter_map(of);
+    Curve::new(Some(label), look, Shape::Hollow, points.collect())
 }
 
 #[cfg(test)]

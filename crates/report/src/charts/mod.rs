@@ -14,6 +14,7 @@ mod sweeps;
 pub use self::axis::Axis;
 pub use self::plot::{Curve, Plot, Point, Shape, stack};
 use crate::analysis::{Analysis, CaseFigures};
+use crate::distinct;
 use record::profile::SampleKind;
 
 /// Figures that answer one question.
@@ -54,15 +55,13 @@ pub(super) fn questions(analysis: &Analysis<'_>) -> Vec<ChartQuestion> {
 
 /// Every instrument with samples of these kinds that some case uses, once, in the order of the plan.
 pub(super) fn instruments<'a>(cases: &'a [CaseFigures<'a>], kinds: &[SampleKind]) -> Vec<&'a str> {
-    let mut names = Vec::new();
-    for instrument in cases.iter().flat_map(|figures| &figures.case.instruments) {
-        let name = instrument.name.as_str();
-        let samples = instrument.profile.samples;
-        if samples.is_some_and(|kind| kinds.contains(&kind)) && !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names
+    let all = cases.iter().flat_map(|figures| &figures.case.instruments);
+    let own = all.filter(|one| {
+        one.profile
+            .samples
+            .is_some_and(|kind| kinds.contains(&kind))
+    });
+    distinct(own.map(|instrument| instrument.name.as_str()))
 }
 
 /// The name of a file: what is neither letter nor digit becomes a hyphen.

@@ -6,6 +6,7 @@ use super::plot::{Curve, Plot, Point, Shape, stack};
 use super::same_time::{FROM_TOP, ObservedGroup, Track, TrackQuantity};
 use super::{ChartQuestion, Drawing, file_name};
 use crate::analysis::CaseFigures;
+use crate::distinct;
 
 /// More points than this only blacken a curve of this width: neighbours are averaged.
 const MOST_POINTS: usize = 220;
@@ -47,12 +48,7 @@ pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
     let mut panels: Vec<Panel<'_>> = panels.filter(|panel| !panel.seen.is_empty()).collect();
     // Those of the same instruments side by side, to be compared; goodput first.
     panels.sort_by_key(|panel| !panel.seen.has(TrackQuantity::Goodput));
-    let mut kinds: Vec<String> = Vec::new();
-    for panel in &panels {
-        if !kinds.contains(&panel.names) {
-            kinds.push(panel.names.clone());
-        }
-    }
+    let kinds = distinct(panels.iter().map(|panel| panel.names.clone()));
     panels.sort_by_key(|panel| kinds.iter().position(|names| *names == panel.names));
     let tops: Vec<Tops> = kinds.iter().map(|names| tops(&panels, names)).collect();
     let drawings = panels.iter().map(|panel| {
@@ -167,24 +163,17 @@ impl Panel<'_> {
     }
 
     fn instruments(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = Vec::new();
-        for track in &self.seen.tracks {
-            if !names.contains(&track.instrument.as_str()) {
-                names.push(&track.instrument);
-            }
-        }
-        names
+        distinct(
+            self.seen
+                .tracks
+                .iter()
+                .map(|track| track.instrument.as_str()),
+        )
     }
 
     /// What is told apart in the legend, each with the look of its place.
     fn looks(&self) -> Vec<String> {
-        let mut kinds = Vec::new();
-        for track in &self.seen.tracks {
-            if !kinds.contains(&track.label) {
-                kinds.push(track.label.clone());
-            }
-        }
-        kinds
+        distinct(self.seen.tracks.iter().map(|track| track.label.clone()))
     }
 
     fn frame(&self, quantity: TrackQuantity, x: &Axis, top: f64, looks: &[String]) -> Plot {
@@ -203,13 +192,9 @@ impl Panel<'_> {
             .published
             .filter(|_| quantity == TrackQuantity::Goodput)
         {
-            curves.push(Curve {
-                label: Some("published mean".to_owned()),
-                look: 4,
-                points: vec![Point::at(0.0, level), Point::at(x.high(), level)],
-                shape: Shape::Level,
-                faint: false,
-            });
+            let label = "published mean".to_owned();
+            let points = vec![Point::at(0.0, level), Point::at(x.high(), level)];
+            curves.push(Curve::new(Some(label), 4, Shape::Level, points));
         }
         let (title, unit, _) = quantity.axis();
         let height = match quantity {

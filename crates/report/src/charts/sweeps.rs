@@ -10,8 +10,7 @@ use super::plot::{Curve, Plot, Point, Shape};
 use super::svg::MOST_SERIES;
 use super::{ChartQuestion, Drawing, file_name};
 use crate::analysis::{Analysis, CaseFigures};
-use crate::figure_tables;
-use crate::meaning;
+use crate::{distinct, figure_tables, meaning};
 use record::figure_name::FigureName;
 use record::quantity::{number, scale};
 use stats::deciding::Centre;
@@ -98,27 +97,15 @@ fn draw(
         let measured = cases
             .iter()
             .map(|(x, case)| point(name.metric, *x, &case.figures[name], &case.case.name));
-        curves.push(Curve {
-            label: Some(if label.is_empty() {
-                "measured".to_owned()
-            } else {
-                label.clone()
-            }),
-            look,
-            points: measured.collect(),
-            shape: Shape::Marked,
-            faint: false,
-        });
-        curves.push(Curve {
-            label: Some(format!("{label} published").trim().to_owned()),
-            look,
-            points: cases
-                .iter()
-                .filter_map(|(x, case)| published(case, name, *x))
-                .collect(),
-            shape: Shape::Hollow,
-            faint: false,
-        });
+        let label = label.as_str();
+        let own = if label.is_empty() { "measured" } else { label }.to_owned();
+        let measured = measured.collect();
+        curves.push(Curve::new(Some(own), look, Shape::Marked, measured));
+        let theirs = format!("{label} published").trim().to_owned();
+        let points = cases.iter();
+        let points = points.filter_map(|(x, case)| published(case, name, *x));
+        let points = points.collect();
+        curves.push(Curve::new(Some(theirs), look, Shape::Hollow, points));
     }
     curves.retain(|curve| !curve.points.is_empty());
     let points = || curves.iter().flat_map(|curve| &curve.points);
@@ -236,12 +223,7 @@ impl Scaled {
         if let Some((unit, number)) = fits {
             return Some(Self::Unit(unit, number));
         }
-        let mut names: Vec<String> = Vec::new();
-        for value in values {
-            if !names.iter().any(|name| name == value) {
-                names.push(value.to_owned());
-            }
-        }
+        let names = distinct(values.into_iter().map(str::to_owned));
         (names.len() <= 12).then_some(Self::Names(names))
     }
 
