@@ -12,7 +12,7 @@ use crate::notes::{are_watched, note};
 const TICK: Duration = Duration::from_millis(250);
 
 /// Progress on standard error.
-pub(crate) struct Progress {
+pub(crate) struct ProgressLine {
     /// What is counted: "run".
     unit: &'static str,
     total: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Progress {
     bar: Option<ProgressBar>,
 }
 
-impl Progress {
+impl ProgressLine {
     /// Nothing of so many runs, or whatever the `unit` is, done yet.
     pub(crate) fn new(total: usize, unit: &'static str) -> Self {
         let end = Arc::new(Mutex::new(Instant::now()));
@@ -71,7 +71,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use super::experiment::{ExperimentArgs, FinishedExperiment};
-use super::listen::LiveRuns;
+use super::args::api_server::LiveRuns;
+use super::args::experiment_run::{ExperimentArgs, FinishedExperiment};
 use crate::experiment::grid;
 use crate::notes;
 use crate::toml_file::SourceFile;
@@ -56,11 +56,7 @@ impl CalibrateArgs {
         let calibration = CalibrationReport::of(&finished.record);
         self.show(&finished, &calibration)?;
         finished.conclude()?;
-        Ok(if calibration.is_met() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
+        Ok(super::exit_code(calibration.is_met()))
     }
 
     /// The grid that was asked for.

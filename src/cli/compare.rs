@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::notes;
 use instruments::failure::{Blame, Failure};
 use record::Record;
-use report::analysis::compare::{Compared, Comparison, Lacking, Missing};
+use report::analysis::record_comparison::{Compared, Comparison, Missing};
 
 /// Hold records against a reference record of the same scenario
 ///
@@ -40,43 +40,12 @@ pub(crate) struct CompareArgs {
     json: Option<PathBuf>,
 }
 
-/// A figure of a case; what is missing has a cause in place of values.
-#[derive(Default, Serialize)]
-struct ComparedFigure {
-    record: String,
-    case: String,
-    figure: Option<String>,
-    unit: Option<&'static str>,
-    reference: Option<f64>,
-    value: Option<f64>,
-    runs: Option<[usize; 2]>,
-    shift: Option<f64>,
-    shift_interval: Option<[f64; 2]>,
-    shift_percent: Option<f64>,
-    shift_percent_interval: Option<[f64; 2]>,
-    /// Among all figures compared.
-    p: Option<f64>,
-    words: String,
-    regression: bool,
-    cannot_tell: Option<CannotTell>,
-}
-
-/// Why nobody can tell whether a figure got worse.
-#[derive(Serialize)]
-#[serde(tag = "cause", rename_all = "kebab-case")]
-enum CannotTell {
-    /// With so many runs in each record one could tell.
-    TooFewRuns { enough: usize },
-    /// Not in the reference, the record or both.
-    Missing { lacking: Lacking },
-}
-
 impl CompareArgs {
     /// Compares; 0 when nothing got worse, 1 when something did or nobody can tell.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let reference = Record::read(&self.reference).or_bad_input()?;
-        let mut rows = Vec::new();
-        let mut text = String::new();
+        let (mut rows, mut text) = (Vec::new(), String::new());
+        let (mut is_worse, mut is_untold) = (false, false);
         for path in &self.records {
             let record = Record::read(path).or_bad_input()?;
             let wanted = |record: &Record, name: &_| self.all || report::is_headline(record, name);
@@ -85,60 +54,77 @@ impl CompareArgs {
                 .or_bad_input()?;
             text += &format!("{} against {}\n", path.display(), self.reference.display());
             text += &report::comparison(&comparison, self.threshold, super::terminal());
-            let compared = comparison.compared.iter();
-            rows.extend(compared.map(|one| self.row(path, &comparison, one)));
+            let worse: Vec<_> = comparison.regressions(self.threshold).collect();
+            is_worse |= !worse.is_empty();
+            is_untold |= comparison.untold() > 0;
+            let row = |one| {
+                row(
+                    path,
+                    one,
+                    worse.iter().any(|worse| std::ptr::eq(*worse, one)),
+                )
+            };
+            rows.extend(comparison.compared.iter().map(row));
             rows.extend(comparison.missing.iter().map(|one| missing_row(path, one)));
         }
         super::show(self.json.as_deref(), &rows, &text, notes::beside())?;
-        if rows.iter().any(|row| row.regression) {
-            return Ok(ExitCode::FAILURE);
-        }
-        if !self.allow_missing && rows.iter().any(|row| row.cannot_tell.is_some()) {
+        let is_short = is_untold && !self.allow_missing;
+        if is_short && !is_worse {
             notes::note(
                 "farwire: not everything can be told, so this ends with 1; --allow-missing lets it pass",
             );
-            return Ok(ExitCode::FAILURE);
         }
-        Ok(ExitCode::SUCCESS)
-    }
-
-    fn row(&self, path: &Path, comparison: &Comparison, one: &Compared) -> ComparedFigure {
-        let percent = one.shift.percent.as_ref();
-        ComparedFigure {
-            record: path.display().to_string(),
-            case: one.case.clone(),
-            figure: Some(one.figure.to_string()),
-            unit: Some(one.figure.metric.unit()),
-            reference: Some(one.means[0]),
-            value: Some(one.means[1]),
-            runs: Some(one.shift.counts),
-            shift: Some(one.shift.absolute.value),
-            shift_interval: one.shift.absolute.interval,
-            shift_percent: percent.map(|percent| percent.value),
-            shift_percent_interval: percent.and_then(|percent| percent.interval),
-            p: one.p,
-            words: one.words(),
-            regression: comparison
-                .regressions(self.threshold)
-                .any(|worse| std::ptr::eq(worse, one)),
-            cannot_tell: one.is_too_few().then(|| CannotTell::TooFewRuns {
-                enough: one.shift.enough(),
-            }),
-        }
+        Ok(super::exit_code(!is_worse && !is_short))
     }
 }
 
-fn missing_row(path: &Path, missing: &Missing) -> ComparedFigure {
-    ComparedFigure {
-        record: path.display().to_string(),
-        case: missing.case.clone(),
-        figure: missing.what.clone(),
-        words: format!("cannot tell: {missing}"),
-        cannot_tell: Some(CannotTell::Missing {
-            lacking: missing.lacking,
-        }),
-        ..ComparedFigure::default()
-    }
+/// A figure of a case in both records.
+fn row(path: &Path, one: &Compared, is_worse: bool) -> Value {
+    let percent = one.shift.percent.as_ref();
+    let enough = one.shift.enough();
+    let few = json!({ "cause": "too-few-runs", "enough": enough });
+    json!({
+        "record": path.display().to_string(),
+        "case": one.case,
+        "figure": one.figure.to_string(),
+        "unit": one.figure.metric.unit(),
+        "reference": one.means[0],
+        "value": one.means[1],
+        "runs": one.shift.counts,
+        "shift": one.shift.absolute.value,
+        "shift_interval": one.shift.absolute.interval,
+        "shift_percent": percent.map(|percent| percent.value),
+        "shift_percent_interval": percent.and_then(|percent| percent.interval),
+        "p": one.p, // Adjusted for all figures compared.
+        "words": one.words(),
+        "regression": is_worse,
+        "cannot_tell": one.is_too_few().then_some(few),
+    })
+}
+
+/// A figure or a case that one of the records lacks: a cause in the place of values.
+fn missing_row(path: &Path, missing: &Missing) -> Value {
+    let values = [
+        "unit",
+        "reference",
+        "value",
+        "runs",
+        "shift",
+        "shift_interval",
+        "shift_percent",
+        "shift_percent_interval",
+        "p",
+    ];
+    let mut row = json!({
+        "record": path.display().to_string(),
+        "case": missing.case,
+        "figure": missing.what,
+        "words": format!("cannot tell: {missing}"),
+        "regression": false,
+        "cannot_tell": { "cause": "missing", "lacking": missing.lacking },
+    });
+    values.iter().for_each(|key| row[key] = Value::Null);
+    row
 }
 
 fn percent(text: &str) -> Result<f64> {

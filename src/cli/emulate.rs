@@ -10,11 +10,11 @@ use model::BitsPerSec;
 use netio::iface::Interface;
 use netio::lease::{self, PutBack, PutBackOutcome};
 
-use super::ForwarderArgs;
-use super::link::LinkArgs;
-use super::links::{self, AllLinks};
-use super::listen::{ListenArg, LiveServer};
-use super::tui::{self, LiveScreen, TuiArg};
+use super::args::api_server::{ListenArg, LiveServer};
+use super::args::forwarder::ForwarderArgs;
+use super::args::link_conditions::{self, ConditionsArgs};
+use super::args::links_file::{self, AllLinks};
+use super::args::screen::{self, LiveScreen, TuiArg};
 use crate::emulate::{BoxLink, OnExit, WanBox, blame};
 use crate::forward::thread::{ForwarderHandle, ForwarderOptions};
 use crate::live::NewLink;
@@ -54,7 +54,7 @@ pub(crate) struct EmulateArgs {
     #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["a", "b", "packet_log"])]
     links: Option<PathBuf>,
     #[command(flatten)]
-    link: LinkArgs,
+    link: ConditionsArgs,
     /// What becomes of the interfaces when the box ends, however it ends
     #[arg(long, value_name = "WHAT", default_value = "cut")]
     on_exit: OnExit,
@@ -98,14 +98,10 @@ impl EmulateArgs {
     fn emulate_one(&self, names: [&str; 2]) -> Result<ExitCode, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
-        super::link::warn(&link.config);
-        super::link::warn_of_host(&link.config, speeds(names));
+        link_conditions::warn(&link.config);
+        link_conditions::warn_of_host(&link.config, speeds(names));
         let in_force = crate::live::in_force(&spec)?;
-        let options = self.forwarder.options([&spec])?;
-        let options = ForwarderOptions {
-            captures: self.forwarder.capture(names)?,
-            ..options
-        };
+        let options = self.forwarder.options([&spec], |of| of.capture(names))?;
         let link = BoxLink {
             names: names.map(str::to_owned),
             link,
@@ -125,18 +121,15 @@ impl EmulateArgs {
                 "--links: each link has its conditions in the file: leave those of the command line out",
             ));
         }
-        let links = links::read(file, self.link.allowed_files()).or_bad_input()?;
+        let links = links_file::read(file, self.link.allowed_files()).or_bad_input()?;
         let ends = links.iter().map(|of| [of.a.as_str(), of.b.as_str()]);
-        let options = self.forwarder.options(links.iter().map(|of| &of.link))?;
-        let options = ForwarderOptions {
-            captures: self.forwarder.captures(ends)?,
-            ..options
-        };
+        let specs = links.iter().map(|of| &of.link);
+        let options = self.forwarder.options(specs, |of| of.captures(ends))?;
         let boxed = links.iter().enumerate();
         let boxed = boxed.map(|(number, link)| link.to_link(number));
         let boxed = boxed.collect::<Result<Vec<_>>>().or_bad_input()?;
         for of in &boxed {
-            super::link::warn(&of.link.config);
+            link_conditions::warn(&of.link.config);
         }
         let number = counted(links.len() as u64, "link");
         let live = links.iter().map(|of| (of.name(), of.link.clone()));
@@ -179,12 +172,12 @@ impl EmulateArgs {
             });
             let all: Vec<NewLink> = all.collect();
             let Some(listening) = listening else {
-                let screen = has_screen.then(|| LiveScreen::start(None, all, None, tui::end));
+                let screen = has_screen.then(|| LiveScreen::start(None, all, None, screen::end));
                 return Ok((screen.transpose()?, None));
             };
             let server = LiveServer::start(listening, all)?;
             let screen =
-                has_screen.then(|| LiveScreen::start(Some(server.links()), [], None, tui::end));
+                has_screen.then(|| LiveScreen::start(Some(server.links()), [], None, screen::end));
             Ok((screen.transpose()?, Some(server)))
         };
         let (wan_box, live) = WanBox::up(links, self.force, self.on_exit, options, serve)?;

@@ -15,11 +15,11 @@ use netio::bed::{BedConfig, SERVER};
 use netio::contain::{self, Contained};
 use signal_hook::consts::{SIGINT, SIGQUIT};
 
-use super::ForwarderArgs;
-use super::link::LinkArgs;
-use super::listen::{ListenArg, LiveServer};
-use super::tui::{LiveScreen, TuiArg};
-use crate::forward::thread::{EMULATOR_DIED, ForwarderOptions};
+use super::args::api_server::{ListenArg, LiveServer};
+use super::args::forwarder::ForwarderArgs;
+use super::args::link_conditions::{self, ConditionsArgs};
+use super::args::screen::{LiveScreen, TuiArg};
+use crate::forward::thread::EMULATOR_DIED;
 use crate::live::NewLink;
 use crate::notes::note;
 use crate::testbed::{self, EmulatedBed};
@@ -43,7 +43,7 @@ use record::bed::THE_LINK;
 #[derive(Args, Debug)]
 pub(crate) struct ExecArgs {
     #[command(flatten)]
-    link: LinkArgs,
+    link: ConditionsArgs,
     /// Run this at the far end instead, through sh; its output goes to standard error
     #[arg(long, value_name = "COMMAND")]
     far: Option<String>,
@@ -82,16 +82,13 @@ impl ExecArgs {
         }
         let spec = self.link.to_spec().or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
-        super::link::warn(&link.config);
+        link_conditions::warn(&link.config);
         let listening = self.listen.open()?;
         testbed::gain_privilege()?;
-        super::link::warn_of_host(&link.config, []);
+        link_conditions::warn_of_host(&link.config, []);
         let signals = Signals::catch()?;
-        let options = self.forwarder.options([&spec])?;
-        let options = ForwarderOptions {
-            captures: self.forwarder.capture(["client's side", "server's side"])?,
-            ..options
-        };
+        let ends = ["client's side", "server's side"];
+        let options = self.forwarder.options([&spec], |of| of.capture(ends))?;
         let config = BedConfig {
             mtu: self.mtu,
             ..BedConfig::default()

@@ -33,11 +33,7 @@ impl MeasureArgs {
         let written = write_json(common, &found, json);
         show(instrument, &found)?;
         written?;
-        Ok(if found.measurement.failure.is_some() {
-            ExitCode::FAILURE
-        } else {
-            ExitCode::SUCCESS
-        })
+        Ok(super::exit_code(found.measurement.failure.is_none()))
     }
 }
 

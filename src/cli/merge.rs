@@ -10,8 +10,8 @@ use anyhow::anyhow;
 use clap::Args;
 use serde::Serialize;
 
-use super::experiment::clear_reports;
-use crate::experiment::{scenario, shard, uses};
+use super::args::experiment_run::clear_reports;
+use crate::experiment::{scenario, sharding, uses};
 use crate::live::quoted;
 use crate::notes::note;
 use crate::toml_file::SourceFile;
@@ -139,7 +139,11 @@ impl fmt::Display for Joined {
         writeln!(f)?;
         for ToDo { command, runs } in &self.missing {
             for Missing { case, repeats } in runs {
-                writeln!(f, "missing: case `{case}`, repeat {}", ranges(repeats))?;
+                writeln!(
+                    f,
+                    "missing: case `{case}`, repeat {}",
+                    sharding::ranges(repeats, " to ", ", ")
+                )?;
             }
             writeln!(f, "  {command}")?;
         }
@@ -150,7 +154,7 @@ impl fmt::Display for Joined {
 /// The commands that do the missing runs, each with those that it does.
 fn to_do(merge: &Merge) -> Vec<ToDo> {
     let shards = merge.shard().map_or_else(Vec::new, |one| {
-        shard::all(merge.plan(), one.number.of, one.by)
+        sharding::all(merge.plan(), one.number.of, one.by)
     });
     let mut by_command: BTreeMap<String, BTreeMap<&str, Vec<u32>>> = BTreeMap::new();
     for (case, repeat) in merge.missing() {
@@ -252,17 +256,6 @@ fn files_to_allow(plan: &Plan, own: &Path) -> String {
     beyond.map(option).collect()
 }
 
-/// Ascending numbers for people: "1 to 4, 7".
-fn ranges(numbers: &[u32]) -> String {
-    let rows = numbers.chunk_by(|a, b| a + 1 == *b);
-    let words = rows.map(|row| match row {
-        [first, .., last] => format!("{first} to {last}"),
-        [only] => only.to_string(),
-        [] => String::new(),
-    });
-    words.collect::<Vec<_>>().join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,12 +269,7 @@ mod tests {
             file: "a folder/x.toml".to_owned(),
             text: text.to_owned(),
         };
-        let source = SourceFile {
-            file: "x.toml",
-            text: SCENARIO,
-            also: &[],
-        };
-        (given, scenario::parse(source, false).unwrap())
+        (given, crate::experiment::plan_of(SCENARIO))
     }
 
     #[test]
@@ -312,11 +300,5 @@ mod tests {
             options(&given, &plan),
             " --only 'b[delay=1ms]' --only 'b[delay=2ms]' --late-budget 2ms"
         );
-    }
-
-    #[test]
-    fn numbers_in_a_row_are_a_range() {
-        assert_eq!(ranges(&[1, 2, 3, 4, 7, 9, 10]), "1 to 4, 7, 9 to 10");
-        assert_eq!(ranges(&[5]), "5");
     }
 }

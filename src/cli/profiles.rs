@@ -19,7 +19,7 @@ use instruments::failure::Failure;
 #[derive(Args, Debug)]
 pub(crate) struct ProfilesArgs {
     /// Print the file of this one
-    #[arg(value_parser = super::link::profile_parser())]
+    #[arg(value_parser = super::args::link_conditions::profile_parser())]
     name: Option<LinkProfile>,
     /// Write names and conditions as JSON; - is standard output, in place of the text
     #[arg(long, value_name = "FILE")]

@@ -5,13 +5,14 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow};
-use clap::{Args, ValueEnum};
+use anyhow::{Context, Result};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use instruments::failure::{Blame, Failure};
 use instruments::output;
 use record::Record;
-use report::Terminal;
+use report::{FORMATS, Make, NamedFiles, ReportFormat, Terminal};
 
 /// Show a record
 ///
@@ -21,8 +22,8 @@ pub(crate) struct ReportArgs {
     /// The record.jsonl of an experiment, or its directory
     record: PathBuf,
     /// How to show it [default: text, or with --figures nothing but these]
-    #[arg(long, value_enum)]
-    format: Option<Format>,
+    #[arg(long, value_name = "FORMAT", value_parser = format_parser())]
+    format: Option<&'static ReportFormat>,
     /// Where to write it; - is standard output. Of flent a directory
     #[arg(long, value_name = "FILE", required_if_eq("format", "flent"))]
     out: Option<PathBuf>,
@@ -34,99 +35,55 @@ pub(crate) struct ReportArgs {
     details: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Tables for the terminal
-    Text,
-    /// The tables as Markdown
-    Md,
-    /// A page that stands alone, with figures
-    Html,
-    /// Every sample, one a line
-    Csv,
-    /// The record as one document, indented
-    Json,
-    /// The verdicts as JUnit XML
-    Junit,
-    /// Every figure as a gauge of OpenMetrics, for Prometheus
-    Openmetrics,
-    /// Data files for flent, one for what ran at the same time
-    Flent,
-}
-
 impl ReportArgs {
     /// Shows the record.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let record = Record::read(&self.record).or_bad_input()?;
         if let Some(directory) = &self.figures {
-            let drawings = report::drawings(&record);
-            into(
-                directory,
-                drawings
-                    .iter()
-                    .map(|(name, svg)| (name.clone(), svg.as_str())),
-            )?;
+            into(directory, report::drawings(&record))?;
         }
         match (self.format, &self.figures) {
             (None, Some(_)) => {}
-            (format, _) => self.show(&record, format.unwrap_or(Format::Text))?,
+            (format, _) => self.show(&record, format.unwrap_or(&FORMATS[0]))?,
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    fn show(&self, record: &Record, format: Format) -> Result<(), Failure> {
+    fn show(&self, record: &Record, format: &ReportFormat) -> Result<(), Failure> {
         let target = self.out.as_deref();
-        match format {
-            Format::Text => {
-                let terminal = match target {
-                    Some(_) => Terminal::NONE,
-                    None => super::terminal(),
-                };
+        match format.make {
+            Make::Terminal(text) => {
+                let terminal = target.map_or_else(super::terminal, |_| Terminal::NONE);
                 output::write(target, &text(record, self.details, terminal))?;
             }
-            Format::Md => output::write(target, &report::markdown(record)?)?,
-            Format::Html => output::write(target, &report::html(record)?)?,
-            Format::Junit => output::write(target, &report::junit(record)?)?,
-            Format::Openmetrics => output::write(target, &report::openmetrics(record))?,
-            Format::Csv => stream(target, |target| report::write_csv(record, target))?,
-            Format::Json => stream(target, |target| report::write_json(record, target))?,
-            Format::Flent => {
+            Make::Document(document) => output::write(target, &document(record)?)?,
+            Make::Stream(write) => stream(target, |target| write(record, target))?,
+            Make::Files(files) => {
                 let directory = target.unwrap_or(Path::new("."));
-                let files = report::flent(record);
-                if files.is_empty() {
-                    return Err(anyhow!(
-                        "nothing in the record is of an instrument that flent has a test for"
-                    ))
-                    .or_bad_input();
-                }
-                let files = files
-                    .iter()
-                    .map(|file| (format!("{}.flent", file.name), file.content.to_string()));
-                into(directory, files)?;
+                into(directory, files(record).or_bad_input()?)?;
             }
         }
         Ok(())
     }
 }
 
-/// The record for a terminal.
-pub(super) fn text(record: &Record, details: bool, terminal: Terminal) -> String {
-    match details {
-        true => report::details(record, terminal),
-        false => report::text(record, terminal),
-    }
+/// Reads the name of a format; help and completions list all of them.
+fn format_parser() -> impl TypedValueParser<Value = &'static ReportFormat> {
+    let names = FORMATS.iter();
+    let names = names.map(|format| PossibleValue::new(format.name).help(format.help));
+    PossibleValuesParser::new(names).map(|name| {
+        let format = FORMATS.iter().find(|format| format.name == name);
+        format.expect("the parser accepts only the names of formats")
+    })
 }
 
 /// Writes each file into `directory`, which is made where it is missing.
-fn into(
-    directory: &Path,
-    files: impl Iterator<Item = (String, impl AsRef<str>)>,
-) -> Result<(), Failure> {
+fn into(directory: &Path, files: NamedFiles) -> Result<(), Failure> {
     let made = fs::create_dir_all(directory);
     made.with_context(|| format!("{}: cannot create", directory.display()))
         .or_bad_input()?;
     for (name, text) in files {
-        output::write(Some(&directory.join(name)), text.as_ref())?;
+        output::write(Some(&directory.join(name)), &text)?;
     }
     Ok(())
 }

@@ -5,19 +5,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use super::captured::CapturedArgs;
-use super::experiment::{ExperimentArgs, FinishedExperiment};
-use super::listen::{ListenArg, LiveRuns};
-use super::tui::TuiArg;
+use super::args::api_server::{ListenArg, LiveRuns};
+use super::args::capture::CaptureArgs;
+use super::args::experiment_run::{ExperimentArgs, FinishedExperiment, ShardByArg};
+use super::args::screen::TuiArg;
 use crate::experiment::captures::RunCaptures;
 use crate::experiment::scenario;
 use crate::notes::note;
 use crate::{exit, notes};
 use instruments::failure::{Blame, Failure};
 use instruments::output;
-use record::{GivenScenario, ShardBy, ShardNumber};
+use record::{GivenScenario, ShardNumber};
 use report::Listed;
 use report::analysis::{Analysis, Verdict};
 
@@ -53,28 +53,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "PREFIX")]
     pcap: Option<String>,
     #[command(flatten)]
-    captured: CapturedArgs,
+    captured: CaptureArgs,
     /// End with all that the record says: every headline, spread, warm-up, conditions, the machine
     #[arg(long)]
     details: bool,
-}
-
-/// `--shard-by`.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum ShardByArg {
-    /// A run: a case's repeats are spread over the shards
-    Run,
-    /// A case: its repeats, and what drifts between them, are one host's
-    Case,
-}
-
-impl From<ShardByArg> for ShardBy {
-    fn from(arg: ShardByArg) -> Self {
-        match arg {
-            ShardByArg::Run => Self::Run,
-            ShardByArg::Case => Self::Case,
-        }
-    }
 }
 
 impl RunArgs {
@@ -93,10 +75,7 @@ impl RunArgs {
             return Ok(ExitCode::SUCCESS);
         };
         finished.conclude()?;
-        Ok(match is_met(&finished) {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
-        })
+        Ok(super::exit_code(is_met(&finished)))
     }
 
     /// One experiment with its report; nothing where only its plan was asked for.
@@ -115,7 +94,7 @@ impl RunArgs {
         let Some(finished) = experiment.run("run", given, |plan| plan, shard, live)? else {
             return Ok(None);
         };
-        let text = super::report::text(&finished.record, self.details, super::terminal());
+        let text = report::text(&finished.record, self.details, super::terminal());
         let json = experiment.json.as_deref();
         super::show(json, &finished.record, &text, notes::beside())?;
         Ok(Some(finished))

@@ -8,12 +8,13 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use model::Nanos;
 
-use super::experiment::{PAGE, clear_reports, keep_only, warn, write_reports};
-use super::run::ShardByArg;
+use super::args::experiment_run::{
+    PAGE, ShardByArg, clear_reports, keep_only, warn, write_reports,
+};
 use crate::experiment::scenario;
 use crate::named_files::AllowFilesArg;
 use crate::notes::{self, note};
-use crate::submit::{self, Asked, Reached, Resources, Status, Submission};
+use crate::submit::{self, Reached, Resources, Submission, SubmissionKey, SubmissionStatus};
 use instruments::failure::{Blame, Failure};
 use instruments::output;
 use record::lateness::LateBudget;
@@ -156,7 +157,7 @@ impl SubmitArgs {
     }
 
     /// What makes the experiment, and its plan.
-    fn asked(&self, scenario: &Path) -> Result<(Asked, Plan), Failure> {
+    fn asked(&self, scenario: &Path) -> Result<(SubmissionKey, Plan), Failure> {
         let whole = |path: &Path| {
             // With its links: what they lead to need not have the same name on all nodes.
             let whole = submit::absolute(path).and_then(|whole| whole.metadata().map(|_| whole));
@@ -178,7 +179,7 @@ impl SubmitArgs {
         options.extend(budget.map(|budget| format!("--late-budget={budget}")));
         let folders = allowed.iter();
         let folders = folders.map(|folder| format!("--allow-files={}", folder.display()));
-        let asked = Asked {
+        let asked = SubmissionKey {
             farwire: format!("farwire {}", env!("CARGO_PKG_VERSION")),
             name: plan.name.clone(),
             scenario,
@@ -195,12 +196,11 @@ impl SubmitArgs {
         put(&merge, out)?;
         let record = Record::read(out)?;
         write_reports(&record, out)?;
-        let text = super::report::text(&record, false, super::terminal());
+        let text = report::text(&record, false, super::terminal());
         super::show(self.json.as_deref(), &record, &text, notes::beside())?;
         note(format_args!("report: {}", out.join(PAGE).display()));
         match (merge.missing().len(), Analysis::of(&record).verdict) {
-            (0, Verdict::Met) => Ok(ExitCode::SUCCESS),
-            (0, _) => Ok(ExitCode::FAILURE),
+            (0, verdict) => Ok(super::exit_code(verdict == Verdict::Met)),
             // A shard that holds less than it says.
             (missing, _) => Err(anyhow!(
                 "{} missing; `farwire merge` names them",
@@ -212,7 +212,7 @@ impl SubmitArgs {
 
     /// Says how far the submit of `directory` is; `instead` where the JSON goes to standard output.
     fn show_status(&self, directory: &Path, instead: impl io::Write) -> Result<(), Failure> {
-        let status = Status::of(directory)?;
+        let status = SubmissionStatus::of(directory)?;
         Ok(super::show(
             self.json.as_deref(),
             &status,

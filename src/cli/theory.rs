@@ -13,13 +13,13 @@ use instruments::messages::sizes::{MessageSizes, Sweep};
 use record::quantity::counted;
 use record::table::{Column, Table};
 use report::{Terminal, prose, table_text};
-use stats::layers::{Protocol, Stack};
+use stats::layers::{Stack, TransportProtocol};
 use stats::theory::ceilings::{self, Ceiling};
-use stats::theory::limits::{Explained, Limit, Limits};
+use stats::theory::limits::{Explained, GoodputLimits, Limit};
 use stats::theory::loss::Congestion;
 use stats::theory::nettest::{self, FASTEST_BLAST, Overhead};
 use stats::theory::rfc6349::{self, NeededWindow};
-use stats::theory::sizes::{self, Carried, OfSize};
+use stats::theory::sizes::{self, MessageCost, OfSize};
 use stats::theory::{Impossible, PathConditions};
 
 /// Say what a line rate, an MTU and a protocol allow, and what holds a TCP transfer up
@@ -85,8 +85,8 @@ struct Theory {
     ceilings: Vec<Ceiling>,
     /// Full packets a second.
     packets_per_s: f64,
-    tcp: Limits,
-    udp: Limits,
+    tcp: GoodputLimits,
+    udp: GoodputLimits,
     #[serde(skip_serializing_if = "Option::is_none")]
     needed_window: Option<NeededWindow>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,7 +122,7 @@ impl TheoryArgs {
 
     fn theory(&self) -> Result<Theory, Impossible> {
         let conditions = self.conditions();
-        let tcp = Limits::of(&conditions)?;
+        let tcp = GoodputLimits::of(&conditions)?;
         let transfer = self.transfer.map(|size| Transfer {
             bytes: size.0,
             ideal_s: rfc6349::ideal_transfer_s(&conditions, size),
@@ -134,7 +134,7 @@ impl TheoryArgs {
         Ok(Theory {
             ceilings: ceilings::ceilings(&conditions),
             packets_per_s: ceilings::packets_per_s(&conditions),
-            udp: Limits::of(&conditions.with_udp())?,
+            udp: GoodputLimits::of(&conditions.with_udp())?,
             tcp,
             needed_window: rfc6349::needed_window(&conditions),
             transfer,
@@ -152,7 +152,7 @@ impl TheoryArgs {
             stack: Stack {
                 ipv6: self.ipv6,
                 vlan_tags: self.vlan,
-                protocol: Protocol::Tcp {
+                protocol: TransportProtocol::Tcp {
                     timestamps: !self.no_timestamps,
                 },
             },
@@ -205,7 +205,7 @@ impl Theory {
             _ => ", two VLAN tags",
         };
         let timestamps = match stack.protocol {
-            Protocol::Tcp { timestamps: false } => "TCP without timestamps",
+            TransportProtocol::Tcp { timestamps: false } => "TCP without timestamps",
             _ => "TCP with timestamps",
         };
         format!("{rate} Ethernet, MTU {mtu}{tags}, {ip}, {timestamps}")
@@ -272,7 +272,7 @@ fn mbit(bit_per_s: f64) -> String {
     format!("{:.3}", bit_per_s / 1e6)
 }
 
-fn limits(protocol: &str, limits: &Limits) -> Table {
+fn limits(protocol: &str, limits: &GoodputLimits) -> Table {
     let columns = [
         Column::words(format!("{protocol} goodput, at most")),
         Column::numbers("Mbit/s"),
@@ -319,7 +319,7 @@ fn sizes(sizes: &[OfSize]) -> Table {
     Table::new(title, columns.concat()).with(sizes.iter().map(row))
 }
 
-fn cells(carried: Carried) -> [String; 5] {
+fn cells(carried: MessageCost) -> [String; 5] {
     [
         carried.counted.packets.to_string(),
         carried.counted.l1.to_string(),

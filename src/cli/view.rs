@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use clap::Args;
 
-use crate::experiment::directory;
+use crate::experiment::record_directory;
 use crate::notes::note;
 use crate::web::{Listen, Records, WebServer};
 use instruments::failure::{Blame, Failure};
@@ -24,7 +24,7 @@ const STOP_INTERVAL: Duration = Duration::from_millis(50);
 #[derive(Args, Debug)]
 pub(crate) struct ViewArgs {
     /// The folder
-    #[arg(value_name = "DIR", default_value = directory::OUT)]
+    #[arg(value_name = "DIR", default_value = record_directory::OUT)]
     folder: PathBuf,
     /// Where: an address of the loopback, or unix:PATH
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7700")]

@@ -1,6 +1,6 @@
 //! What this machine offers, what each missing thing costs, and the way round it.
 
-mod machine;
+mod hardware;
 mod network;
 
 use std::fmt;
@@ -50,7 +50,7 @@ impl Diagnosis {
     pub(crate) fn make() -> Self {
         let privilege = Privilege::detect();
         let mut checks = vec![
-            machine::kernel(),
+            hardware::kernel(),
             capabilities(),
             network::icmp_sockets(),
             user_namespaces(&privilege),
@@ -61,8 +61,12 @@ impl Diagnosis {
             Privilege::None { why } => Err(why),
         };
         checks.extend(network::checks(entered));
-        checks.extend([machine::seccomp(), machine::landlock()]);
-        checks.extend([machine::clock(), machine::wake_up(), machine::processors()]);
+        checks.extend([hardware::seccomp(), hardware::landlock()]);
+        checks.extend([
+            hardware::clock(),
+            hardware::wake_up(),
+            hardware::processors(),
+        ]);
         checks.extend(
             [
                 ("ping", "-V", "iputils-ping"),

@@ -129,16 +129,11 @@ impl io::Write for Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use record::Record;
+    use crate::experiment::small_record;
 
     #[test]
     fn files_are_named_by_case_repeat_attempt_and_what_they_are_of() {
-        let file = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/tests/fixtures/records/small.jsonl"
-        );
-        let record = Record::read(Path::new(file)).unwrap();
-        let mut case = record.head.plan.cases[0].clone();
+        let mut case = small_record().head.plan.cases[0].clone();
         case.name = "a/b".to_owned();
         let instrument = Instrument {
             name: "echo".to_owned(),

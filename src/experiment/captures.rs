@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 
 use super::artifacts::{ARTIFACTS, Artifacts, beside_the_record};
-use super::watch::conditions;
+use super::observer::conditions;
 use crate::forward::capture::{Capture, CaptureHandle, CaptureSpec};
 use crate::testbed::{LinkSummaries, Testbed};
 use record::plan::{Plan, PlannedRun};

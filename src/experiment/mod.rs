@@ -1,20 +1,41 @@
 //! An experiment: scenario -> plan -> runs -> record.
 
 pub(crate) mod artifacts;
-pub(crate) mod baseline;
 pub(crate) mod captures;
-pub(crate) mod directory;
 pub(crate) mod grid;
-pub(crate) mod host;
+pub(crate) mod host_baseline;
+pub(crate) mod machine_facts;
+pub(crate) mod observer;
+pub(crate) mod record_directory;
 pub(crate) mod runner;
 pub(crate) mod scenario;
-pub(crate) mod shard;
+pub(crate) mod sharding;
 pub(crate) mod uses;
-pub(crate) mod watch;
 
 use crate::testbed::TestbedSpec;
 use record::plan::{Case, Instrument, Plan};
 use record::profile::Carrier;
+
+/// A small record with two cases.
+#[cfg(test)]
+pub(crate) fn small_record() -> record::Record {
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/fixtures/records/small.jsonl"
+    );
+    record::Record::read(std::path::Path::new(file)).unwrap()
+}
+
+/// The plan of a scenario that names no files.
+#[cfg(test)]
+pub(crate) fn plan_of(text: &str) -> Plan {
+    let source = crate::toml_file::SourceFile {
+        file: "x.toml",
+        text,
+        also: &[],
+    };
+    scenario::parse(source, false).unwrap()
+}
 
 /// The test bed that each case of `plan` needs.
 pub(crate) fn testbeds(plan: &Plan) -> Vec<TestbedSpec<'_>> {

@@ -12,10 +12,10 @@ use anyhow::{Context, Result};
 
 use super::artifacts::{ARTIFACTS, Artifacts};
 use super::captures::{RunCaptures, RunningCaptures};
-use super::host::network_sysctls;
-use super::watch::Watch;
+use super::machine_facts::network_sysctls;
+use super::observer::RunObserver;
 use crate::live::NumberedRun;
-use crate::progress::Progress;
+use crate::progress::ProgressLine;
 use crate::testbed::{LinkSummaries, Testbed};
 use instruments::Session;
 use instruments::failure::{Blame, Failure};
@@ -24,13 +24,14 @@ use netio::sandbox::{self, Capability};
 use netio::stop::Stop;
 use record::clients;
 use record::lateness;
-use record::pace::Pace;
+use record::pace::PathPace;
 use record::plan::{Case, Instrument, Plan, PlannedRun};
 use record::profile::{Headline, Profile};
 use record::quantity::{counted, number, scale};
 use record::summary::Summary;
 use record::{
-    Baseline, Latest, LinkCounts, MOST_ATTEMPTS, Measured, Outcome, Record, RecordWriter, Run, now,
+    Baseline, Latest, LinkCounts, MOST_ATTEMPTS, Measured, Record, RecordWriter, Run, RunOutcome,
+    now,
 };
 use record::{Direction, Measurement, Phase};
 
@@ -44,7 +45,7 @@ pub(crate) type MeasureBaseline = dyn Fn(&SetUp<'_>, &Plan, &Stop) -> Result<Opt
 pub(crate) struct Measures<'a> {
     pub(crate) set_up: &'a SetUp<'a>,
     pub(crate) baseline: &'a MeasureBaseline,
-    pub(crate) watch: Watch<'a>,
+    pub(crate) watch: RunObserver<'a>,
     pub(crate) captures: Option<&'a RunCaptures>,
 }
 
@@ -83,7 +84,7 @@ pub(crate) fn run(
         }
         keep_baseline(measures, record, writer, stop)?;
     }
-    let mut progress = Progress::new(missing, "run");
+    let mut progress = ProgressLine::new(missing, "run");
     for round in 1..=plan.rounds() {
         for planned in plan.round(round) {
             while wanted.is_missing(&record.latest(), &planned) {
@@ -161,7 +162,7 @@ fn keep_baseline(
 /// About how long a run of `case` takes, where that can be said: what its instruments' arguments and the pace of its path give.
 /// Instruments that end when something else does are left out.
 pub(crate) fn estimate(case: &Case) -> Duration {
-    let pace = Pace::of(case);
+    let pace = PathPace::of(case);
     let groups = case.groups();
     let times = groups.iter().map(|group| {
         let each = group.iter();
@@ -259,7 +260,7 @@ type Kept<'a> = (Artifacts<'a>, Option<&'a RunCaptures>);
 /// A run from setting up to taking down, of which nothing but the record is kept if nothing is said: then it is the first attempt.
 pub(super) fn run_once(
     set_up: &SetUp<'_>,
-    watch: Watch<'_>,
+    watch: RunObserver<'_>,
     kept: Option<Kept<'_>>,
     planned: &PlannedRun<'_>,
     stop: &Stop,
@@ -271,7 +272,7 @@ pub(super) fn run_once(
         seed: planned.seed,
         host: None,
         started_at: now(),
-        outcome: Outcome::Ok,
+        outcome: RunOutcome::Ok,
         environment: BTreeMap::new(),
         measurements: Vec::new(),
         links: Vec::new(),
@@ -281,7 +282,7 @@ pub(super) fn run_once(
     match set_up(planned.case, planned.seed) {
         Ok(testbed) => use_testbed(testbed, watch, planned, kept, stop, &mut run),
         Err(error) => {
-            run.outcome = Outcome::Failed {
+            run.outcome = RunOutcome::Failed {
                 cause: format!("{error:#}"),
             }
         }
@@ -291,7 +292,7 @@ pub(super) fn run_once(
 
 fn use_testbed(
     testbed: Box<dyn Testbed>,
-    watch: Watch<'_>,
+    watch: RunObserver<'_>,
     planned: &PlannedRun<'_>,
     kept: Option<Kept<'_>>,
     stop: &Stop,
@@ -304,7 +305,7 @@ fn use_testbed(
     let captures = match captures {
         Ok(captures) => captures,
         Err(error) => {
-            run.outcome = Outcome::Failed {
+            run.outcome = RunOutcome::Failed {
                 cause: format!("capture: {error:#}"),
             };
             // That it could not be captured is said already.
@@ -477,7 +478,7 @@ fn outcome(
     measurements: &mut [Measured],
     torn_down: &Result<LinkSummaries>,
     spoilt: Option<String>,
-) -> Outcome {
+) -> RunOutcome {
     let failures = measurements.iter().filter_map(|measured| {
         let cause = measured.measurement.failure.as_ref()?;
         Some(format!("{}: {cause}", measured.instrument))
@@ -491,7 +492,7 @@ fn outcome(
         )
         .collect();
     if !causes.is_empty() {
-        return Outcome::Failed {
+        return RunOutcome::Failed {
             cause: causes.join("; "),
         };
     }
@@ -502,7 +503,7 @@ fn outcome(
         for measured in measurements {
             measured.invalid = Some(cause.clone());
         }
-        return Outcome::Invalid { cause };
+        return RunOutcome::Invalid { cause };
     }
     let late = measurements.iter().filter_map(|measured| {
         let cause = measured.invalid.as_ref()?;
@@ -510,8 +511,8 @@ fn outcome(
     });
     let causes: Vec<String> = late.collect();
     match causes.is_empty() {
-        true => Outcome::Ok,
-        false => Outcome::Invalid {
+        true => RunOutcome::Ok,
+        false => RunOutcome::Invalid {
             cause: causes.join("; "),
         },
     }
@@ -563,12 +564,11 @@ fn environment(testbed: &dyn Testbed) -> BTreeMap<String, String> {
 /// A run of `case` in one line.
 fn outcome_line(run: &Run, case: &Case) -> String {
     match &run.outcome {
-        Outcome::Failed { cause } => format!("FAILED: {cause}"),
-        Outcome::Invalid { cause } => format!("INVALID: {cause}"),
-        Outcome::Ok => {
+        RunOutcome::Failed { cause } => format!("FAILED: {cause}"),
+        RunOutcome::Invalid { cause } => format!("INVALID: {cause}"),
+        RunOutcome::Ok => {
             let figures = run.measurements.iter().filter_map(|measured| {
-                let mut used = case.instruments.iter();
-                let used = used.find(|instrument| instrument.name == measured.instrument)?;
+                let used = case.instrument(&measured.instrument)?;
                 let figure = headline(&used.profile, &measured.measurement)?;
                 Some(format!("{} {figure}", measured.instrument))
             });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::experiment::shard;
+use crate::experiment::sharding::{self, ranges};
 use record::ShardBy;
 use record::plan::Plan;
 
@@ -11,13 +11,13 @@ const MOST_SHARDS: u32 = 10_000;
 
 /// So many shards that each should take `least` or longer, one at least, and `most` at most.
 pub(super) fn shards(plan: &Plan, by: ShardBy, least: Duration, most: u32) -> u32 {
-    let all: Duration = shard::times(plan, 1, by).into_iter().sum();
+    let all: Duration = sharding::times(plan, 1, by).into_iter().sum();
     let runs: u32 = plan.cases.iter().map(|case| case.repeats.least).sum();
     let most = most.min(MOST_SHARDS).min(runs).max(1);
     let mut shards = whole(all, least).clamp(1, most);
     // Runs are not parted, so that the shortest shard may be well below the mean.
     while shards > 1 {
-        let times = shard::times(plan, shards, by);
+        let times = sharding::times(plan, shards, by);
         let shortest = times.into_iter().min().unwrap_or_default();
         if shortest >= least {
             break;
@@ -37,20 +37,13 @@ fn whole(all: Duration, part: Duration) -> u32 {
 
 /// Ascending numbers as sbatch(1) takes them: "1-4,7".
 pub(super) fn list(numbers: &[u32]) -> String {
-    let rows = numbers.chunk_by(|a, b| a + 1 == *b);
-    let words = rows.map(|row| match row {
-        [first, .., last] => format!("{first}-{last}"),
-        [only] => only.to_string(),
-        [] => String::new(),
-    });
-    words.collect::<Vec<_>>().join(",")
+    ranges(numbers, "-", ",")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::scenario;
-    use crate::toml_file::SourceFile;
+    use crate::experiment::plan_of;
 
     /// Cases of so many runs, each of so many seconds.
     fn plan(cases: &[(u32, u32)]) -> Plan {
@@ -62,12 +55,7 @@ mod tests {
              [[instruments]]\nname = 'load'\nkind = 'tcp'\n{}",
             cases.collect::<String>()
         );
-        let source = SourceFile {
-            file: "x.toml",
-            text: &text,
-            also: &[],
-        };
-        scenario::parse(source, false).unwrap()
+        plan_of(&text)
     }
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -83,7 +71,7 @@ mod tests {
             let plan = plan(cases);
             for by in [ShardBy::Run, ShardBy::Case] {
                 let count = shards(&plan, by, MINUTE, 1000);
-                let times = shard::times(&plan, count, by);
+                let times = sharding::times(&plan, count, by);
                 let shortest = times.iter().min().unwrap();
                 assert!(count == 1 || *shortest >= MINUTE, "{cases:?}: {times:?}");
             }
@@ -102,10 +90,5 @@ mod tests {
             shards(&plan(&[(5, 1)]), ShardBy::Run, Duration::ZERO, 1000),
             5
         );
-    }
-
-    #[test]
-    fn numbers_in_a_row_are_a_range() {
-        assert_eq!(list(&[1, 2, 3, 7, 9, 10]), "1-3,7,9-10");
     }
 }

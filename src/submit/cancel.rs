@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::directory::{CANCELLED, LOCK, State};
+use super::shared_directory::{CANCELLED, LOCK, SubmissionState};
 use super::slurm::Slurm;
 use crate::notes::note;
 use instruments::failure::{Blame, Failure};
-use netio::stop::STOP_INTERVAL;
+use netio::stop::{STOP_INTERVAL, Stop};
 
 /// How long a submit that was cancelled may take to end.
 const TO_END: Duration = Duration::from_secs(30);
@@ -22,8 +22,8 @@ const TO_END: Duration = Duration::from_secs(30);
 /// # Errors
 /// It is no submit's; Slurm is not there.
 pub(crate) fn cancel(path: &Path) -> Result<usize, Failure> {
-    let state = State::read(path).or_bad_input()?;
-    let slurm = Slurm::find()?;
+    let state = SubmissionState::read(path).or_bad_input()?;
+    let slurm = Slurm::find(&Stop::default())?;
     let mut ended = BTreeSet::new();
     for pass in &state.passes {
         ended.extend(slurm.alive(&state.job_name(pass))?);
@@ -39,7 +39,7 @@ pub(crate) fn cancel(path: &Path) -> Result<usize, Failure> {
 
 /// Ends the tasks of all passes so far; which those are.
 fn end_all(path: &Path, slurm: &Slurm) -> Result<BTreeSet<(u32, u32)>> {
-    let state = State::read(path)?;
+    let state = SubmissionState::read(path)?;
     let mut ended = BTreeSet::new();
     for pass in &state.passes {
         ended.extend(slurm.cancel(&state.job_name(pass))?);

@@ -81,7 +81,7 @@ impl<'a> Silence<'a> {
 
 /// What became of what a command that failed was to do.
 #[derive(Debug, PartialEq)]
-pub(super) enum Fate {
+pub(super) enum CommandFailure {
     Refused,
     /// Nobody heard of it.
     Unreached,
@@ -90,7 +90,7 @@ pub(super) enum Fate {
 }
 
 /// What a command came to.
-pub(super) struct Said {
+pub(super) struct SlurmOutput {
     program: String,
     /// Nothing of one that did not end.
     status: Option<ExitStatus>,
@@ -98,7 +98,7 @@ pub(super) struct Said {
     stderr: String,
 }
 
-impl Said {
+impl SlurmOutput {
     /// What it printed, if it did what it was to.
     pub(super) fn answer(self) -> Result<String> {
         let program = self.program;
@@ -120,26 +120,26 @@ impl Said {
     }
 
     /// Of one that failed, what became of what it was to do.
-    pub(super) fn fate(&self) -> Fate {
+    pub(super) fn fate(&self) -> CommandFailure {
         let says = |words: &[&str]| words.iter().any(|words| self.stderr.contains(words));
         let ended = self.status.and_then(|status| status.code()).is_some();
         if says(&UNREACHED) {
-            Fate::Unreached
+            CommandFailure::Unreached
         } else if !ended || says(&UNANSWERED) {
-            Fate::Unknown
+            CommandFailure::Unknown
         } else {
-            Fate::Refused
+            CommandFailure::Refused
         }
     }
 }
 
 /// Runs one of Slurm's commands, in bounded time.
-pub(super) fn run(program: &str, arguments: &[&str]) -> Result<Said> {
+pub(super) fn run(program: &str, arguments: &[&str]) -> Result<SlurmOutput> {
     run_without(program, arguments, &[])
 }
 
 /// The same without these variables: what they say was said otherwise.
-pub(super) fn run_without(program: &str, arguments: &[&str], said: &[&str]) -> Result<Said> {
+pub(super) fn run_without(program: &str, arguments: &[&str], said: &[&str]) -> Result<SlurmOutput> {
     let mut command = Command::new(program);
     command.args(arguments).env("LC_ALL", "C");
     for (name, _) in std::env::vars_os() {
@@ -170,7 +170,7 @@ pub(super) fn run_without(program: &str, arguments: &[&str], said: &[&str]) -> R
         if status.is_none() {
             drop(running);
         }
-        Ok(Said {
+        Ok(SlurmOutput {
             program: program.to_owned(),
             status,
             stdout: stdout.join().unwrap_or_default(),
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn a_script_is_handed_in_again_only_where_nobody_heard_of_it() {
         let fate = |status: Option<i32>, stderr: &str| {
-            let said = Said {
+            let said = SlurmOutput {
                 program: "sbatch".to_owned(),
                 status: status.map(ExitStatus::from_raw),
                 stdout: String::new(),
@@ -235,13 +235,13 @@ mod tests {
                 failed,
                 "Unable to contact slurm controller (connect failure)"
             ),
-            Fate::Unreached
+            CommandFailure::Unreached
         );
         let timed_out = "Socket timed out on send/recv operation";
-        assert_eq!(fate(failed, timed_out), Fate::Unknown);
+        assert_eq!(fate(failed, timed_out), CommandFailure::Unknown);
         // Killed, and without an answer.
-        assert_eq!(fate(Some(9), ""), Fate::Unknown);
-        assert_eq!(fate(None, ""), Fate::Unknown);
-        assert_eq!(fate(failed, "Invalid account"), Fate::Refused);
+        assert_eq!(fate(Some(9), ""), CommandFailure::Unknown);
+        assert_eq!(fate(None, ""), CommandFailure::Unknown);
+        assert_eq!(fate(failed, "Invalid account"), CommandFailure::Refused);
     }
 }

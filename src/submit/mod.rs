@@ -5,35 +5,34 @@
 mod array;
 mod cancel;
 mod command;
-mod directory;
 mod nodes;
-mod pass;
+mod pass_watch;
 mod paths;
 mod script;
+mod shared_directory;
 mod slurm;
 mod status;
-mod watch;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::anyhow;
 
-use crate::experiment::shard;
+use crate::experiment::sharding;
 use crate::notes::note;
-use directory::Directory;
 use instruments::failure::Failure;
 use netio::stop::Stop;
-use pass::Pass;
 use record::ShardBy;
 use record::plan::Plan;
 use record::quantity::counted;
+use shared_directory::Directory;
+use shared_directory::Pass;
 use slurm::{Slurm, Submitted};
 
 pub(crate) use cancel::cancel;
-pub(crate) use directory::Asked;
 pub(crate) use paths::absolute;
-pub(crate) use status::Status;
+pub(crate) use shared_directory::SubmissionKey;
+pub(crate) use status::SubmissionStatus;
 
 /// Passes in a row that bring nothing new, after which it is given up.
 const MOST_IN_VAIN: u32 = 2;
@@ -66,7 +65,7 @@ impl Resources {
 #[derive(Debug)]
 pub(crate) struct Submission<'a> {
     /// What is run.
-    pub(crate) asked: Asked,
+    pub(crate) asked: SubmissionKey,
     /// All of it.
     pub(crate) plan: &'a Plan,
     /// What stays together.
@@ -94,7 +93,7 @@ impl Submission<'_> {
     /// # Errors
     /// The directory's path cannot stand in one; Slurm refuses.
     pub(crate) fn script(&self) -> Result<String, Failure> {
-        let most = match Slurm::find() {
+        let most = match Slurm::find(&Stop::default()) {
             Ok(slurm) => slurm.most_tasks()?,
             Err(_) => {
                 note("no Slurm here: arrays of 1000 tasks, its default, are taken for granted");
@@ -109,7 +108,7 @@ impl Submission<'_> {
             cancelled: false,
             partition: None,
         };
-        let times = shard::times(self.plan, shards, self.by);
+        let times = sharding::times(self.plan, shards, self.by);
         script::of(self, &out, "0", &pass, &times, &[])
     }
 
@@ -123,30 +122,30 @@ impl Submission<'_> {
     /// Another submit has the directory, or another experiment; Slurm is not there or refuses; a signal, or `--cancel`.
     pub(crate) fn run(&self, detach: bool) -> Result<Reached, Failure> {
         let stop = Stop::on_signals()?;
-        let slurm = Slurm::find()?.until(&stop);
+        let slurm = Slurm::find(&stop)?;
         let partition = self.resources.partition.as_deref();
         let partition = slurm.partition(partition, self.resources.cpus)?;
         let mut directory = Directory::open(&self.out, &self.asked, || {
             let shards = self.shards(slurm.most_tasks()?);
-            Ok(shard::sizes(self.plan, shards, self.by))
+            Ok(sharding::sizes(self.plan, shards, self.by))
         })?;
-        let shards = directory.shards();
-        let times = shard::times(self.plan, shards, self.by);
+        let shards = directory.state.count();
+        let times = sharding::times(self.plan, shards, self.by);
         let mut causes = Vec::new();
         let mut in_vain = 0;
         loop {
             // What an earlier submit handed in.
-            if let Some(pass) = directory.last_pass().cloned()
+            if let Some(pass) = directory.state.passes.last().cloned()
                 && !directory.missing().is_empty()
             {
-                let name = directory.job_name(&pass);
+                let name = directory.state.job_name(&pass);
                 if !pass.cancelled {
                     let waiting = slurm.tasks(&name)?.iter().any(|task| !task.has_ended());
                     if detach && waiting {
                         return Ok(Reached::Handed);
                     }
                     let before = directory.progress();
-                    let watch = watch::Watch {
+                    let watch = pass_watch::PassWatch {
                         slurm: &slurm,
                         directory: &directory,
                         pass: &pass,
@@ -191,7 +190,7 @@ impl Submission<'_> {
         shards: Vec<u32>,
         times: &[Duration],
     ) -> Result<(), Failure> {
-        let excluded = nodes::excluded(directory.path());
+        let excluded = nodes::excluded(&directory.path);
         let pass = Pass {
             partition: partition.map(str::to_owned),
             ..directory.next_pass(shards)
@@ -201,10 +200,17 @@ impl Submission<'_> {
             nodes::some_left(slurm, partition, &excluded, false)?;
         }
         let nodes: Vec<&str> = excluded.keys().map(String::as_str).collect();
-        let script = script::of(self, directory.path(), directory.id(), &pass, times, &nodes)?;
+        let script = script::of(
+            self,
+            &directory.path,
+            &directory.state.id,
+            &pass,
+            times,
+            &nodes,
+        )?;
         let file = directory.keep_script(&pass, &script)?;
         directory.begin(&pass)?;
-        let name = directory.job_name(&pass);
+        let name = directory.state.job_name(&pass);
         let job = match slurm.submit(&file, &name, &self.resources.overridden_by())? {
             Submitted::Job(job) => job,
             Submitted::Refused(why) => {
@@ -228,7 +234,7 @@ impl Submission<'_> {
         note(format_args!(
             "job {job}: {} of {}",
             counted(pass.shards.len(), "shard"),
-            directory.shards()
+            directory.state.count()
         ));
         Ok(())
     }

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::directory::{LOG, SCENARIO, SHARDS, job_name};
 use super::nodes::{DOCTOR, NODES};
-use super::pass::Pass;
 use super::paths;
+use super::shared_directory::{LOG, Pass, SCENARIO, SHARDS, job_name};
 use super::{Submission, array};
 use instruments::failure::{Blame, Failure};
 

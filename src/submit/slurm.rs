@@ -8,7 +8,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::command::{AGAIN, ANSWER, Fate, PARTITION, Said, Silence, run, run_without};
+use super::command::{
+    AGAIN, ANSWER, CommandFailure, PARTITION, Silence, SlurmOutput, run, run_without,
+};
 use instruments::failure::{Blame, Failure};
 use netio::stop::Stop;
 
@@ -136,31 +138,23 @@ impl Node {
 }
 
 impl Slurm {
-    /// The Slurm that this machine's commands reach.
+    /// The Slurm that this machine's commands reach; it is asked no more when `stop` says so.
     ///
     /// # Errors
     /// There is none: says what is missing.
-    pub(super) fn find() -> Result<Self, Failure> {
+    pub(super) fn find(stop: &Stop) -> Result<Self, Failure> {
         for name in ["sbatch", "squeue", "sinfo", "scontrol", "scancel"] {
             let found = which::which(name);
             found
                 .map_err(|_| anyhow!("no {name} on PATH: `submit` is for hosts from which Slurm's jobs are submitted (on Debian the package slurm-client); one machine does `farwire run`, several without Slurm `farwire run --shard`"))
                 .or_machine()?;
         }
-        let config = run("scontrol", &["show", "config"]).and_then(Said::answer);
+        let config = run("scontrol", &["show", "config"]).and_then(SlurmOutput::answer);
         let config = config.context("Slurm does not answer").or_machine()?;
         Ok(Self {
             config,
-            stop: Stop::default(),
-        })
-    }
-
-    /// The same, which is asked no more when `stop` says so.
-    pub(super) fn until(self, stop: &Stop) -> Self {
-        Self {
             stop: stop.clone(),
-            ..self
-        }
+        })
     }
 
     /// How many tasks an array may have that counts from 1.
@@ -245,9 +239,9 @@ impl Slurm {
                     let job = job.with_context(|| format!("sbatch says `{}`", said.trim()))?;
                     return Ok(Submitted::Job(job));
                 }
-                (Err(why), Fate::Refused) => return Ok(Submitted::Refused(why)),
-                (Err(why), Fate::Unknown) => return self.look_for(name, why),
-                (Err(why), Fate::Unreached) => {
+                (Err(why), CommandFailure::Refused) => return Ok(Submitted::Refused(why)),
+                (Err(why), CommandFailure::Unknown) => return self.look_for(name, why),
+                (Err(why), CommandFailure::Unreached) => {
                     if let Err(why) = silence.wait(why) {
                         return Ok(Submitted::Unreached(why));
                     }
@@ -276,7 +270,7 @@ impl Slurm {
     fn ask(&self, program: &str, arguments: &[&str]) -> Result<String> {
         let mut silence = Silence::of(&self.stop);
         loop {
-            match run(program, arguments).and_then(Said::answer) {
+            match run(program, arguments).and_then(SlurmOutput::answer) {
                 Ok(said) => return Ok(said),
                 Err(error) => silence.wait(error)?,
             }

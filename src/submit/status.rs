@@ -7,18 +7,19 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::directory::{self, Found, State};
+use super::shared_directory::{self, ShardRecord, SubmissionState};
 use super::slurm::{Slurm, Task};
 use super::{array, nodes};
-use crate::experiment::shard::Size;
+use crate::experiment::sharding::Size;
 use crate::notes::note;
 use crate::progress::human;
 use instruments::failure::{Blame, Failure};
+use netio::stop::Stop;
 use record::quantity::counted;
 
 /// How far a submit is.
 #[derive(Debug, PartialEq, Serialize)]
-pub(crate) struct Status {
+pub(crate) struct SubmissionStatus {
     /// The experiment's.
     name: String,
     /// The file of its scenario.
@@ -65,17 +66,17 @@ struct LeftOut {
     cause: String,
 }
 
-impl Status {
+impl SubmissionStatus {
     /// Of the submit of `path`.
     ///
     /// # Errors
     /// It is no submit's; Slurm is not there.
     pub(crate) fn of(path: &Path) -> Result<Self, Failure> {
-        let state = State::read(path).or_bad_input()?;
+        let state = SubmissionState::read(path).or_bad_input()?;
         let found = state.found(path, &|_, error| note(format_args!("{error:#}")));
-        let missing = directory::missing(state.count(), &found);
+        let missing = shared_directory::missing(state.count(), &found);
         let tasks = match state.passes.last().filter(|_| !missing.is_empty()) {
-            Some(pass) => Slurm::find()?.tasks(&state.job_name(pass))?,
+            Some(pass) => Slurm::find(&Stop::default())?.tasks(&state.job_name(pass))?,
             None => Vec::new(),
         };
         let left_out = nodes::excluded(path).into_iter();
@@ -101,7 +102,7 @@ impl Status {
 }
 
 impl ShardStatus {
-    fn of(number: u32, size: &Size, found: Option<&Found>, task: Option<&Task>) -> Self {
+    fn of(number: u32, size: &Size, found: Option<&ShardRecord>, task: Option<&Task>) -> Self {
         let is_complete = found.is_some_and(|found| found.complete);
         let task = task.filter(|task| !is_complete && !task.has_ended());
         let (runs_done, runs_missing) =
@@ -139,7 +140,11 @@ impl ShardStatus {
 }
 
 /// About how long the shards that are not complete take beside each other, by what is planned of them and by how much longer those took that are.
-fn left_s(shards: &[ShardStatus], sizes: &[Size], found: &BTreeMap<u32, Found>) -> Option<f64> {
+fn left_s(
+    shards: &[ShardStatus],
+    sizes: &[Size],
+    found: &BTreeMap<u32, ShardRecord>,
+) -> Option<f64> {
     let is = |state: ShardState| move |shard: &&ShardStatus| shard.state == state;
     if shards.iter().all(|shard| is(ShardState::Complete)(&shard)) {
         return Some(0.0);
@@ -167,7 +172,7 @@ fn left_s(shards: &[ShardStatus], sizes: &[Size], found: &BTreeMap<u32, Found>) 
     (running > 0).then(|| left_s * slower / running as f64)
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for SubmissionStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shards = counted(self.shards.len(), "shard");
         writeln!(
@@ -209,13 +214,13 @@ mod tests {
         time_s: 100.0,
     }; 4];
 
-    fn found(done: usize, took: Option<u64>) -> Found {
-        Found {
+    fn found(done: usize, took: Option<u64>) -> ShardRecord {
+        ShardRecord {
             complete: done == 10,
             done,
             missing: 10 - done,
             took: took.map(Duration::from_secs),
-            ..Found::default()
+            ..ShardRecord::default()
         }
     }
 
@@ -229,7 +234,7 @@ mod tests {
         }
     }
 
-    fn shards(found: &BTreeMap<u32, Found>, tasks: &[Task]) -> Vec<ShardStatus> {
+    fn shards(found: &BTreeMap<u32, ShardRecord>, tasks: &[Task]) -> Vec<ShardStatus> {
         let numbered = (1..).zip(&SIZES);
         let shards = numbered.map(|(number, size)| {
             let task = tasks.iter().find(|task| task.shard == number);
@@ -265,7 +270,7 @@ mod tests {
     #[test]
     fn what_is_left_is_what_is_planned_by_how_much_longer_the_others_took() {
         let all = [task(2, "RUNNING"), task(3, "RUNNING"), task(4, "PENDING")];
-        let left = |first: Found, tasks: &[Task]| {
+        let left = |first: ShardRecord, tasks: &[Task]| {
             let found = [(1, first), (2, found(5, None))].into();
             left_s(&shards(&found, tasks), &SIZES, &found)
         };
@@ -274,7 +279,8 @@ mod tests {
         assert_eq!(left(found(10, Some(200)), &all), Some(250.0));
         // Where none runs, nobody knows.
         assert_eq!(left(found(10, Some(200)), &all[2..]), None);
-        let whole: BTreeMap<u32, Found> = (1..=4).map(|shard| (shard, found(10, None))).collect();
+        let whole: BTreeMap<u32, ShardRecord> =
+            (1..=4).map(|shard| (shard, found(10, None))).collect();
         assert_eq!(left_s(&shards(&whole, &[]), &SIZES, &whole), Some(0.0));
     }
 }

@@ -96,7 +96,7 @@ fn outside(single: &Record, other: &Record) -> Result<usize> {
         };
         let figures = runs
             .filter(counts)
-            .filter_map(|run| Some(of.find(run.measured("ping")?)?.value));
+            .filter_map(|run| Some(of.find(&run.measured("ping")?.measurement)?.value));
         figures.collect()
     };
     let mut outside = 0;

@@ -9,7 +9,7 @@ use clap::Args;
 use model::Nanos;
 use record::Measurement;
 use record::lateness::Traffic;
-use record::pace::Pace;
+use record::pace::PathPace;
 use record::profile::Profile;
 use record::stated::Stated;
 use record::table::Table;
@@ -82,7 +82,7 @@ pub trait Instrument: Sync {
     }
 
     /// About how long it takes over a path of this pace, or over one that is not known, where that can be said.
-    fn estimate(&self, _pace: Option<&Pace>) -> Option<Duration> {
+    fn estimate(&self, _pace: Option<&PathPace>) -> Option<Duration> {
         self.expected()
     }
 

@@ -18,7 +18,7 @@ pub struct Expectation {
     /// The figure.
     pub of: FigureName,
     /// What it must be.
-    pub rule: Rule,
+    pub rule: ExpectationRule,
     /// What of the runs is held against it.
     #[serde(flatten)]
     pub judgement: Judgement,
@@ -52,7 +52,7 @@ pub enum Met {
 /// What a figure must be, in its metric's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Rule {
+pub enum ExpectationRule {
     /// Between these, both included; either may be open.
     Range {
         /// The lower end; open when absent.
@@ -132,7 +132,7 @@ pub enum TrendWay {
     Falling,
 }
 
-impl Rule {
+impl ExpectationRule {
     /// Whether it needs the reference case.
     pub fn is_relative(self) -> bool {
         matches!(
@@ -151,7 +151,7 @@ impl Expectation {
     /// How many runs each case that it speaks of must have.
     pub fn fewest_runs(&self) -> usize {
         match self.rule {
-            Rule::Spread { .. } => FEWEST_FOR_SPREAD,
+            ExpectationRule::Spread { .. } => FEWEST_FOR_SPREAD,
             rule => self.judgement.fewest_runs(rule.is_relative(), BEYOND),
         }
     }
@@ -221,13 +221,13 @@ impl fmt::Display for Expectation {
         let shown = |value: f64| value / by;
         write!(f, "{}: ", self.of)?;
         match self.rule {
-            Rule::Range { least, most } => {
+            ExpectationRule::Range { least, most } => {
                 write!(f, "{} {unit}", between(least.map(shown), most.map(shown)))
             }
-            Rule::Value { value, within } => {
+            ExpectationRule::Value { value, within } => {
                 write!(f, "{} ± {} {unit}", shown(value), shown(within))
             }
-            Rule::Gain { gain, within } => {
+            ExpectationRule::Gain { gain, within } => {
                 let unit = if unit == "%" {
                     "percentage points"
                 } else {
@@ -236,17 +236,19 @@ impl fmt::Display for Expectation {
                 let (gain, within) = (shown(gain), shown(within));
                 write!(f, "the reference's {gain:+} ± {within} {unit}")
             }
-            Rule::Ratio { ratio, within } => {
+            ExpectationRule::Ratio { ratio, within } => {
                 write!(f, "{ratio} times the reference's ± {} %", within * 100.0)
             }
-            Rule::RatioRange { least, most } => {
+            ExpectationRule::RatioRange { least, most } => {
                 write!(f, "{} times the reference's", between(least, most))
             }
-            Rule::Published { within } => write!(f, "the published ± {} %", within * 100.0),
-            Rule::PublishedFactor { factor } => {
+            ExpectationRule::Published { within } => {
+                write!(f, "the published ± {} %", within * 100.0)
+            }
+            ExpectationRule::PublishedFactor { factor } => {
                 write!(f, "the published within a factor of {factor}")
             }
-            Rule::Spread { least, most } => {
+            ExpectationRule::Spread { least, most } => {
                 write!(
                     f,
                     "a spread over the runs, one at either end left out, of {} %",

@@ -11,7 +11,6 @@ pub mod figure_name;
 mod host;
 pub mod lateness;
 mod measurement;
-mod merge;
 mod metric;
 pub mod pace;
 pub mod plan;
@@ -19,23 +18,25 @@ pub mod printable;
 pub mod profile;
 pub mod quantity;
 mod record;
+mod record_merge;
+mod record_writer;
 mod shard;
 pub mod stated;
 pub mod summary;
 pub mod table;
 mod upgrade;
-mod writer;
 
 pub use artifact::Artifact;
 pub use baseline::Baseline;
 pub use conditions::Direction;
 pub use host::HostFacts;
 pub use measurement::{Figure, Measurement, Sample};
-pub use merge::Merge;
 pub use metric::{Metric, Phase, Statistic};
 pub use quantity::{figure_in_words, quantity};
 pub use record::{
-    GivenScenario, Head, Latest, LinkCounts, MOST_ATTEMPTS, Measured, Outcome, Record, Run, now,
+    GivenScenario, Latest, LinkCounts, MOST_ATTEMPTS, Measured, Record, RecordHead, Run,
+    RunOutcome, now,
 };
+pub use record_merge::Merge;
+pub use record_writer::{RecordWriter, is_full};
 pub use shard::{Shard, ShardBy, ShardNumber};
-pub use writer::{RecordWriter, is_full};

@@ -3,8 +3,8 @@
 //! It is no bound: where a formula is known to say too little or too much of Linux's TCP, what was seen stands here.
 
 use model::{Bottleneck, Bytes, Nanos};
-use stats::layers::{Protocol, Stack};
-use stats::theory::loss::{self, Congestion, Law};
+use stats::layers::{Stack, TransportProtocol};
+use stats::theory::loss::{self, Congestion, LossLaw};
 
 use crate::Direction;
 use crate::plan::Case;
@@ -22,7 +22,7 @@ const TIMEOUTS_LEFT: f64 = 0.35;
 
 /// The pace of a case's path.
 #[derive(Clone, Debug)]
-pub struct Pace {
+pub struct PathPace {
     route: Route,
     mtu: u32,
     congestion: Congestion,
@@ -30,7 +30,7 @@ pub struct Pace {
     bucket_bit_per_s: Option<f64>,
 }
 
-impl Pace {
+impl PathPace {
     /// Of `case`; nothing where its path is not of this machine alone, or its conditions contradict each other.
     pub fn of(case: &Case) -> Option<Self> {
         Some(Self {
@@ -96,13 +96,13 @@ impl Pace {
     fn law_s(&self, lost: f64, path_s: f64) -> f64 {
         let rtt_s = self.round_trip_s(self.stack().most_payload(self.mtu), 0);
         let laws = loss::laws(self.congestion, lost, rtt_s);
-        let time = |is: fn(Law) -> bool| {
+        let time = |is: fn(LossLaw) -> bool| {
             let of = laws.iter().filter(|(law, _)| is(*law));
             of.map(|(_, segments_per_s)| 1.0 / segments_per_s)
                 .fold(0.0, f64::max)
         };
-        let window_s = time(|law| law != Law::Padhye);
-        let padhye_s = time(|law| law == Law::Padhye);
+        let window_s = time(|law| law != LossLaw::Padhye);
+        let padhye_s = time(|law| law == LossLaw::Padhye);
         // Time-outs come on top of whatever else holds the sender up.
         window_s.max(path_s) + TIMEOUTS_LEFT * (padhye_s - window_s).max(0.0)
     }
@@ -139,7 +139,7 @@ impl Pace {
         Stack {
             ipv6: false,
             vlan_tags: 0,
-            protocol: Protocol::Tcp { timestamps: true },
+            protocol: TransportProtocol::Tcp { timestamps: true },
         }
     }
 }
@@ -171,11 +171,11 @@ mod tests {
     use crate::bed::Bed;
 
     /// Of a bed with this wire and link, under cubic.
-    fn pace(wire: &str, link: &str) -> Pace {
+    fn pace(wire: &str, link: &str) -> PathPace {
         let bed = format!("kind = 'netns'\nwire = {{ {wire} }}");
         let bed: Bed = toml::from_str(&bed).unwrap();
         let link = toml::from_str(link).unwrap();
-        Pace {
+        PathPace {
             route: bed.path(&link, None).unwrap(),
             mtu: bed.mtu().unwrap(),
             congestion: Congestion::Cubic,
@@ -245,7 +245,7 @@ mod tests {
             1.0,
         );
         let bucket: Bed = toml::from_str("kind = 'netns'\ntbf = '100mbit'").unwrap();
-        let limited = Pace {
+        let limited = PathPace {
             bucket_bit_per_s: bucket.bucket().map(|rate| rate.get() as f64),
             ..pace("", "")
         };

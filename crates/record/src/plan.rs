@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stats::deciding::Centre;
-use stats::summary::Summary;
+use stats::sample_summary::SampleSummary;
 
 use super::bed::Bed;
 use super::expectation::{Expectation, Trend};
@@ -163,6 +163,11 @@ impl Plan {
         self.cases.iter().find(|case| case.name == name)
     }
 
+    /// The instruments of every case.
+    pub fn instruments(&self) -> impl Iterator<Item = &Instrument> {
+        self.cases.iter().flat_map(|case| &case.instruments)
+    }
+
     /// The cases of a round, from 1, in the order in which they run, whether or not each still needs it; of a shard those
     /// that are its own.
     pub fn round(&self, repeat: u32) -> Vec<PlannedRun<'_>> {
@@ -200,6 +205,11 @@ impl Plan {
 }
 
 impl Case {
+    /// The instrument of this name.
+    pub fn instrument(&self, name: &str) -> Option<&Instrument> {
+        self.instruments.iter().find(|one| one.name == name)
+    }
+
     /// The emulated links in a row, each with its name.
     ///
     /// # Errors
@@ -234,10 +244,10 @@ impl Published {
     }
 
     /// How their runs spread; nothing where they are not told apart.
-    pub fn runs(&self) -> Option<(&[f64], Summary)> {
+    pub fn runs(&self) -> Option<(&[f64], SampleSummary)> {
         match self {
             Self::Value(_) => None,
-            Self::Runs(values) => Some((values, Summary::of(values)?)),
+            Self::Runs(values) => Some((values, SampleSummary::of(values)?)),
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::Baseline;
 use crate::Figure;
 use crate::HostFacts;
 use crate::Measurement;
+use crate::figure_name::FigureName;
 use crate::lateness::{self, LatePackets};
 use crate::summary::Summary;
 use crate::upgrade;
@@ -39,7 +40,7 @@ const LONGEST_END: u64 = 1024;
 pub struct Record {
     /// What was known before the first run.
     #[serde(flatten)]
-    pub head: Head,
+    pub head: RecordHead,
     /// What the machine does with nothing in the way: before the first run, whenever it was resumed, and after the last run;
     /// empty in beds of other machines. An older record has one at most.
     pub baselines: Vec<Baseline>,
@@ -54,7 +55,7 @@ pub struct Record {
 
 /// What is known before the first run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Head {
+pub struct RecordHead {
     format: String,
     version: u32,
     /// The farwire that wrote it.
@@ -75,7 +76,7 @@ pub struct Head {
 /// A line after the head.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Line<R> {
+pub(crate) enum RecordLine<R> {
     Baseline(Baseline),
     /// Another machine, on which it goes on.
     Host(HostFacts),
@@ -112,7 +113,7 @@ pub struct Run {
     /// RFC 3339, UTC.
     pub started_at: String,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
     /// What was in effect within the rig: sysctls, offloads, congestion control.
     pub environment: BTreeMap<String, String>,
     /// One of each instrument that was used.
@@ -137,7 +138,7 @@ pub struct LinkCounts {
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
-pub enum Outcome {
+pub enum RunOutcome {
     /// Everything was measured.
     Ok,
     /// Something was not measured.
@@ -170,7 +171,7 @@ pub struct Measured {
     pub measurement: Measurement,
 }
 
-impl Head {
+impl RecordHead {
     /// Of an experiment that begins now.
     pub fn new(scenario: GivenScenario, plan: Plan, host: HostFacts) -> Self {
         Self {
@@ -239,7 +240,7 @@ impl Head {
 
 impl Record {
     /// A record without a run yet.
-    pub fn new(head: Head) -> Self {
+    pub fn new(head: RecordHead) -> Self {
         Self {
             head,
             baselines: Vec::new(),
@@ -285,8 +286,8 @@ impl Record {
                 return Ok(false);
             };
             let line = end.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
-            let line = serde_json::from_slice::<Line<IgnoredAny>>(line)?;
-            Ok(matches!(line, Line::FinishedAt(_)))
+            let line = serde_json::from_slice::<RecordLine<IgnoredAny>>(line)?;
+            Ok(matches!(line, RecordLine::FinishedAt(_)))
         };
         last().unwrap_or(false)
     }
@@ -347,13 +348,9 @@ impl<'a> Latest<'a> {
             return Vec::new();
         };
         let ended = self.runs(case).filter(|run| !run.has_failed());
-        let figures = ended.filter_map(|run| {
-            let mut measured = run.measurements.iter();
-            let measured = measured.find(|one| one.instrument == narrow.of.instrument)?;
-            let figure = narrow.of.find(&measured.measurement)?;
-            run.spoilt(measured, figure).is_none().then_some(figure)
-        });
-        figures.map(|figure| figure.value).collect()
+        ended
+            .filter_map(|run| Some(run.sound(&narrow.of)?.value))
+            .collect()
     }
 
     /// How many times `case` runs, as far as is known: in two stages, what the first says, and one more for each run that
@@ -395,7 +392,7 @@ impl<'a> Latest<'a> {
 pub(crate) struct UnknownVersion(u32);
 
 /// A record as it was found in a file.
-pub(crate) struct Found {
+pub(crate) struct FoundRecord {
     pub(crate) record: Record,
     /// Whether it was made of several.
     pub(crate) is_merged: bool,
@@ -406,19 +403,19 @@ pub(crate) struct Found {
 }
 
 /// What the file holds, as far as it is whole.
-pub(crate) fn read(file: impl Read) -> Result<Found> {
+pub(crate) fn read(file: impl Read) -> Result<FoundRecord> {
     let (head, mut lines) = Lines::begin(file)?;
     let is_merged = !head.hosts.is_empty();
     let mut record = Record::new(head);
     while let Some(line) = lines.next()? {
         match line {
-            Line::Baseline(baseline) => record.baselines.push(baseline),
-            Line::Host(host) => record.enter(host),
-            Line::Run(run) => record.runs.push(run),
-            Line::FinishedAt(at) => record.finished_at = Some(at),
+            RecordLine::Baseline(baseline) => record.baselines.push(baseline),
+            RecordLine::Host(host) => record.enter(host),
+            RecordLine::Run(run) => record.runs.push(run),
+            RecordLine::FinishedAt(at) => record.finished_at = Some(at),
         }
     }
-    Ok(Found {
+    Ok(FoundRecord {
         record,
         is_merged,
         version: lines.version,
@@ -440,10 +437,10 @@ pub(crate) struct Lines<R> {
 
 impl<R: Read> Lines<R> {
     /// The head, and the lines after it.
-    pub(crate) fn begin(file: R) -> Result<(Head, Self)> {
+    pub(crate) fn begin(file: R) -> Result<(RecordHead, Self)> {
         let (mut file, mut text) = (BufReader::new(file), Vec::new());
         let whole = file.read_until(b'\n', &mut text)? as u64;
-        let (head, version) = Head::parse(&text)?;
+        let (head, version) = RecordHead::parse(&text)?;
         ensure!(text.ends_with(b"\n"), "ends before its plan");
         let lines = Self {
             file,
@@ -456,7 +453,7 @@ impl<R: Read> Lines<R> {
     }
 
     /// The next one that is whole. What is cut off within a line was not whole when it was written; what is whole must be sound.
-    pub(crate) fn next(&mut self) -> Result<Option<Line<Run>>> {
+    pub(crate) fn next(&mut self) -> Result<Option<RecordLine<Run>>> {
         self.text.clear();
         self.number += 1;
         let length = self.file.read_until(b'\n', &mut self.text)? as u64;
@@ -470,7 +467,7 @@ impl<R: Read> Lines<R> {
     }
 }
 
-fn parse_line(line: &[u8], version: u32) -> serde_json::Result<Line<Run>> {
+fn parse_line(line: &[u8], version: u32) -> serde_json::Result<RecordLine<Run>> {
     if version == VERSION {
         return serde_json::from_slice(line);
     }
@@ -497,10 +494,17 @@ impl LinkCounts {
 
 impl Run {
     /// What this instrument measured, if it was used.
-    pub fn measured(&self, instrument: &str) -> Option<&Measurement> {
+    pub fn measured(&self, instrument: &str) -> Option<&Measured> {
         let mut all = self.measurements.iter();
-        all.find(|m| m.instrument == instrument)
-            .map(|m| &m.measurement)
+        all.find(|measured| measured.instrument == instrument)
+    }
+
+    /// The figure of this name, unless it is missing or does not count.
+    pub fn sound(&self, name: &FigureName) -> Option<&Figure> {
+        let measured = self.measured(&name.instrument)?;
+        let figure = name.find(&measured.measurement)?;
+        let counts = measured.measurement.failure.is_none();
+        (counts && self.spoilt(measured, figure).is_none()).then_some(figure)
     }
 
     /// Why this figure of an instrument does not count, though it was measured, if so.
@@ -515,7 +519,7 @@ impl Run {
     /// Why no instrument's figures count, though they were measured, if so: the emulator lost packets, the host was starved; in
     /// an older record, whatever made the run invalid.
     pub fn spoilt_as_a_whole(&self) -> Option<&str> {
-        let Outcome::Invalid { cause } = &self.outcome else {
+        let RunOutcome::Invalid { cause } = &self.outcome else {
             return None;
         };
         let mut measured = self.measurements.iter();
@@ -526,12 +530,12 @@ impl Run {
 
     /// Whether the machine spoilt something of it.
     pub fn is_invalid(&self) -> bool {
-        matches!(self.outcome, Outcome::Invalid { .. })
+        matches!(self.outcome, RunOutcome::Invalid { .. })
     }
 
     /// Whether something was not measured.
     pub fn has_failed(&self) -> bool {
-        matches!(self.outcome, Outcome::Failed { .. })
+        matches!(self.outcome, RunOutcome::Failed { .. })
     }
 }
 
@@ -560,7 +564,7 @@ mod tests {
                 "damaged",
             ),
         ] {
-            let error = format!("{:#}", Head::parse(text.as_bytes()).unwrap_err());
+            let error = format!("{:#}", RecordHead::parse(text.as_bytes()).unwrap_err());
             assert!(error.contains(cause), "{error}");
         }
     }

@@ -1,7 +1,7 @@
 //! The tables of one screen: what people look for first, of all instruments side by side.
 
-use super::tables::{self, InstrumentTable, ValueColumn};
 use crate::analysis::{Analysis, CaseFigures, Verdict};
+use crate::figure_tables::{self, FigureTable, ValueColumn};
 use record::figure_name::FigureName;
 use record::table::{Mark, Table};
 
@@ -12,15 +12,15 @@ const MOST_INSTRUMENTS: usize = 2;
 
 /// A table of all instruments that measured the same cases and sizes, a row each.
 pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {
-    let expected = tables::expected(analysis);
-    let mut groups: Vec<Vec<InstrumentTable<'_>>> = Vec::new();
-    let tables = tables::tables(analysis);
+    let expected = figure_tables::expected(analysis);
+    let mut groups: Vec<Vec<FigureTable<'_>>> = Vec::new();
+    let tables = figure_tables::tables(analysis);
     let few = tables.len() <= MOST_INSTRUMENTS;
     for table in tables {
         let sized = table.rows.iter().any(|row| row.size.is_some());
         let headlines = if few && !sized { HEADLINES } else { 1 };
         let table = shortened(table, headlines, &expected);
-        let alike = |group: &&mut Vec<InstrumentTable<'_>>| {
+        let alike = |group: &&mut Vec<FigureTable<'_>>| {
             let (known, new) = (&group[0].rows, &table.rows);
             let mut both = known.iter().zip(new);
             known.len() == new.len() && both.all(|(a, b)| a.title() == b.title())
@@ -45,10 +45,10 @@ pub(super) fn note(analysis: &Analysis<'_>) -> String {
 
 /// With so many of its first headlines, in their order, and what something is expected of.
 fn shortened<'a>(
-    mut table: InstrumentTable<'a>,
+    mut table: FigureTable<'a>,
     most: usize,
     expected: &[&FigureName],
-) -> InstrumentTable<'a> {
+) -> FigureTable<'a> {
     let headlines = &table.profile.headlines;
     let rank = |column: &ValueColumn| {
         let mut all = headlines.iter();
@@ -72,7 +72,7 @@ fn shortened<'a>(
 }
 
 /// Instruments with the same rows, side by side.
-fn joined(group: &[InstrumentTable<'_>]) -> Table {
+fn joined(group: &[FigureTable<'_>]) -> Table {
     let mut all = group[0].table(true);
     if let [_, more @ ..] = group
         && !more.is_empty()

@@ -37,7 +37,7 @@ pub fn link(link: &LinkSpec) -> Result<String> {
 }
 
 /// The conditions that are in force in a case, each in words.
-pub(super) struct InForce {
+pub(super) struct CaseConditions {
     /// What a sweep set: "queue 300ms".
     pub(super) swept: Vec<String>,
     /// All else between the client and the server.
@@ -48,7 +48,7 @@ pub(super) struct InForce {
 ///
 /// # Errors
 /// As [`path`].
-pub(super) fn in_force(case: &Case) -> Result<InForce> {
+pub(super) fn in_force(case: &Case) -> Result<CaseConditions> {
     let mut others = Vec::new();
     match &case.bed {
         Bed::Netns(bed) => {
@@ -85,7 +85,7 @@ pub(super) fn in_force(case: &Case) -> Result<InForce> {
     }
     // As every bed is unless it says otherwise.
     others.retain(|other| !["mtu 1500", "offloads true"].contains(&other.as_str()));
-    Ok(InForce { swept, others })
+    Ok(CaseConditions { swept, others })
 }
 
 /// A field's path within its case as conditions name it: "link.up.loss" is "up loss".

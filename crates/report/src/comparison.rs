@@ -1,7 +1,7 @@
 //! Two records side by side, for the terminal.
 
 use super::terminal::{Terminal, prose, table_text};
-use crate::analysis::compare::{Compared, Comparison};
+use crate::analysis::record_comparison::{Compared, Comparison};
 use record::quantity;
 use record::quantity::counted;
 use record::table::{Column, Table};

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::{case_conditions, hosts};
-use crate::analysis::{Analysis, Bottleneck, CaseFigures, Verdict, ceiling, machine as own};
+use crate::analysis::{Analysis, CaseFigures, ChainBottleneck, Verdict, baselines, ceiling};
 use record::plan::Plan;
 use record::quantity::counted;
 use record::table::{Cell, Column, Mark, Table};
@@ -24,7 +24,7 @@ pub(super) fn quick(quick: bool) -> &'static str {
 
 /// What the machine does with nothing in the way; nothing of a record without a baseline.
 pub(super) fn machine(baselines: &[Baseline]) -> Option<String> {
-    let words = own::in_words(baselines);
+    let words = baselines::in_words(baselines);
     (!words.is_empty()).then(|| format!("this machine with nothing in the way: {words}"))
 }
 
@@ -130,7 +130,7 @@ pub(super) fn headline(analysis: &Analysis<'_>) -> String {
 /// the machine and each expectation that is not met, or one that says there is none.
 pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
     let bottlenecks = analysis.bottlenecks.iter();
-    let mut lines: Vec<String> = bottlenecks.map(Bottleneck::words).collect();
+    let mut lines: Vec<String> = bottlenecks.map(ChainBottleneck::words).collect();
     for figures in &analysis.cases {
         let name = &figures.case.name;
         let faults = figures.faults.iter();
@@ -162,7 +162,7 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
     lines.extend(ceiling::lines(analysis));
     let hosts = hosts::of(analysis.record);
     for host in &hosts {
-        let changes = own::changes(&host.baselines).into_iter();
+        let changes = baselines::changes(&host.baselines).into_iter();
         lines.extend(changes.map(|change| match hosts.len() {
             1 => change,
             _ => format!("{}: {change}", host.name),

@@ -5,23 +5,27 @@ use std::io;
 
 use record::Record;
 
-use crate::Terminal;
+use crate::{FORMATS, Make, Terminal};
 
 /// A record, as a file has it, and every report of it.
 pub fn records(bytes: &[u8]) {
     let Ok(record) = Record::from_reader(bytes) else {
         return;
     };
-    let _ = crate::text(&record, Terminal::NONE);
-    let _ = crate::details(&record, Terminal::NONE);
-    let _ = crate::markdown(&record);
-    let _ = crate::html(&record);
-    let _ = crate::junit(&record);
-    let _ = crate::openmetrics(&record);
-    let _ = crate::flent(&record);
+    for format in FORMATS {
+        match format.make {
+            Make::Terminal(make) => {
+                let _ = (
+                    make(&record, false, Terminal::NONE),
+                    make(&record, true, Terminal::NONE),
+                );
+            }
+            Make::Document(make) => drop(make(&record)),
+            Make::Stream(make) => drop(make(&record, &mut io::sink())),
+            Make::Files(make) => drop(make(&record)),
+        }
+    }
     let _ = crate::drawings(&record);
-    let _ = crate::write_csv(&record, io::sink());
-    let _ = crate::write_json(&record, io::sink());
 }
 
 #[cfg(test)]

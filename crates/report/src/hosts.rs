@@ -1,7 +1,7 @@
 //! The hosts of a merged record, held against each other, so that a slow one is not taken for a slow condition.
 
-use super::tables::or_dash;
 use crate::analysis::{Analysis, CaseFigures};
+use crate::figure_tables::or_dash;
 use crate::interval::with_interval;
 use record::figure_name::FigureName;
 use record::plan::Instrument;
@@ -16,7 +16,7 @@ const NOTE: &str = "each instrument's column: how far the runs of a host lie fro
                     nothing in the way";
 
 /// A machine of a record.
-pub(crate) struct Host<'a> {
+pub(crate) struct RecordHost<'a> {
     /// What it calls itself; its number as well where that is not told or not the only one of its name.
     pub(crate) name: String,
     pub(crate) facts: &'a HostFacts,
@@ -25,10 +25,10 @@ pub(crate) struct Host<'a> {
 }
 
 /// The machines that had a part in a record.
-pub(crate) fn of<'a>(record: &'a Record) -> Vec<Host<'a>> {
+pub(crate) fn of<'a>(record: &'a Record) -> Vec<RecordHost<'a>> {
     let all = &record.head.hosts;
     if all.is_empty() {
-        return vec![Host {
+        return vec![RecordHost {
             name: record.head.host.name.clone().unwrap_or_default(),
             facts: &record.head.host,
             baselines: record.baselines.clone(),
@@ -38,7 +38,7 @@ pub(crate) fn of<'a>(record: &'a Record) -> Vec<Host<'a>> {
         let namesakes = all.iter().filter(|other| other.name == facts.name);
         let own = record.baselines.iter();
         let own = own.filter(|baseline| baseline.host == Some(number));
-        Host {
+        RecordHost {
             name: match &facts.name {
                 Some(name) if namesakes.count() == 1 => name.clone(),
                 Some(name) => format!("{name} ({number})"),
@@ -69,7 +69,7 @@ pub(super) fn table(analysis: &Analysis<'_>) -> Option<Table> {
     }));
     columns.push(Column::numbers("TCP\nMbit/s"));
     columns.push(Column::numbers("round trip\nms"));
-    let row = |(at, host): (usize, &Host<'_>)| {
+    let row = |(at, host): (usize, &RecordHost<'_>)| {
         let runs = analysis.cases.iter().flat_map(|case| &case.runs);
         let runs = runs.filter(|run| run.host == Some(at)).count();
         let mut cells = vec![Cell::from(host.name.as_str()), runs.to_string().into()];
@@ -142,12 +142,8 @@ fn deviation(analysis: &Analysis<'_>, name: &FigureName, host: usize) -> Cell {
 /// Of each run of the host in a case that ran on several, in percent of the case's mean.
 fn deviations(case: &CaseFigures<'_>, name: &FigureName, host: usize) -> Vec<f64> {
     let value = |run: &&Run| {
-        let mut measured = run.measurements.iter();
-        let measured = measured.find(|one| one.instrument == name.instrument)?;
-        let figure = name.find(&measured.measurement)?;
-        let counts =
-            measured.measurement.failure.is_none() && run.spoilt(measured, figure).is_none();
-        counts.then_some((run.host, figure.value))
+        let figure = run.sound(name)?;
+        Some((run.host, figure.value))
     };
     let values: Vec<(Option<usize>, f64)> = case.runs.iter().filter_map(value).collect();
     let on_several = values.iter().any(|(other, _)| *other != values[0].0);
@@ -165,7 +161,8 @@ fn deviations(case: &CaseFigures<'_>, name: &FigureName, host: usize) -> Vec<f64
 mod tests {
     use super::*;
     use crate::analysis::tests::record;
-    use crate::{Terminal, details, html, markdown, text};
+    use crate::formats::markdown::markdown;
+    use crate::{Terminal, html, text};
     use record::Metric;
     use record::plan::Repeats;
 
@@ -227,8 +224,8 @@ mod tests {
     fn every_report_has_the_hosts_and_takes_none_for_a_machine_that_changed() {
         let record = two_hosts();
         for report in [
-            text(&record, Terminal::NONE),
-            details(&record, Terminal::NONE),
+            text(&record, false, Terminal::NONE),
+            text(&record, true, Terminal::NONE),
             markdown(&record).unwrap(),
             html(&record).unwrap(),
         ] {

@@ -13,15 +13,15 @@ pub(crate) fn is_tail(statistic: Statistic) -> bool {
 
 /// A 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Interval {
+pub(crate) struct ConfidenceInterval {
     /// From the least to the greatest.
     pub(crate) ends: [f64; 2],
-    pub(crate) of: Of,
+    pub(crate) of: IntervalScope,
 }
 
 /// What an interval is of: never both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Of {
+pub(crate) enum IntervalScope {
     /// What the network did in one run, as its instrument states it.
     TheRun,
     /// The mean of so many runs, which scatter.
@@ -69,7 +69,7 @@ pub(crate) fn in_words(metric: Metric, value: f64, ends: [f64; 2]) -> String {
     format!("{words} {unit}").trim_end().to_owned()
 }
 
-impl Interval {
+impl ConfidenceInterval {
     /// In a unit of which `by` are one.
     pub(crate) fn in_units_of(self, by: f64) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl Interval {
     }
 }
 
-impl Of {
+impl IntervalScope {
     /// "in the run", "over 5 runs".
     pub(crate) fn words(self) -> String {
         match self {
@@ -90,12 +90,12 @@ impl Of {
 }
 
 impl Label {
-    pub(crate) fn of(all: impl IntoIterator<Item = Of>) -> Self {
+    pub(crate) fn of(all: impl IntoIterator<Item = IntervalScope>) -> Self {
         let mut label = Self::default();
         for of in all {
             match of {
-                Of::TheRun => label.in_the_run = true,
-                Of::Runs(count) => {
+                IntervalScope::TheRun => label.in_the_run = true,
+                IntervalScope::Runs(count) => {
                     let [least, most] = label.runs.unwrap_or([count, count]);
                     label.runs = Some([least.min(count), most.max(count)]);
                 }
@@ -108,14 +108,14 @@ impl Label {
     pub(crate) fn heading(self) -> Option<String> {
         match self.runs {
             Some([least, most]) if least < most => Some(format!("over {least} to {most} runs")),
-            Some([_, most]) => Some(Of::Runs(most).words()),
-            None => self.in_the_run.then(|| Of::TheRun.words()),
+            Some([_, most]) => Some(IntervalScope::Runs(most).words()),
+            None => self.in_the_run.then(|| IntervalScope::TheRun.words()),
         }
     }
 
     /// What stands beside a value that the heading does not speak of.
-    pub(crate) fn beside(self, of: Of) -> Option<String> {
-        (of == Of::TheRun && self.runs.is_some()).then(|| of.words())
+    pub(crate) fn beside(self, of: IntervalScope) -> Option<String> {
+        (of == IntervalScope::TheRun && self.runs.is_some()).then(|| of.words())
     }
 
     /// What the intervals say, in sentences.
@@ -154,13 +154,17 @@ mod tests {
 
     #[test]
     fn a_heading_says_of_what_its_intervals_are_and_a_cell_where_it_differs() {
-        let label = Label::of([Of::Runs(5), Of::TheRun, Of::Runs(2)]);
+        let label = Label::of([
+            IntervalScope::Runs(5),
+            IntervalScope::TheRun,
+            IntervalScope::Runs(2),
+        ]);
         assert_eq!(label.heading().unwrap(), "over 2 to 5 runs");
-        assert_eq!(label.beside(Of::TheRun).unwrap(), "in the run");
-        assert_eq!(label.beside(Of::Runs(5)), None);
-        let label = Label::of([Of::TheRun]);
+        assert_eq!(label.beside(IntervalScope::TheRun).unwrap(), "in the run");
+        assert_eq!(label.beside(IntervalScope::Runs(5)), None);
+        let label = Label::of([IntervalScope::TheRun]);
         assert_eq!(label.heading().unwrap(), "in the run");
-        assert_eq!(label.beside(Of::TheRun), None);
+        assert_eq!(label.beside(IntervalScope::TheRun), None);
         assert_eq!(Label::default().heading(), None);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::tables::or_dash;
+use crate::figure_tables::or_dash;
 use record::quantity::{number, scale};
 use record::table::{Column, Table};
 use record::{Direction, Figure, Measurement, Metric};
@@ -49,7 +49,7 @@ struct Way {
 }
 
 /// From one report to the next, in seconds.
-struct Interval {
+struct ConfidenceInterval {
     start_s: f64,
     end_s: f64,
     ways: BTreeMap<Direction, Way>,
@@ -69,7 +69,7 @@ pub fn iperf3(measurement: &Measurement, start: &Value) -> Value {
 
 /// A row an interval, direction and stream.
 pub fn intervals(measurement: &Measurement) -> Table {
-    let intervals = Interval::all(measurement);
+    let intervals = ConfidenceInterval::all(measurement);
     let measured = |metric: &Metric| measurement.samples.iter().any(|s| s.metric == *metric);
     let shown: Vec<Metric> = SHOWN.into_iter().filter(measured).collect();
     let words = ["interval\ns", "way", "stream"].map(Column::words);
@@ -77,7 +77,7 @@ pub fn intervals(measurement: &Measurement) -> Table {
         .iter()
         .map(|metric| Column::numbers(format!("{}\n{}", metric.title(), scale(*metric).1)));
     let mut table = Table::new("", words.into_iter().chain(numbers));
-    for Interval {
+    for ConfidenceInterval {
         start_s,
         end_s,
         ways,
@@ -134,7 +134,7 @@ impl Way {
     }
 }
 
-impl Interval {
+impl ConfidenceInterval {
     fn all(measurement: &Measurement) -> Vec<Self> {
         let mut found: BTreeMap<u64, Self> = BTreeMap::new();
         for sample in &measurement.samples {
@@ -161,7 +161,7 @@ impl Interval {
 
 struct Test<'a> {
     measurement: &'a Measurement,
-    intervals: Vec<Interval>,
+    intervals: Vec<ConfidenceInterval>,
     /// The whole test.
     ways: BTreeMap<Direction, Way>,
     udp: bool,
@@ -185,7 +185,7 @@ impl<'a> Test<'a> {
         let has = |metric| ways.values().any(|way| way.whole.contains_key(&metric));
         Self {
             measurement,
-            intervals: Interval::all(measurement),
+            intervals: ConfidenceInterval::all(measurement),
             udp: has(Metric::JitterMs) || has(Metric::SentPackets),
             ways,
         }
@@ -197,7 +197,7 @@ impl<'a> Test<'a> {
         format!("{name}{}", if second { "_bidir_reverse" } else { "" })
     }
 
-    fn interval(&self, interval: &Interval) -> Value {
+    fn interval(&self, interval: &ConfidenceInterval) -> Value {
         let (start_s, end_s) = (interval.start_s, interval.end_s);
         let mut streams = Vec::new();
         let mut json = json!({});

@@ -3,73 +3,61 @@
 
 pub mod analysis;
 mod brief;
-mod calibration;
+mod calibration_report;
 mod case_conditions;
-mod chance;
 mod charts;
 mod comparison;
-mod csv;
+mod false_alarms;
+mod figure_tables;
 mod figures;
 mod findings;
-mod flent;
+mod formats;
 pub mod fuzzing;
 mod hosts;
-mod html;
 mod index;
 mod interval;
 mod iperf3;
-mod junit;
-mod markdown;
 mod meaning;
-mod openmetrics;
 mod render;
 mod so_far;
 mod spread;
-mod steady;
-mod tables;
 mod terminal;
 #[cfg(test)]
 mod tests;
-mod text;
+mod warm_up;
 
 use std::collections::BTreeSet;
-use std::io::Write;
 
-use anyhow::Result;
-
-pub use self::calibration::{calibration_markdown, calibration_text};
 pub use self::charts::{Axis, Curve, Plot, Point, Shape, stack};
-pub use self::csv::write_csv;
-pub use self::flent::flent;
+pub use calibration_report::{calibration_markdown, calibration_text};
 pub use case_conditions::link;
 pub use comparison::comparison;
+pub use figure_tables::is_headline;
 pub use figures::figures;
-pub use html::html;
+pub use formats::csv::write_csv;
+pub use formats::html::html;
+pub use formats::text::text;
+pub use formats::{FORMATS, Make, NamedFiles, ReportFormat};
 pub use index::{Listed, index};
 pub use iperf3::{intervals, iperf3};
-pub use junit::junit;
-pub use markdown::markdown;
-pub use openmetrics::openmetrics;
 pub use so_far::{SoFar, so_far};
-pub use tables::is_headline;
 pub use terminal::{Terminal, hanging, prose, table_text};
-pub use text::{details, text};
 
 use crate::analysis::Analysis;
 use record::Record;
 
-/// Writes the record itself as one document, indented for people.
-///
-/// # Errors
-/// `target` cannot be written.
-pub fn write_json(record: &Record, mut target: impl Write) -> Result<()> {
-    serde_json::to_writer_pretty(&mut target, record)?;
-    writeln!(target)?;
-    Ok(())
+/// Each value once, in the order in which they first appear.
+fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    all.fold(Vec::new(), |mut known, value| {
+        if !known.contains(&value) {
+            known.push(value);
+        }
+        known
+    })
 }
 
 /// Every figure as an SVG that stands alone, with the name of its file; no two have the same.
-pub fn drawings(record: &Record) -> Vec<(String, String)> {
+pub fn drawings(record: &Record) -> NamedFiles {
     let analysis = Analysis::of(record);
     let drawings = charts::questions(&analysis)
         .into_iter()

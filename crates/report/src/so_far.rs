@@ -3,7 +3,7 @@
 use crate::analysis::headlines;
 use record::figure_name::FigureName;
 use record::plan::Case;
-use record::{Outcome, Record};
+use record::{Record, RunOutcome};
 
 /// A figure over the runs of a case so far.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +23,7 @@ pub struct SoFar {
 /// The figures of `case` that people look for first, as the report of these runs has them.
 pub fn so_far(record: &Record, case: &Case) -> Vec<SoFar> {
     let latest = record.latest();
-    let valid = latest.runs(case).all(|run| run.outcome == Outcome::Ok);
+    let valid = latest.runs(case).all(|run| run.outcome == RunOutcome::Ok);
     let figures = headlines(&latest, case).into_iter();
     figures
         .map(|(name, figure)| SoFar {
@@ -65,7 +65,7 @@ mod tests {
             );
             assert_eq!(*interval, figure.interval.map(|own| own.ends));
         }
-        record.runs.last_mut().unwrap().outcome = Outcome::Failed {
+        record.runs.last_mut().unwrap().outcome = RunOutcome::Failed {
             cause: "of a test".to_owned(),
         };
         let last = record.runs.last().unwrap().case.clone();

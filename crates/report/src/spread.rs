@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use super::tables::{CaseRow, InstrumentTable, ValueColumn, or_dash};
 use super::terminal::{Terminal, prose, table_text};
+use crate::figure_tables::{CaseRow, FigureTable, ValueColumn, or_dash};
 use record::Metric;
 use record::quantity::{number, scale};
 use record::table::{Cell, Column, Mark, Table};
-use stats::summary::Summary;
+use stats::sample_summary::SampleSummary;
 
 /// How to read it.
 const NOTE: &str = "SD: sample standard deviation. 10 % and 90 %: quantiles, of ten runs or more. Far out: outside Tukey's fences, 1.5 \
@@ -22,7 +22,7 @@ const MOST_ON_TERMINAL: usize = 60;
 
 /// A table an instrument: a row for each headline figure of a case that several runs have, ours or published; with a drawing of
 /// the runs for a page.
-pub(super) fn tables(tables: &[InstrumentTable<'_>], drawn: bool) -> Vec<Table> {
+pub(super) fn tables(tables: &[FigureTable<'_>], drawn: bool) -> Vec<Table> {
     let tables = tables.iter().map(|table| spread(table, drawn));
     let mut tables: Vec<Table> = tables.filter(|table| !table.rows.is_empty()).collect();
     if let Some(last) = tables.last_mut() {
@@ -32,7 +32,7 @@ pub(super) fn tables(tables: &[InstrumentTable<'_>], drawn: bool) -> Vec<Table> 
 }
 
 /// For a terminal; nothing where no case has several runs.
-pub(super) fn text(tables: &[InstrumentTable<'_>], terminal: Terminal) -> String {
+pub(super) fn text(tables: &[FigureTable<'_>], terminal: Terminal) -> String {
     let tables = self::tables(tables, false);
     let rows: usize = tables.iter().map(|table| table.rows.len()).sum();
     if rows > MOST_ON_TERMINAL {
@@ -50,10 +50,10 @@ struct Spread<'a> {
     title: String,
     metric: Metric,
     values: &'a [f64],
-    summary: Summary,
+    summary: SampleSummary,
 }
 
-fn spread(table: &InstrumentTable<'_>, drawn: bool) -> Table {
+fn spread(table: &FigureTable<'_>, drawn: bool) -> Table {
     let of_row = |row| {
         let columns = table.columns.iter();
         columns.flat_map(move |column| Spread::of(table.instrument, row, column))
@@ -131,7 +131,7 @@ impl<'a> Spread<'a> {
     }
 }
 
-fn far_out(metric: Metric, summary: &Summary) -> String {
+fn far_out(metric: Metric, summary: &SampleSummary) -> String {
     let by = scale(metric).0;
     let all: Vec<String> = summary.outliers().map(|value| number(value / by)).collect();
     let more = all.len().saturating_sub(MOST_LISTED);
@@ -143,7 +143,7 @@ fn far_out(metric: Metric, summary: &Summary) -> String {
 }
 
 /// A dot a run between the least and the greatest, rings far out, a stroke at the mean.
-fn strip(values: &[f64], summary: &Summary) -> String {
+fn strip(values: &[f64], summary: &SampleSummary) -> String {
     const WIDTH: f64 = 150.0;
     const EDGE: f64 = 6.0;
     let (least, span) = (summary.min(), summary.max() - summary.min());
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use crate::analysis::Analysis;
     use crate::analysis::tests::record;
-    use crate::tables::tables;
+    use crate::figure_tables::tables;
     use record::plan::Published;
 
     #[test]
@@ -210,7 +210,7 @@ mod tests {
         let name = "ping.rtt_ms.median".parse().unwrap();
         of_slow.insert(name, Published::Runs(vec![3.0, 3.1, 3.8]));
         let analysis = Analysis::of(&record);
-        let text = crate::markdown(&record).unwrap();
+        let text = crate::formats::markdown::markdown(&record).unwrap();
         let at = |text: &str, words: &str| text.find(words).unwrap();
         let theirs =
             "| slow | rtt median, published, ms | 3 | 3.300 | 0.436 | 3.100 | 3.000 | 3.800 |";
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn what_lies_far_out_is_listed_and_ringed() {
         let values = [10.0, 11.0, 12.0, 11.0, 10.0, 30.0];
-        let summary = Summary::of(&values).unwrap();
+        let summary = SampleSummary::of(&values).unwrap();
         assert_eq!(far_out(Metric::RttMs, &summary), "30.00");
         let svg = strip(&values, &summary);
         assert_eq!(svg.matches("class=\"dot\"").count(), 5);
@@ -234,7 +234,7 @@ mod tests {
             .map(f64::from)
             .map(|n| if n < 36.0 { 5.0 } else { n })
             .collect();
-        let summary = Summary::of(&many).unwrap();
+        let summary = SampleSummary::of(&many).unwrap();
         assert_eq!(
             far_out(Metric::RttMs, &summary),
             "36.00, 37.00, 38.00, 1 more"

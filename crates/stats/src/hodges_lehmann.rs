@@ -11,14 +11,14 @@ pub struct Shift {
     /// Values in the reference and in the sample.
     pub counts: [usize; 2],
     /// In the values' unit.
-    pub absolute: Estimate,
+    pub absolute: ShiftEstimate,
     /// In percent of the reference; absent unless all values are above 0.
     ///
     /// Taken of the ratios of all pairs as the absolute one is of the differences, so that its interval is that of a common
     /// factor, in which the reference is as unsure as the sample. (The shift over the reference's median would take that
     /// median for known.) Both show a difference or neither does: a ratio is above 1 where the difference is above 0. Of
     /// two middle ratios it is the geometric mean, so that twice as fast and half as fast undo each other.
-    pub percent: Option<Estimate>,
+    pub percent: Option<ShiftEstimate>,
 }
 
 /// So many values in each sample have an interval, whatever they are.
@@ -26,7 +26,7 @@ const ENOUGH: usize = 4;
 
 /// A value and between which it lies at 95 %.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
+pub struct ShiftEstimate {
     /// The estimate.
     pub value: f64,
     /// Absent where there are too few values for 95 %: 3 and 4, or 2 and 7.
@@ -35,7 +35,7 @@ pub struct Estimate {
 
 /// What a shift shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ShiftVerdict {
     /// Too few values for an interval.
     TooFew,
     /// 0 lies in the interval.
@@ -82,12 +82,12 @@ impl Shift {
     }
 
     /// What it shows at 95 %.
-    pub fn change(&self) -> Change {
+    pub fn change(&self) -> ShiftVerdict {
         match self.absolute.interval {
-            None => Change::TooFew,
-            Some([low, _]) if low > 0.0 => Change::Greater,
-            Some([_, high]) if high < 0.0 => Change::Smaller,
-            Some(_) => Change::NotShown,
+            None => ShiftVerdict::TooFew,
+            Some([low, _]) if low > 0.0 => ShiftVerdict::Greater,
+            Some([_, high]) if high < 0.0 => ShiftVerdict::Smaller,
+            Some(_) => ShiftVerdict::NotShown,
         }
     }
 
@@ -119,9 +119,9 @@ impl Shift {
         };
         let digits = digits(high - low);
         let greater = match self.change() {
-            Change::Greater => true,
-            Change::Smaller => false,
-            Change::NotShown | Change::TooFew => {
+            ShiftVerdict::Greater => true,
+            ShiftVerdict::Smaller => false,
+            ShiftVerdict::NotShown | ShiftVerdict::TooFew => {
                 return format!("no difference shown: {low:+.digits$} to {high:+.digits$} {unit}");
             }
         };
@@ -139,10 +139,10 @@ fn estimate(
     of: fn(f64, f64) -> f64,
     middle: fn(f64, f64) -> f64,
     rank: Option<usize>,
-) -> Estimate {
+) -> ShiftEstimate {
     let count = upper.len() * lower.len();
     let nth = |rank| pairs::nth(upper, lower, of, rank);
-    Estimate {
+    ShiftEstimate {
         value: middle(nth(count.div_ceil(2)), nth(count / 2 + 1)),
         interval: rank.map(|rank| [nth(rank), nth(count + 1 - rank)]),
     }
@@ -157,7 +157,7 @@ fn digits(width: f64) -> usize {
         })
 }
 
-impl Estimate {
+impl ShiftEstimate {
     fn map(self, change: impl Fn(f64) -> f64) -> Self {
         Self {
             value: change(self.value),
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(shift.counts, [4, 4]);
         assert_eq!(shift.absolute.value, 1.5);
         assert_eq!(shift.absolute.interval, Some([-1.5, 4.5]));
-        assert_eq!(shift.change(), Change::NotShown);
+        assert_eq!(shift.change(), ShiftVerdict::NotShown);
         assert_eq!(Shift::of(&[], &[1.0]), None);
         assert_eq!(Shift::of(&[1.0], &[f64::INFINITY]), None);
     }
@@ -233,7 +233,7 @@ mod tests {
         let words = none.words(Sense::Time, "ms");
         assert_eq!(words, "no difference shown: -0.3 to +0.3 %");
         let few = Shift::of(&values[..2], &values[..2]).unwrap();
-        assert_eq!(few.change(), Change::TooFew);
+        assert_eq!(few.change(), ShiftVerdict::TooFew);
         let words = few.words(Sense::Time, "ms");
         assert_eq!(words, "+0.0 %; too few runs for an interval (2 and 2)");
         let same = Shift::of(&[5.0; 4], &[5.0; 4]).unwrap();
@@ -252,7 +252,7 @@ mod tests {
         for (m, n) in [(1, 1), (3, 3), (2, 7), (1, 30), (1, 1000)] {
             let least = enough(m, n);
             let more = Shift::of(&vec![1.0; m.max(least)], &vec![2.0; n.max(least)]).unwrap();
-            assert_ne!(more.change(), Change::TooFew, "{m} and {n}: {least}");
+            assert_ne!(more.change(), ShiftVerdict::TooFew, "{m} and {n}: {least}");
         }
     }
 

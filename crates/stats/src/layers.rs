@@ -42,13 +42,13 @@ pub struct Stack {
     /// IEEE 802.1Q tags, 0 to 2.
     pub vlan_tags: u8,
     /// What carries the payload.
-    pub protocol: Protocol,
+    pub protocol: TransportProtocol,
 }
 
 /// What carries the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Protocol {
+pub enum TransportProtocol {
     /// In segments.
     Tcp {
         /// With the option of RFC 7323, as all today's systems have it.
@@ -146,9 +146,9 @@ impl Stack {
 
     fn l4_header(self) -> u32 {
         match self.protocol {
-            Protocol::Tcp { timestamps: true } => TCP_HEADER + TIMESTAMPS,
-            Protocol::Tcp { timestamps: false } => TCP_HEADER,
-            Protocol::Udp => UDP_HEADER,
+            TransportProtocol::Tcp { timestamps: true } => TCP_HEADER + TIMESTAMPS,
+            TransportProtocol::Tcp { timestamps: false } => TCP_HEADER,
+            TransportProtocol::Udp => UDP_HEADER,
         }
     }
 }
@@ -198,15 +198,15 @@ pub struct Layers {
 impl Layers {
     /// Of segments with so many bytes of payload.
     pub fn new(payload: f64, ipv6: bool, timestamps: bool) -> Self {
-        Self::of(payload, ipv6, Protocol::Tcp { timestamps })
+        Self::of(payload, ipv6, TransportProtocol::Tcp { timestamps })
     }
 
     /// Of datagrams with so many bytes of payload, each in a packet of its own.
     pub fn of_datagrams(payload: f64, ipv6: bool) -> Self {
-        Self::of(payload, ipv6, Protocol::Udp)
+        Self::of(payload, ipv6, TransportProtocol::Udp)
     }
 
-    fn of(payload: f64, ipv6: bool, protocol: Protocol) -> Self {
+    fn of(payload: f64, ipv6: bool, protocol: TransportProtocol) -> Self {
         let stack = Stack {
             ipv6,
             vlan_tags: 0,
@@ -248,7 +248,7 @@ impl Layers {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn stack(ipv6: bool, protocol: Protocol) -> Stack {
+    pub(crate) fn stack(ipv6: bool, protocol: TransportProtocol) -> Stack {
         Stack {
             ipv6,
             vlan_tags: 0,
@@ -256,8 +256,8 @@ pub(crate) mod tests {
         }
     }
 
-    const WITH: Protocol = Protocol::Tcp { timestamps: true };
-    const WITHOUT: Protocol = Protocol::Tcp { timestamps: false };
+    const WITH: TransportProtocol = TransportProtocol::Tcp { timestamps: true };
+    const WITHOUT: TransportProtocol = TransportProtocol::Tcp { timestamps: false };
 
     #[test]
     fn full_packets_at_1500_carry_the_known_shares_of_the_wire() {
@@ -266,8 +266,8 @@ pub(crate) mod tests {
             (false, WITHOUT, 1460, 94.928),
             (true, WITH, 1428, 92.848),
             (true, WITHOUT, 1440, 93.628),
-            (false, Protocol::Udp, 1472, 95.709),
-            (true, Protocol::Udp, 1452, 94.408),
+            (false, TransportProtocol::Udp, 1472, 95.709),
+            (true, TransportProtocol::Udp, 1452, 94.408),
         ] {
             let full = stack(ipv6, protocol).full_packet(1500);
             assert_eq!((full.payload, full.l3, full.l1), (payload, 1500, 1538));
@@ -278,7 +278,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_shaper_that_counts_l2_gives_udp_what_alt_speed_measured() {
-        let full = stack(false, Protocol::Udp).full_packet(1500);
+        let full = stack(false, TransportProtocol::Udp).full_packet(1500);
         let share = full.payload as f64 / full.l2 as f64;
         assert!((share - 0.972).abs() < 5e-4);
     }
@@ -297,25 +297,25 @@ pub(crate) mod tests {
 
     #[test]
     fn a_frame_is_never_shorter_than_64_bytes() {
-        let empty = stack(false, Protocol::Udp).packet(1);
+        let empty = stack(false, TransportProtocol::Udp).packet(1);
         assert_eq!((empty.l3, empty.l2, empty.l1), (29, 60, 84));
         // A tag takes the place of padding.
         let tagged = Stack {
             vlan_tags: 1,
-            ..stack(false, Protocol::Udp)
+            ..stack(false, TransportProtocol::Udp)
         };
         assert_eq!(tagged.packet(1).l1, 84);
     }
 
     #[test]
     fn long_datagrams_are_fragmented() {
-        let v4 = stack(false, Protocol::Udp);
+        let v4 = stack(false, TransportProtocol::Udp);
         assert_eq!(v4.datagram(1472, 1500).packets, 1);
         let two = v4.datagram(1473, 1500);
         // 1481 bytes of IP payload: 1480 and 1, which is padded.
         assert_eq!((two.packets, two.payload, two.l3), (2, 1473, 1500 + 21));
         assert_eq!(two.l1, 1538 + 84);
-        let v6 = stack(true, Protocol::Udp);
+        let v6 = stack(true, TransportProtocol::Udp);
         // 1461 bytes: 1448 of the 1452 that a fragment has room for, and 13.
         let two = v6.datagram(1453, 1500);
         assert_eq!((two.packets, two.l3), (2, 1496 + 61));

@@ -11,10 +11,10 @@ pub mod order_statistics;
 mod pairs;
 pub mod proportion;
 pub mod repeats;
+pub mod sample_summary;
 #[cfg(test)]
 mod statistics_tests;
 pub mod steady;
-pub mod summary;
 pub mod t_interval;
 pub mod theory;
 pub mod welch;

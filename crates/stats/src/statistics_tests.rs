@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 
-use super::hodges_lehmann::{Estimate, Shift};
+use super::hodges_lehmann::{Shift, ShiftEstimate};
 use super::mann_whitney::{self, AT_95};
-use super::{steady, summary::Summary};
+use super::{sample_summary::SampleSummary, steady};
 
 #[derive(Deserialize)]
 struct Fixtures {
@@ -71,7 +71,7 @@ fn assert_all_close(found: [f64; 2], expected: [f64; 2]) {
 #[test]
 fn summaries_are_those_of_numpy_and_scipy() {
     for fixture in fixtures().summaries {
-        let summary = Summary::of(&fixture.values).unwrap();
+        let summary = SampleSummary::of(&fixture.values).unwrap();
         assert_close(summary.mean, fixture.mean);
         assert_close(summary.sd.unwrap(), fixture.sd);
         assert_all_close(summary.interval.unwrap(), fixture.interval);
@@ -100,7 +100,7 @@ fn ranks_are_those_of_scipy_s_mann_whitney_test() {
 
 #[test]
 fn shifts_are_those_of_all_pairs_written_down() {
-    let check = |found: Estimate, value, interval| {
+    let check = |found: ShiftEstimate, value, interval| {
         assert_close(found.value, value);
         assert_all_close(found.interval.unwrap(), interval);
     };

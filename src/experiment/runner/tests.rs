@@ -10,7 +10,7 @@ use instruments::serve::{ServeConfig, Server};
 use record::HostFacts;
 use record::lateness::{Departed, FlowDepartures, FlowKind, LinkDepartures};
 use record::summary::OwnLoss;
-use record::{GivenScenario, Head};
+use record::{GivenScenario, RecordHead};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -117,7 +117,7 @@ impl Testbed for LoopbackTestbed {
     }
 }
 
-fn head(cases: &str) -> Head {
+fn head(cases: &str) -> RecordHead {
     let text = format!(
         "name = 'x'\ntitle = 'X'\norder = 'as-written'\nbed = {{ kind = 'netns' }}\n\
          tcp = {{ congestion = 'reno' }}\n[[instruments]]\nname = 'download'\nkind = 'http'\n\
@@ -136,7 +136,7 @@ fn head(cases: &str) -> Head {
         file: "x.toml".to_owned(),
         text,
     };
-    Head::new(given, plan, HostFacts::default())
+    RecordHead::new(given, plan, HostFacts::default())
 }
 
 /// Runs what `directory`'s record is missing; what it then holds.
@@ -160,7 +160,7 @@ fn go_on_until(
         set_up: &|case: &Case, _| loopback.set_up(case),
         baseline: &|_, _, _| Ok(Some(Baseline::default())),
         captures: None,
-        watch: Watch::NOBODY,
+        watch: RunObserver::NOBODY,
     };
     run(&measures, record, writer, redo_invalid, stop).unwrap();
 }
@@ -177,13 +177,13 @@ fn a_run_that_fails_is_recorded_with_its_cause_and_the_others_go_on() {
     assert_eq!(record.runs.len(), 3);
     assert_eq!(
         record.runs[0].outcome,
-        Outcome::Failed {
+        RunOutcome::Failed {
             cause: "no such link".to_owned()
         }
     );
     let sound = &record.runs[1..];
     assert!(
-        sound.iter().all(|run| run.outcome == Outcome::Ok),
+        sound.iter().all(|run| run.outcome == RunOutcome::Ok),
         "{sound:?}"
     );
     assert_eq!(sound[0].environment["congestion"], "reno");
@@ -203,13 +203,13 @@ fn a_run_that_the_machine_spoilt_is_attempted_again() {
     let cause = "10 of 10 packets up left more than 1 ms late";
     assert_eq!(
         record.runs[1].outcome,
-        Outcome::Invalid {
+        RunOutcome::Invalid {
             cause: format!("download: {cause}")
         }
     );
     let invalid = &record.runs[1].measurements[0].invalid;
     assert_eq!(invalid.as_deref(), Some(cause));
-    assert_eq!(record.runs[2].outcome, Outcome::Ok);
+    assert_eq!(record.runs[2].outcome, RunOutcome::Ok);
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn what_stayed_invalid_is_repeated_only_when_that_is_asked_for() {
     };
     let last = |record: &Record| {
         let run = record.runs.last().unwrap();
-        (run.attempt, run.outcome == Outcome::Ok)
+        (run.attempt, run.outcome == RunOutcome::Ok)
     };
     assert_eq!(last(&go_on(directory.path(), &loopback, false)), (3, false));
     assert_eq!(last(&go_on(directory.path(), &loopback, false)), (3, false));
@@ -236,7 +236,7 @@ fn an_instrument_that_passes_its_time_out_has_failed() {
     let slow = "[[instruments]]\nname = 'slow'\nkind = 'http'\ntimeout = '100ms'\n\
                 parameters = { path = '/seconds/60' }\n[[cases]]\nname = 'a'\n";
     let record = experiment(slow);
-    let Outcome::Failed { cause } = &record.runs[0].outcome else {
+    let RunOutcome::Failed { cause } = &record.runs[0].outcome else {
         panic!("{:?}", record.runs[0].outcome)
     };
     assert!(cause.starts_with("slow: "), "{cause}");
@@ -246,12 +246,12 @@ fn an_instrument_that_passes_its_time_out_has_failed() {
 #[test]
 fn a_run_whose_emulator_dies_ends_at_once_as_its_fault_and_the_others_go_on() {
     let record = experiment("[[cases]]\nname = 'dead'\n[[cases]]\nname = 'sound'\n");
-    let Outcome::Failed { cause } = &record.runs[0].outcome else {
+    let RunOutcome::Failed { cause } = &record.runs[0].outcome else {
         panic!("{:?}", record.runs[0].outcome)
     };
     let told = "download: the emulator has died; test bed: the forwarder died: of a test";
     assert_eq!(cause, told);
-    assert_eq!(record.runs[1].outcome, Outcome::Ok);
+    assert_eq!(record.runs[1].outcome, RunOutcome::Ok);
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn instruments_of_one_group_run_at_the_same_time() {
         .iter()
         .map(|m| m.instrument.as_str());
     assert_eq!(names.collect::<Vec<_>>(), ["download", "second", "third"]);
-    assert_eq!(record.runs[0].outcome, Outcome::Ok);
+    assert_eq!(record.runs[0].outcome, RunOutcome::Ok);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Scenario files: what a user writes, checked whole before anything runs, and made into a plan.
 
 mod expand;
-mod rules;
+mod expectations;
 mod schema;
 mod tables;
 
@@ -16,7 +16,7 @@ use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
 use self::expand::Expanded;
-use self::rules::TrendTable;
+use self::expectations::TrendTable;
 pub(crate) use self::schema::schema;
 pub(crate) use self::tables::case_name;
 use self::tables::{CaseTable, InstrumentTable, QuickTable};
@@ -113,7 +113,7 @@ pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
         let axes = &case.expanded.axes;
         let resolved = said.resolve(source, &scenario.instruments, axes, quick, &scenario.quick);
         let checked = resolved.and_then(|case| {
-            rules::check(&case, scenario.reference.is_some(), quick)?;
+            expectations::check(&case, scenario.reference.is_some(), quick)?;
             Ok(case)
         });
         checked.map_err(|error| case.refusal(source, error))
@@ -129,7 +129,7 @@ pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
     if let Some(name) = &scenario.reference {
         let reference = reference(name, &resolved).map_err(refused)?;
         for (case, whole) in resolved.iter().zip(&all) {
-            let checked = rules::check_reference_runs(case, reference, quick);
+            let checked = expectations::check_reference_runs(case, reference, quick);
             checked.map_err(|error| whole.refusal(source, error))?;
         }
     }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use super::rules::{Text, TrendTable};
+use super::expectations::{AmountText, TrendTable};
 use super::tables::{CaseTable, InstrumentTable, QuickTable, RepeatsTable, TcpTable};
 use instruments::measure::{Kind, OptionText};
 use record::bed::Bed;
@@ -41,10 +41,10 @@ struct Document {
 enum Values {
     List(Vec<Value>),
     Range {
-        from: Text,
-        to: Text,
+        from: AmountText,
+        to: AmountText,
         times: Option<f64>,
-        plus: Option<Text>,
+        plus: Option<AmountText>,
     },
 }
 

@@ -12,8 +12,8 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::TakenOut;
-use super::rules::{ExpectTable, PublishedText, Text};
-use crate::experiment::host;
+use super::expectations::{AmountText, ExpectTable, PublishedText};
+use crate::experiment::machine_facts;
 use crate::forward::thread::HELD_MEMORY;
 use crate::toml_file::{Below, SourceFile};
 use conditions::in_effect::MemoryNeed;
@@ -112,7 +112,7 @@ pub(super) enum RepeatsTable {
 pub(super) struct UntilTable {
     of: FigureName,
     /// Half the interval in percent of the mean.
-    within: Text,
+    within: AmountText,
     /// Refused, with the reason.
     #[schemars(skip)]
     least: Option<u32>,
@@ -226,7 +226,7 @@ impl CaseTable {
             axes: axes.to_vec(),
             bed: self.bed.clone(),
             between: self.between.clone(),
-            congestion: congestion.unwrap_or_else(host::congestion),
+            congestion: congestion.unwrap_or_else(machine_facts::congestion),
             link: self.link.clone(),
             repeats,
             instruments: self.instruments(source, instruments, axes, quick)?,

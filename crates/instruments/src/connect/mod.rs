@@ -23,7 +23,7 @@ use crate::instrument::{
 use crate::measured::{distribution, failure, lost_percent, total};
 use netio::stop::STOP_INTERVAL;
 use record::lateness::Traffic;
-use record::pace::Pace;
+use record::pace::PathPace;
 use record::profile::{Calibration, Headline, HostLimit, Profile, SampleKind};
 use record::quantity::counted;
 use record::stated::Stated;
@@ -97,7 +97,7 @@ impl Instrument for ConnectArgs {
         Some(self.plan().longest())
     }
 
-    fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
+    fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
         let round_trip = pace.map_or(0.0, |pace| pace.round_trip_s(0, 0));
         let plan = self.plan();
         let sent = plan.interval * plan.count.saturating_sub(1);

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use model::{Bytes, Nanos};
 use record::lateness::Traffic;
-use record::pace::Pace;
+use record::pace::PathPace;
 use record::profile::{
     Calibration, Carrier, FlentSeries, Headline, HostLimit, Profile, SampleKind,
 };
@@ -136,7 +136,7 @@ impl Instrument for HttpArgs {
         self.duration.map(Duration::from)
     }
 
-    fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
+    fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
         if self.files.asked_for() {
             let plan = self.files.plan(self.url.len());
             return plan.estimate_s(pace?).map(estimated);

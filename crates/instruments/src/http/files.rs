@@ -18,7 +18,7 @@ use crate::endpoint::Local;
 use crate::measured::distribution;
 use netio::stop::Stop;
 use record::Statistic::{Mean, Median, P90, P99, Total};
-use record::pace::Pace;
+use record::pace::PathPace;
 use record::stated::Stated;
 use record::{Direction, Figure, Measurement, Metric, Sample};
 
@@ -49,7 +49,7 @@ const HANDLING_S: f64 = 200e-6;
 
 impl FilesPlan {
     /// About how long all files take, in seconds; nothing where the URLs say their sizes.
-    pub(crate) fn estimate_s(&self, pace: &Pace) -> Option<f64> {
+    pub(crate) fn estimate_s(&self, pace: &PathPace) -> Option<f64> {
         let sizes = self.sizes.as_ref()?.draw(self.count, self.seed);
         let of_file = |size: u64| {
             let connect_s = if self.keep_alive {

@@ -17,7 +17,7 @@ use crate::iperf3::plan::{
 use crate::iperf3::tcp::measure;
 use crate::iperf3::tool::{StreamTest, StreamTool};
 use record::lateness::Traffic;
-use record::pace::Pace;
+use record::pace::PathPace;
 use record::profile::{
     Calibration, Carrier, FlentSeries, Headline, HostLimit, Profile, SampleKind,
 };
@@ -155,7 +155,7 @@ impl Instrument for TcpArgs {
         self.plan().duration()
     }
 
-    fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
+    fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
         self.plan().estimate(pace)
     }
 

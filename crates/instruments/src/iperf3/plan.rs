@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use record::Direction;
-use record::pace::Pace;
+use record::pace::PathPace;
 
 use crate::instrument::estimated;
 
@@ -144,7 +144,7 @@ impl Plan {
     }
 
     /// About how long the test takes over a path of this pace; nothing where the client decides, or nothing is known of the path.
-    pub(crate) fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
+    pub(crate) fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
         let Until::Bytes(bytes) = self.until else {
             return self.duration();
         };

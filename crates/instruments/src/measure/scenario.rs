@@ -12,7 +12,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command, FromArgMatches as _, Subcommand as _};
 use conditions::{Error, nearest};
 use record::lateness::Traffic;
-use record::pace::Pace;
+use record::pace::PathPace;
 use record::plan;
 use record::stated::Stated;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -194,7 +194,7 @@ impl InstrumentArgs {
 }
 
 /// About how long a planned instrument takes over a path of this pace, where that can be said.
-pub fn estimate(planned: &plan::Instrument, pace: Option<&Pace>) -> Option<Duration> {
+pub fn estimate(planned: &plan::Instrument, pace: Option<&PathPace>) -> Option<Duration> {
     let own = InstrumentArgs::of(planned, &FarEnd::example(), "").ok()?;
     own.instrument().estimate(pace)
 }

@@ -23,7 +23,7 @@ use crate::{Session, measured};
 use netio::stop::Stop;
 use record::Statistic::{Mean, MeanDeviation, Sd};
 use record::lateness::Traffic;
-use record::pace::Pace;
+use record::pace::PathPace;
 use record::profile::Profile;
 use record::quantity::counted;
 use record::stated::Stated;
@@ -73,7 +73,7 @@ impl Instrument for BlastArgs {
         self.connection.aim(far_end);
     }
 
-    fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
+    fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
         let (pace, loads) = (pace?, self.messages.loads(Sweep::blast).ok()?);
         let of_load = |load: &Load| {
             let bytes = load.count.saturating_mul(load.size as u64);

@@ -27,7 +27,7 @@ use netio::stop::STOP_INTERVAL;
 use netio::tcp::TcpInfo;
 use record::Statistic::{self, Mean, MeanDeviation, Sd};
 use record::lateness::Traffic;
-use record::pace::Pace;
+use record::pace::PathPace;
 use record::profile::{Carrier, Headline, HostLimit, Profile, SampleKind};
 use record::quantity::counted;
 use record::stated::Stated;
@@ -119,7 +119,7 @@ impl Instrument for PingpongArgs {
         self.connection.aim(far_end);
     }
 
-    fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
+    fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
         let (pace, loads) = (pace?, self.messages.loads(Sweep::pingpong).ok()?);
         let of_load = |load: &Load| {
             let rtt_s = pace.round_trip_s(load.size as u64, load.size as u64);

@@ -30,7 +30,7 @@ use crate::{Session, measured};
 use netio::stop::{STOP_INTERVAL, Stop};
 use record::Statistic::{self, Mean, Total};
 use record::lateness::Traffic;
-use record::pace::Pace;
+use record::pace::PathPace;
 use record::profile::Profile;
 use record::stated::Stated;
 use record::table::Table;
@@ -117,7 +117,7 @@ impl Instrument for TransferArgs {
         self.file.as_mut()
     }
 
-    fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
+    fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
         let (pace, blocks) = (pace?, self.blocks().ok()?);
         let bytes = match &self.file {
             Some(file) => file.metadata().ok()?.len(),

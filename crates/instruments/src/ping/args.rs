@@ -16,7 +16,7 @@ use crate::ping::tool::{self, PingTool};
 use crate::ping::{self, PingPlan};
 use crate::{Session, endpoint};
 use record::lateness::Traffic;
-use record::pace::Pace;
+use record::pace::PathPace;
 use record::profile::{FlentSeries, Headline, HostLimit, Profile, SampleKind};
 use record::stated::Stated;
 use record::{Measurement, Metric, Statistic};
@@ -92,7 +92,7 @@ impl Instrument for PingArgs {
         Some(self.plan().longest())
     }
 
-    fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
+    fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
         let plan = self.plan();
         // The last answer comes; a path of which nothing is known takes no time.
         let round_trip = pace.map(|pace| pace.round_trip_s(plan.size.into(), plan.size.into()));

@@ -23,7 +23,7 @@ use crate::stamp::loaded_latency::{self, Load};
 use crate::stamp::{self, FULL, ProbePlan, ProbeResults, wire};
 use crate::{Session, endpoint};
 use record::lateness::Traffic;
-use record::pace::Pace;
+use record::pace::PathPace;
 use record::profile::{FlentSeries, Headline, HostLimit, Profile, SampleKind};
 use record::stated::Stated;
 use record::{Figure, Measurement, Metric, Phase, Statistic};
@@ -139,7 +139,7 @@ impl Instrument for ProbeArgs {
         Some(if self.under.is_some() { 2 * once } else { once })
     }
 
-    fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
+    fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
         let size = self.size.into();
         let round_trip = pace.map_or(0.0, |pace| pace.round_trip_s(size, size));
         let sent = Duration::from(self.interval) * self.count.saturating_sub(1);

@@ -15,13 +15,13 @@ const MARKED: f64 = 5.0;
 
 /// What the segments of a chain carry, and the path over all of them, by one instrument.
 #[derive(Clone, Debug)]
-pub(crate) struct Bottleneck {
+pub(crate) struct ChainBottleneck {
     /// The plan's name for it.
     instrument: String,
     /// The whole path.
-    whole: Carried,
+    whole: PathGoodput,
     /// From the slowest segment to the fastest; two at least.
-    segments: Vec<Carried>,
+    segments: Vec<PathGoodput>,
     /// The whole path against its slowest segment.
     shift: Option<Shift>,
     /// Ends whose CPU had no time to spare.
@@ -32,14 +32,14 @@ pub(crate) struct Bottleneck {
 
 /// What one case carried.
 #[derive(Clone, Debug, PartialEq)]
-struct Carried {
+struct PathGoodput {
     /// "PC2 to router (lan)": from where to where, and the case.
     path: String,
     bit_per_s: f64,
 }
 
 /// Those of `cases`, by every instrument that measured a chain's whole path and two of its segments or more.
-pub(crate) fn bottlenecks(cases: &[CaseFigures<'_>]) -> Vec<Bottleneck> {
+pub(crate) fn bottlenecks(cases: &[CaseFigures<'_>]) -> Vec<ChainBottleneck> {
     let wholes = cases.iter().filter(|whole| {
         let length = |case: &CaseFigures<'_>| ends(case).map_or(0, Ends::segments);
         let alike = cases.iter().filter(|case| case.case.bed == whole.case.bed);
@@ -47,7 +47,7 @@ pub(crate) fn bottlenecks(cases: &[CaseFigures<'_>]) -> Vec<Bottleneck> {
     });
     let found = wholes.flat_map(|whole| {
         let rates = whole.figures.iter().filter(|(name, _)| is_rate(name));
-        rates.filter_map(|(name, figure)| Bottleneck::of(cases, whole, name, figure))
+        rates.filter_map(|(name, figure)| ChainBottleneck::of(cases, whole, name, figure))
     });
     found.collect()
 }
@@ -66,7 +66,7 @@ fn ends(figures: &CaseFigures<'_>) -> Option<Ends> {
     }
 }
 
-impl Bottleneck {
+impl ChainBottleneck {
     fn of(
         cases: &[CaseFigures<'_>],
         whole: &CaseFigures<'_>,
@@ -85,10 +85,10 @@ impl Bottleneck {
         let busy = [whole, slowest].map(|case| busy_ends(case, &name.instrument));
         Some(Self {
             instrument: name.instrument.clone(),
-            whole: Carried::of(whole, figure),
+            whole: PathGoodput::of(whole, figure),
             segments: segments
                 .iter()
-                .map(|(case, figure)| Carried::of(case, figure))
+                .map(|(case, figure)| PathGoodput::of(case, figure))
                 .collect(),
             shift: Shift::of(&slowest_figure.values, &figure.values),
             busy: busy.concat(),
@@ -101,7 +101,7 @@ impl Bottleneck {
         let [slowest, next, ..] = &self.segments[..] else {
             unreachable!("there are two segments at least");
         };
-        let mbit = |carried: &Carried| format!("{:.2} Mbit/s", carried.bit_per_s / 1e6);
+        let mbit = |carried: &PathGoodput| format!("{:.2} Mbit/s", carried.bit_per_s / 1e6);
         let factor = next.bit_per_s / slowest.bit_per_s;
         let against = self
             .shift
@@ -142,7 +142,7 @@ impl Bottleneck {
     }
 }
 
-impl Carried {
+impl PathGoodput {
     fn of(figures: &CaseFigures<'_>, figure: &Across) -> Self {
         let case = figures.case;
         let path = match (&case.bed, &case.between) {

@@ -8,9 +8,9 @@ use conditions::route::{PathStages, Route};
 use record::Direction;
 use record::plan::{Case, Instrument};
 use record::profile::Carrier;
-use stats::layers::{Counted, Protocol, Stack};
+use stats::layers::{Counted, Stack, TransportProtocol};
 use stats::theory::PathConditions;
-use stats::theory::limits::{Cause, Limits};
+use stats::theory::limits::{Cause, GoodputLimits};
 use stats::theory::loss::Congestion;
 
 /// The least of all limits that the conditions set.
@@ -32,8 +32,8 @@ impl Bound {
     ) -> Option<Self> {
         let carrier = instrument.profile.carrier.as_ref()?;
         let protocol = match carrier {
-            Carrier::Tcp { .. } => Protocol::Tcp { timestamps: true },
-            Carrier::Udp { .. } => Protocol::Udp,
+            Carrier::Tcp { .. } => TransportProtocol::Tcp { timestamps: true },
+            Carrier::Udp { .. } => TransportProtocol::Udp,
         };
         let route = case.path().ok().filter(|route| route.is_steady)?;
         let mtu = case.bed.mtu()?;
@@ -59,7 +59,7 @@ impl Bound {
             loss: lost(data).filter(|_| rtt_s > 0.0),
             congestion: congestion(case, carrier),
         };
-        let theory = Limits::of(&conditions).ok()?.binding;
+        let theory = GoodputLimits::of(&conditions).ok()?.binding;
         let servers = data.shared_servers();
         let servers = servers.filter_map(|server| of_server(server, stack, full));
         let known = (theory.cause != Cause::Line).then(|| Self {
@@ -132,8 +132,8 @@ fn lost(data: &PathStages) -> Option<Probability> {
 fn of_server(server: Bottleneck<'_>, stack: Stack, full: Counted) -> Option<Bound> {
     let served_s = |packet: Counted| server.time_for(Bytes(packet.l2)).0 as f64 / 1e9;
     let back = match stack.protocol {
-        Protocol::Tcp { .. } => served_s(stack.packet(0)) / 2.0,
-        Protocol::Udp => 0.0,
+        TransportProtocol::Tcp { .. } => served_s(stack.packet(0)) / 2.0,
+        TransportProtocol::Udp => 0.0,
     };
     let each_s = served_s(full) + back;
     (each_s > 0.0).then(|| Bound {

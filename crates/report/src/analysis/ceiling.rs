@@ -12,7 +12,7 @@ use record::{Metric, Statistic};
 const NEAR: f64 = 0.8;
 
 /// A figure's metric, statistic and value.
-pub(crate) type Value = (Metric, Statistic, f64);
+pub(crate) type MeasuredFigure = (Metric, Statistic, f64);
 
 /// A line for every case and instrument whose results are the machine's own.
 pub(crate) fn lines(analysis: &Analysis<'_>) -> Vec<String> {
@@ -21,7 +21,7 @@ pub(crate) fn lines(analysis: &Analysis<'_>) -> Vec<String> {
         for instrument in &figures.case.instruments {
             let own = figures.figures.iter();
             let own = own.filter(|(name, _)| name.instrument == instrument.name);
-            let values: Vec<Value> = own
+            let values: Vec<MeasuredFigure> = own
                 .map(|(name, across)| (name.metric, name.statistic, across.value()))
                 .collect();
             if let Some(near) = near(analysis.record, figures.case, instrument, &values) {
@@ -41,7 +41,7 @@ pub(crate) fn near(
     record: &Record,
     case: &Case,
     instrument: &Instrument,
-    values: &[Value],
+    values: &[MeasuredFigure],
 ) -> Option<String> {
     // Another MTU, or other offloads, would have other ceilings.
     let bed = (case.bed.mtu(), case.bed.offloads());

@@ -5,7 +5,7 @@
 //! Bootstrap", 1993, §6.5), so that values come that lie further out than the few that were seen; else from the recorded values
 //! themselves, which knows nothing beyond them.
 
-use super::decided::{Decision, Question};
+use super::decided::{Decision, RuleTest};
 use super::verdict::{steps, values, values_of};
 use super::{Analysis, CaseFigures};
 use stats::deciding::{BEYOND, above_zero};
@@ -58,7 +58,7 @@ fn of_case<'a>(
         let published = published.and_then(|known| known.over(expectation.judgement.over));
         let decide = |drawn: &[Vec<f64>]| {
             let base = drawn.get(1).map(Vec::as_slice);
-            let question = Question::of_rule(rule, &drawn[0], base, published);
+            let question = RuleTest::of_rule(rule, &drawn[0], base, published);
             let decision = question.map(|question| question.decide(expectation.judgement, BEYOND));
             decision.into_iter().collect()
         };
@@ -156,7 +156,7 @@ mod tests {
     use crate::analysis::Verdict;
     use crate::analysis::tests::{draws, record};
     use record::Record;
-    use record::expectation::{Expectation, Judgement, Met, Rule, Trend, TrendWay};
+    use record::expectation::{Expectation, ExpectationRule, Judgement, Met, Trend, TrendWay};
     use record::figure_name::FigureName;
     use record::plan::Repeats;
     use stats::deciding::Centre;
@@ -280,7 +280,7 @@ mod tests {
         let values = unit.map(|value: f64| (0.1 * value / 2.5_f64.sqrt()).exp());
         let mut record = of(&[values.to_vec()]);
         let most = (0.1 * 1.645 / 5.0_f64.sqrt()).exp();
-        let rule = Rule::Range {
+        let rule = ExpectationRule::Range {
             least: None,
             most: Some(most),
         };
@@ -306,7 +306,7 @@ mod tests {
         let mut record = of(&[vec![0.0, 0.0, 0.0, 0.0, 10.0]]);
         record.head.plan.cases[0].expect = vec![Expectation {
             of: goodput(),
-            rule: Rule::Range {
+            rule: ExpectationRule::Range {
                 least: Some(1.0),
                 most: None,
             },

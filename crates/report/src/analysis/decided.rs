@@ -1,13 +1,13 @@
 //! Whether what several runs say is what a rule asks.
 
-use record::expectation::{FEWEST_FOR_SPREAD, Judgement, Met, Rule, TrendWay};
+use record::expectation::{ExpectationRule, FEWEST_FOR_SPREAD, Judgement, Met, TrendWay};
 use stats::deciding::{Centre, above_zero};
-use stats::summary::Summary;
+use stats::sample_summary::SampleSummary;
 
 /// What a rule holds against a range.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Question<'a> {
-    held: Held,
+pub(super) struct RuleTest<'a> {
+    held: TestedValue,
     /// One of each run.
     values: &'a [f64],
     /// Those of the case that it is held against; empty where there is none.
@@ -17,7 +17,7 @@ pub(super) struct Question<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Held {
+enum TestedValue {
     Value,
     /// Above the base.
     Difference,
@@ -41,10 +41,10 @@ pub(super) enum Decision {
     NoRatio,
 }
 
-impl<'a> Question<'a> {
+impl<'a> RuleTest<'a> {
     /// What `rule` asks of a case; nothing without the reference or the published value that it needs.
     pub(super) fn of_rule(
-        rule: Rule,
+        rule: ExpectationRule,
         values: &'a [f64],
         base: Option<&'a [f64]>,
         published: Option<f64>,
@@ -55,19 +55,28 @@ impl<'a> Question<'a> {
             [least.unwrap_or(lowest), most.unwrap_or(highest)]
         };
         let (held, asked) = match rule {
-            Rule::Range { least, most } => (Held::Value, between(least, most)),
-            Rule::Spread { least, most } => (Held::Spread, between(least, most)),
-            Rule::Value { value, within } => (Held::Value, about(value, within)),
-            Rule::Gain { gain, within } => (Held::Difference, about(gain, within)),
-            Rule::Ratio { ratio, within } => (Held::Ratio, about(ratio, ratio.abs() * within)),
-            Rule::RatioRange { least, most } => (Held::Ratio, between(least, most)),
-            Rule::Published { within } => {
-                let published = published?;
-                (Held::Value, about(published, published.abs() * within))
+            ExpectationRule::Range { least, most } => (TestedValue::Value, between(least, most)),
+            ExpectationRule::Spread { least, most } => (TestedValue::Spread, between(least, most)),
+            ExpectationRule::Value { value, within } => (TestedValue::Value, about(value, within)),
+            ExpectationRule::Gain { gain, within } => {
+                (TestedValue::Difference, about(gain, within))
             }
-            Rule::PublishedFactor { factor } => {
+            ExpectationRule::Ratio { ratio, within } => {
+                (TestedValue::Ratio, about(ratio, ratio.abs() * within))
+            }
+            ExpectationRule::RatioRange { least, most } => {
+                (TestedValue::Ratio, between(least, most))
+            }
+            ExpectationRule::Published { within } => {
                 let published = published?;
-                (Held::Value, [published / factor, published * factor])
+                (
+                    TestedValue::Value,
+                    about(published, published.abs() * within),
+                )
+            }
+            ExpectationRule::PublishedFactor { factor } => {
+                let published = published?;
+                (TestedValue::Value, [published / factor, published * factor])
             }
         };
         Some(Self {
@@ -84,8 +93,8 @@ impl<'a> Question<'a> {
     /// What a trend asks of a case and the one before.
     pub(super) fn of_step(way: TrendWay, before: &'a [f64], values: &'a [f64]) -> Self {
         let (held, alike) = match above_zero(before) && above_zero(values) {
-            true => (Held::Ratio, 1.0_f64),
-            false => (Held::Difference, 0.0),
+            true => (TestedValue::Ratio, 1.0_f64),
+            false => (TestedValue::Difference, 0.0),
         };
         Self {
             held,
@@ -103,8 +112,10 @@ impl<'a> Question<'a> {
         let [least, most] = self.asked;
         let Judgement { over, met } = judgement;
         match self.held {
-            Held::Spread if self.values.len() < FEWEST_FOR_SPREAD => return Decision::TooFew,
-            Held::Spread if !above_zero(self.values) => return Decision::NoRatio,
+            TestedValue::Spread if self.values.len() < FEWEST_FOR_SPREAD => {
+                return Decision::TooFew;
+            }
+            TestedValue::Spread if !above_zero(self.values) => return Decision::NoRatio,
             _ => {}
         }
         if met == Met::ByValue {
@@ -119,7 +130,7 @@ impl<'a> Question<'a> {
         let Some([low, high]) = self.interval(over, beyond) else {
             let above_zero = above_zero(self.values) && above_zero(self.base);
             return match self.held {
-                Held::Ratio if !above_zero => Decision::NoRatio,
+                TestedValue::Ratio if !above_zero => Decision::NoRatio,
                 _ => Decision::TooFew,
             };
         };
@@ -136,19 +147,19 @@ impl<'a> Question<'a> {
     fn value(&self, over: Centre) -> Option<f64> {
         let value = over.of(self.values)?;
         Some(match self.held {
-            Held::Value => value,
-            Held::Difference => value - over.of(self.base)?,
-            Held::Ratio => value / over.of(self.base)?,
-            Held::Spread => Summary::of(self.values)?.spread()? * 100.0,
+            TestedValue::Value => value,
+            TestedValue::Difference => value - over.of(self.base)?,
+            TestedValue::Ratio => value / over.of(self.base)?,
+            TestedValue::Spread => SampleSummary::of(self.values)?.spread()? * 100.0,
         })
     }
 
     fn interval(&self, over: Centre, beyond: u32) -> Option<[f64; 2]> {
         match self.held {
-            Held::Value => over.interval(self.values, beyond),
-            Held::Difference => over.difference(self.base, self.values, beyond),
-            Held::Ratio => over.ratio(self.base, self.values, beyond),
-            Held::Spread => None,
+            TestedValue::Value => over.interval(self.values, beyond),
+            TestedValue::Difference => over.difference(self.base, self.values, beyond),
+            TestedValue::Ratio => over.ratio(self.base, self.values, beyond),
+            TestedValue::Spread => None,
         }
     }
 }
@@ -168,31 +179,43 @@ mod tests {
     /// About 100, by 2 % or so: at 99.9 % 93 to 107.
     const RUNS: [f64; 5] = [98.0, 99.0, 100.0, 101.0, 102.0];
 
-    fn range(least: f64, most: f64) -> Rule {
-        Rule::Range {
+    fn range(least: f64, most: f64) -> ExpectationRule {
+        ExpectationRule::Range {
             least: Some(least),
             most: Some(most),
         }
     }
 
-    const fn at_least(times: f64) -> Rule {
-        Rule::RatioRange {
+    const fn value(value: f64, within: f64) -> ExpectationRule {
+        ExpectationRule::Value { value, within }
+    }
+
+    const fn gain(gain: f64, within: f64) -> ExpectationRule {
+        ExpectationRule::Gain { gain, within }
+    }
+
+    const fn ratio(ratio: f64, within: f64) -> ExpectationRule {
+        ExpectationRule::Ratio { ratio, within }
+    }
+
+    const fn at_least(times: f64) -> ExpectationRule {
+        ExpectationRule::RatioRange {
             least: Some(times),
             most: None,
         }
     }
 
-    const fn at_most(times: f64) -> Rule {
-        Rule::RatioRange {
+    const fn at_most(times: f64) -> ExpectationRule {
+        ExpectationRule::RatioRange {
             least: None,
             most: Some(times),
         }
     }
 
     /// Of a case whose reference is half of it.
-    fn is_met(rule: Rule, values: &[f64], judgement: Judgement) -> bool {
+    fn is_met(rule: ExpectationRule, values: &[f64], judgement: Judgement) -> bool {
         let base = RUNS.map(|value| value / 2.0);
-        let question = Question::of_rule(rule, values, Some(&base), Some(80.0)).unwrap();
+        let question = RuleTest::of_rule(rule, values, Some(&base), Some(80.0)).unwrap();
         match question.decide(judgement, BEYOND) {
             Decision::Decided { met, interval } => {
                 assert_eq!(interval.is_some(), judgement.met != Met::ByValue);
@@ -213,62 +236,14 @@ mod tests {
             (range(90.0, 99.0), [false, true, false]),
             (range(108.0, 110.0), [false, false, false]),
             (range(80.0, 92.0), [false, false, false]),
-            (
-                Rule::Value {
-                    value: 104.0,
-                    within: 1.0,
-                },
-                [false, true, false],
-            ),
-            (
-                Rule::Value {
-                    value: 110.0,
-                    within: 1.0,
-                },
-                [false, false, false],
-            ),
-            (
-                Rule::Gain {
-                    gain: 53.0,
-                    within: 1.0,
-                },
-                [false, true, false],
-            ),
-            (
-                Rule::Gain {
-                    gain: 50.0,
-                    within: 10.0,
-                },
-                [true, true, true],
-            ),
-            (
-                Rule::Gain {
-                    gain: 70.0,
-                    within: 10.0,
-                },
-                [false, false, false],
-            ),
-            (
-                Rule::Ratio {
-                    ratio: 2.1,
-                    within: 0.01,
-                },
-                [false, true, false],
-            ),
-            (
-                Rule::Ratio {
-                    ratio: 2.0,
-                    within: 0.1,
-                },
-                [true, true, true],
-            ),
-            (
-                Rule::Ratio {
-                    ratio: 3.0,
-                    within: 0.1,
-                },
-                [false, false, false],
-            ),
+            (value(104.0, 1.0), [false, true, false]),
+            (value(110.0, 1.0), [false, false, false]),
+            (gain(53.0, 1.0), [false, true, false]),
+            (gain(50.0, 10.0), [true, true, true]),
+            (gain(70.0, 10.0), [false, false, false]),
+            (ratio(2.1, 0.01), [false, true, false]),
+            (ratio(2.0, 0.1), [true, true, true]),
+            (ratio(3.0, 0.1), [false, false, false]),
             // Twice the reference's, give or take a tenth.
             (at_least(1.5), [true, true, true]),
             (at_least(2.05), [false, true, false]),
@@ -277,12 +252,30 @@ mod tests {
             (at_most(1.95), [false, true, false]),
             (at_most(1.5), [false, false, false]),
             // 80 was published.
-            (Rule::Published { within: 0.2 }, [false, true, false]),
-            (Rule::Published { within: 0.4 }, [true, true, true]),
-            (Rule::Published { within: 0.1 }, [false, false, false]),
-            (Rule::PublishedFactor { factor: 1.2 }, [false, true, false]),
-            (Rule::PublishedFactor { factor: 1.5 }, [true, true, true]),
-            (Rule::PublishedFactor { factor: 1.1 }, [false, false, false]),
+            (
+                ExpectationRule::Published { within: 0.2 },
+                [false, true, false],
+            ),
+            (
+                ExpectationRule::Published { within: 0.4 },
+                [true, true, true],
+            ),
+            (
+                ExpectationRule::Published { within: 0.1 },
+                [false, false, false],
+            ),
+            (
+                ExpectationRule::PublishedFactor { factor: 1.2 },
+                [false, true, false],
+            ),
+            (
+                ExpectationRule::PublishedFactor { factor: 1.5 },
+                [true, true, true],
+            ),
+            (
+                ExpectationRule::PublishedFactor { factor: 1.1 },
+                [false, false, false],
+            ),
         ] {
             let met = [by_value, UNLESS_CONTRADICTED, WHEN_SHOWN];
             assert_eq!(
@@ -296,8 +289,8 @@ mod tests {
     #[test]
     fn a_spread_is_held_against_its_ends_in_percent_of_the_median() {
         let decide = |least, most, values: &[f64]| {
-            let rule = Rule::Spread { least, most };
-            let question = Question::of_rule(rule, values, None, None).unwrap();
+            let rule = ExpectationRule::Spread { least, most };
+            let question = RuleTest::of_rule(rule, values, None, None).unwrap();
             question.decide(Judgement::default(), BEYOND)
         };
         // 2 of 100, without either end.
@@ -320,7 +313,7 @@ mod tests {
     fn a_step_is_contradicted_only_by_an_interval_wholly_on_the_wrong_side() {
         let times = |factor: f64| RUNS.map(|value| value * factor);
         let falls =
-            |values: &[f64], judgement| match Question::of_step(TrendWay::Falling, &RUNS, values)
+            |values: &[f64], judgement| match RuleTest::of_step(TrendWay::Falling, &RUNS, values)
                 .decide(judgement, BEYOND)
             {
                 Decision::Decided { met, .. } => met,
@@ -340,7 +333,7 @@ mod tests {
                 "{factor}"
             );
         }
-        let rises = Question::of_step(TrendWay::Rising, &[0.0; 5], &[1.0; 5]);
+        let rises = RuleTest::of_step(TrendWay::Rising, &[0.0; 5], &[1.0; 5]);
         let interval = Some([1.0, 1.0]);
         let shown = Decision::Decided {
             met: true,
@@ -360,22 +353,27 @@ mod tests {
     #[test]
     fn what_too_few_runs_say_is_not_decided() {
         let of = |values, judgement| {
-            let question = Question::of_rule(range(0.0, 1.0), values, None, None).unwrap();
+            let question = RuleTest::of_rule(range(0.0, 1.0), values, None, None).unwrap();
             question.decide(judgement, BEYOND)
         };
         assert_eq!(of(&RUNS[1..], UNLESS_CONTRADICTED), Decision::TooFew);
         let by_median = judgement(Centre::Median, Met::UnlessContradicted);
         assert_eq!(of(&RUNS, by_median), Decision::TooFew);
-        let ratio = Rule::Ratio {
-            ratio: 1.0,
-            within: 0.1,
-        };
-        let question = Question::of_rule(ratio, &RUNS, Some(&[0.0; 5]), None).unwrap();
+        let ratio = ratio(1.0, 0.1);
+        let question = RuleTest::of_rule(ratio, &RUNS, Some(&[0.0; 5]), None).unwrap();
         assert_eq!(
             question.decide(UNLESS_CONTRADICTED, BEYOND),
             Decision::NoRatio
         );
-        assert!(Question::of_rule(ratio, &RUNS, None, None).is_none());
-        assert!(Question::of_rule(Rule::Published { within: 0.1 }, &RUNS, None, None).is_none());
+        assert!(RuleTest::of_rule(ratio, &RUNS, None, None).is_none());
+        assert!(
+            RuleTest::of_rule(
+                ExpectationRule::Published { within: 0.1 },
+                &RUNS,
+                None,
+                None
+            )
+            .is_none()
+        );
     }
 }

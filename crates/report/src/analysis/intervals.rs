@@ -7,11 +7,14 @@ pub(crate) const DIRECTIONS: [Option<Direction>; 3] =
     [None, Some(Direction::Up), Some(Direction::Down)];
 
 /// An interval: its start and end in seconds, and the bits that it carried.
-pub(crate) type Interval = (f64, f64, f64);
+pub(crate) type ThroughputInterval = (f64, f64, f64);
 
 /// The intervals of one direction: by the bytes of all streams that arrived, or else by stated rates, or else by the bytes
 /// that were sent.
-pub(crate) fn intervals(measurement: &Measurement, direction: Option<Direction>) -> Vec<Interval> {
+pub(crate) fn intervals(
+    measurement: &Measurement,
+    direction: Option<Direction>,
+) -> Vec<ThroughputInterval> {
     let of = |metric: Metric| {
         let samples = measurement.samples.iter().filter(move |sample| {
             sample.metric == metric && sample.direction == direction && sample.size.is_none()
@@ -33,7 +36,7 @@ pub(crate) fn intervals(measurement: &Measurement, direction: Option<Direction>)
 }
 
 /// Samples of one interval, which are of several streams, added up.
-fn joined(samples: &[&Sample], is_bytes: bool, from_s: f64) -> Vec<Interval> {
+fn joined(samples: &[&Sample], is_bytes: bool, from_s: f64) -> Vec<ThroughputInterval> {
     let whole = samples.iter().any(|sample| sample.stream.is_none());
     let mut samples: Vec<&Sample> = samples
         .iter()

@@ -1,34 +1,34 @@
 //! What a record says: figures a case, held against the reference, the published and the expected; and the pure arithmetic
 //! for it: statistics, and what theory allows.
 
+pub(crate) mod baselines;
 mod bottleneck;
 pub(crate) mod bound;
 pub mod calibration;
 pub(crate) mod ceiling;
 pub(crate) mod chance;
-pub mod compare;
 mod decided;
 pub(crate) mod intervals;
 mod left_out;
-pub(crate) mod machine;
+pub mod record_comparison;
 pub(crate) mod throughput;
 pub(crate) mod verdict;
 
 use std::collections::BTreeMap;
 
-use crate::interval::{Interval, Of};
+use crate::interval::{ConfidenceInterval, IntervalScope};
 use bottleneck::bottlenecks;
 use record::figure_name::FigureName;
 use record::plan::Case;
-use record::{Latest, MOST_ATTEMPTS, Measurement, Outcome, Record, Run};
+use record::{Latest, MOST_ATTEMPTS, Measurement, Record, Run, RunOutcome};
 use stats::hodges_lehmann::Shift;
 use stats::repeats;
-use stats::summary::Summary;
+use stats::sample_summary::SampleSummary;
 
-pub(crate) use bottleneck::Bottleneck;
+pub(crate) use bottleneck::ChainBottleneck;
 pub(crate) use left_out::left_out;
 use verdict::ToCome;
-pub use verdict::{Check, Verdict};
+pub use verdict::{ExpectationCheck, Verdict};
 
 /// A whole record, judged.
 #[derive(Clone, Debug)]
@@ -37,9 +37,9 @@ pub struct Analysis<'a> {
     /// In the order of the plan.
     pub(crate) cases: Vec<CaseFigures<'a>>,
     /// What was expected of several cases together.
-    pub(crate) trends: Vec<Check>,
+    pub(crate) trends: Vec<ExpectationCheck>,
     /// Of chains whose segments were measured.
-    pub(crate) bottlenecks: Vec<Bottleneck>,
+    pub(crate) bottlenecks: Vec<ChainBottleneck>,
     /// The gravest of all.
     pub verdict: Verdict,
 }
@@ -52,7 +52,7 @@ pub(crate) struct CaseFigures<'a> {
     pub(crate) runs: Vec<&'a Run>,
     /// Of all streams together.
     pub(crate) figures: BTreeMap<FigureName, Across>,
-    pub(crate) checks: Vec<Check>,
+    pub(crate) checks: Vec<ExpectationCheck>,
     /// Runs that failed, are missing, or are invalid and too many to do without.
     pub(crate) faults: Vec<Fault>,
     /// What does not count while the case stands: invalid runs that are few ([`FEW`]), figures that came late of a run whose
@@ -70,12 +70,12 @@ pub(crate) struct CaseFigures<'a> {
 pub(crate) struct Across {
     /// One of each run that counts, in the order of the repeats.
     pub(crate) values: Vec<f64>,
-    pub(crate) summary: Summary,
+    pub(crate) summary: SampleSummary,
     /// A run found a lower bound alone, so that the mean is one.
     pub(crate) at_least: bool,
     /// The 95 % interval: Student's t over the runs, or what the only run states of itself; of the figure that decided how
     /// many runs there are, Stein's; none of a lower bound.
-    pub(crate) interval: Option<Interval>,
+    pub(crate) interval: Option<ConfidenceInterval>,
     /// In one of the runs its samples are too few for what it says, or for an interval.
     pub(crate) too_few: bool,
     /// Against the reference case; absent for the reference, or without its figure.
@@ -100,7 +100,7 @@ impl<'a> Analysis<'a> {
         let base = reference.map(|case| across(&latest, case));
         let to_come = |case: &Case| {
             let owed = |run: &Run| {
-                matches!(run.outcome, Outcome::Invalid { .. }) && run.attempt < MOST_ATTEMPTS
+                matches!(run.outcome, RunOutcome::Invalid { .. }) && run.attempt < MOST_ATTEMPTS
             };
             let done = latest.runs(case).filter(|run| !owed(run)).count();
             // What a shard lacks is another's.
@@ -143,7 +143,7 @@ impl<'a> Analysis<'a> {
     }
 
     /// Every expectation of every case, and those of several.
-    pub(crate) fn checks(&self) -> impl Iterator<Item = &Check> {
+    pub(crate) fn checks(&self) -> impl Iterator<Item = &ExpectationCheck> {
         let cases = self.cases.iter().flat_map(|figures| &figures.checks);
         cases.chain(&self.trends)
     }
@@ -159,7 +159,7 @@ impl<'a> CaseFigures<'a> {
         latest: &Latest<'a>,
         case: &'a Case,
         figures: BTreeMap<FigureName, Across>,
-        checks: Vec<Check>,
+        checks: Vec<ExpectationCheck>,
         to_come: bool,
     ) -> Self {
         let (faults, few) = faults(latest, case, to_come);
@@ -196,11 +196,11 @@ impl<'a> CaseFigures<'a> {
         instrument: &str,
     ) -> impl Iterator<Item = (u32, &'a Measurement)> {
         let runs = self.runs.iter();
-        let measured = move |run: &&'a Run| {
-            let mut all = run.measurements.iter();
-            all.find(|one| one.instrument == instrument && one.invalid.is_none())
-        };
-        runs.filter_map(move |run| Some((run.repeat, &measured(run)?.measurement)))
+        runs.filter_map(move |run| {
+            let measured = run.measured(instrument)?;
+            let is_valid = measured.invalid.is_none();
+            is_valid.then_some((run.repeat, &measured.measurement))
+        })
     }
 }
 
@@ -248,17 +248,19 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
         }
     }
     let across = |(name, stated): (FigureName, Stated)| {
-        let summary = Summary::of(&stated.values)?;
+        let summary = SampleSummary::of(&stated.values)?;
         let runs = stated.values.len();
         let own = stated.interval.filter(|_| runs == 1);
-        let over = summary.interval.map(|ends| (ends, Of::Runs(runs)));
-        let interval = over.or(own.map(|ends| (ends, Of::TheRun)));
+        let over = summary
+            .interval
+            .map(|ends| (ends, IntervalScope::Runs(runs)));
+        let interval = over.or(own.map(|ends| (ends, IntervalScope::TheRun)));
         let interval = interval.filter(|_| !stated.at_least);
         let across = Across {
             values: stated.values,
             summary,
             at_least: stated.at_least,
-            interval: interval.map(|(ends, of)| Interval { ends, of }),
+            interval: interval.map(|(ends, of)| ConfidenceInterval { ends, of }),
             too_few: stated.too_few,
             shift: None,
         };
@@ -271,11 +273,11 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
         if let (Some((_, figure)), Some(interval)) =
             (decided.next(), repeats::mean_interval(&values))
         {
-            figure.summary = Summary::of(&values).unwrap_or(figure.summary.clone());
+            figure.summary = SampleSummary::of(&values).unwrap_or(figure.summary.clone());
             figure.values = values;
-            figure.interval = Some(Interval {
+            figure.interval = Some(ConfidenceInterval {
                 ends: interval,
-                of: Of::Runs(figure.values.len()),
+                of: IntervalScope::Runs(figure.values.len()),
             });
         }
     }
@@ -286,11 +288,8 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
 pub(crate) fn headlines(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
     let mut figures = across(latest, case);
     figures.retain(|name, _| {
-        let mut own = case
-            .instruments
-            .iter()
-            .filter(|i| i.name == name.instrument);
-        own.any(|i| i.profile.is_headline(name.metric, name.statistic))
+        let own = case.instrument(&name.instrument);
+        own.is_some_and(|i| i.profile.is_headline(name.metric, name.statistic))
     });
     figures
 }
@@ -299,8 +298,7 @@ pub(crate) fn headlines(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName
 fn spoilt(latest: &Latest<'_>, case: &Case, of: &FigureName) -> Option<String> {
     let mut runs = counted(latest, case);
     runs.find_map(|run| {
-        let mut measured = run.measurements.iter();
-        let measured = measured.find(|one| one.instrument == of.instrument)?;
+        let measured = run.measured(&of.instrument)?;
         run.spoilt(measured, of.find(&measured.measurement)?)
     })
 }
@@ -316,12 +314,12 @@ fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> (Vec<Fault>, Vec<S
     for run in &runs {
         let number = run.repeat;
         match &run.outcome {
-            Outcome::Ok => {}
-            Outcome::Failed { cause } => faults.push(Fault {
+            RunOutcome::Ok => {}
+            RunOutcome::Failed { cause } => faults.push(Fault {
                 verdict: Verdict::Failed,
                 text: format!("run {number} failed: {cause}"),
             }),
-            Outcome::Invalid { cause } => invalid.push(Fault {
+            RunOutcome::Invalid { cause } => invalid.push(Fault {
                 verdict: match to_come && run.attempt < MOST_ATTEMPTS {
                     true => Verdict::Incomplete,
                     false => Verdict::Invalid,
@@ -354,7 +352,7 @@ fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> (Vec<Fault>, Vec<S
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use record::expectation::{Expectation, Judgement, Rule};
+    use record::expectation::{Expectation, ExpectationRule, Judgement};
     use record::lateness::{self, Departed, LatePackets};
     use record::plan::{Narrow, Published, Repeats};
     use record::{Direction, Figure, Metric, Sample, Statistic};
@@ -387,6 +385,11 @@ pub(crate) mod tests {
             "/../../tests/fixtures/records/small.jsonl"
         );
         Record::read(std::path::Path::new(file)).unwrap()
+    }
+
+    fn invalid() -> RunOutcome {
+        let cause = "the ring dropped 3".to_owned();
+        RunOutcome::Invalid { cause }
     }
 
     fn name(text: &str) -> FigureName {
@@ -433,14 +436,17 @@ pub(crate) mod tests {
         };
         let values = [98.0, 99.0, 100.0, 101.0, 102.0, 110.0];
         record.runs = (1..).zip(&values).map(run).collect();
-        record.runs[3].outcome = Outcome::Failed {
+        record.runs[3].outcome = RunOutcome::Failed {
             cause: "no route".to_owned(),
         };
         let figure = &Analysis::of(&record).cases[0].figures[&of];
         assert_eq!(figure.values, [98.0, 99.0, 100.0, 102.0, 110.0]);
         let stated = repeats::mean_interval(&figure.values).unwrap();
-        let of = Of::Runs(5);
-        assert_eq!(figure.interval, Some(Interval { ends: stated, of }));
+        let of = IntervalScope::Runs(5);
+        assert_eq!(
+            figure.interval,
+            Some(ConfidenceInterval { ends: stated, of })
+        );
         let findings = crate::findings::findings(&Analysis::of(&record));
         let told = "ping.rtt_ms.median within ± 1 % takes 173 runs; 5 count";
         assert!(
@@ -463,9 +469,7 @@ pub(crate) mod tests {
     #[test]
     fn a_run_that_failed_or_is_missing_fails_its_case_with_the_cause() {
         let mut record = record();
-        record.runs[0].outcome = Outcome::Invalid {
-            cause: "the ring dropped 3".to_owned(),
-        };
+        record.runs[0].outcome = invalid();
         record.runs.pop();
         let analysis = Analysis::of(&record);
         assert_eq!(
@@ -494,7 +498,7 @@ pub(crate) mod tests {
         ping.invalid = lateness::invalid(&ping.departures, figures);
         if let Some(cause) = &ping.invalid {
             let cause = format!("ping: {cause}");
-            run.outcome = Outcome::Invalid { cause };
+            run.outcome = RunOutcome::Invalid { cause };
         }
         record
     }
@@ -517,7 +521,7 @@ pub(crate) mod tests {
         record.runs = (1..=5).map(run).collect();
         let spoil = |record: &mut Record, run: usize| {
             let cause = cause.to_owned();
-            record.runs[run].outcome = Outcome::Invalid { cause };
+            record.runs[run].outcome = RunOutcome::Invalid { cause };
         };
         spoil(&mut record, 3);
         let analysis = Analysis::of(&record);
@@ -528,7 +532,7 @@ pub(crate) mod tests {
         let told = format!("run 4 is invalid: {cause}");
         let findings = crate::findings::findings(&analysis).join("\n");
         let [junit, html] = [
-            crate::junit(&record).unwrap(),
+            crate::formats::junit::junit(&record).unwrap(),
             crate::html(&record).unwrap(),
         ];
         for report in [findings, junit, html] {
@@ -555,7 +559,7 @@ pub(crate) mod tests {
         let told = "run 1 is invalid: ping: 10 of 100 packets up left more than 1 ms late";
         assert_eq!(base.faults[0].text, told);
         for report in [
-            crate::junit(&record).unwrap(),
+            crate::formats::junit::junit(&record).unwrap(),
             crate::html(&record).unwrap(),
             crate::findings::findings(&analysis).join("\n"),
         ] {
@@ -576,7 +580,7 @@ pub(crate) mod tests {
         slow.expect = [Centre::Median, Centre::Mean]
             .map(|over| Expectation {
                 of: of.clone(),
-                rule: Rule::Published { within: 0.1 },
+                rule: ExpectationRule::Published { within: 0.1 },
                 judgement: Judgement {
                     over,
                     ..Judgement::default()
@@ -601,7 +605,7 @@ pub(crate) mod tests {
         slow.repeats = Repeats::fixed(5);
         slow.expect = vec![Expectation {
             of,
-            rule: Rule::Spread {
+            rule: ExpectationRule::Spread {
                 least: None,
                 most: Some(50.0),
             },
@@ -644,7 +648,7 @@ pub(crate) mod tests {
         let expectation = &mut record.head.plan.cases[0].expect;
         expectation.push(Expectation {
             of: p99.clone(),
-            rule: Rule::Range {
+            rule: ExpectationRule::Range {
                 least: None,
                 most: Some(20.0),
             },
@@ -664,7 +668,7 @@ pub(crate) mod tests {
         let told = format!("run 1 does not count for ping.rtt_ms.p99: {cause}");
         let findings = crate::findings::findings(&analysis).join("\n");
         let [junit, html] = [
-            crate::junit(&record).unwrap(),
+            crate::formats::junit::junit(&record).unwrap(),
             crate::html(&record).unwrap(),
         ];
         for report in [findings, junit] {
@@ -696,14 +700,12 @@ pub(crate) mod tests {
         assert_eq!(analysis.trends[0].verdict, Verdict::Incomplete);
         assert_eq!(analysis.verdict, Verdict::Incomplete);
         // Attempts are owed to what was spoilt.
-        record.runs[1].outcome = Outcome::Invalid {
-            cause: "the ring dropped 3".to_owned(),
-        };
+        record.runs[1].outcome = invalid();
         assert_eq!(Analysis::of(&record).verdict, Verdict::Incomplete);
         record.runs[1].attempt = MOST_ATTEMPTS;
         assert_eq!(Analysis::of(&record).verdict, Verdict::Invalid);
         // What is known to be wrong stays so.
-        record.runs[0].outcome = Outcome::Failed {
+        record.runs[0].outcome = RunOutcome::Failed {
             cause: "no route".to_owned(),
         };
         assert_eq!(Analysis::of(&record).verdict, Verdict::Failed);
@@ -714,9 +716,7 @@ pub(crate) mod tests {
         let mut record = record();
         let mut again = record.runs[0].clone();
         again.attempt = 2;
-        record.runs[0].outcome = Outcome::Invalid {
-            cause: "the ring dropped 3".to_owned(),
-        };
+        record.runs[0].outcome = invalid();
         record.runs.push(again);
         let analysis = Analysis::of(&record);
         assert_eq!(
@@ -748,7 +748,7 @@ pub(crate) mod tests {
         let analysis = Analysis::of(&record);
         let across = &analysis.case("base").unwrap().figures[&name];
         assert!(across.at_least && across.interval.is_none());
-        let text = crate::text(&record, crate::Terminal::NONE);
+        let text = crate::text(&record, false, crate::Terminal::NONE);
         assert!(text.contains("at least 16"), "{text}");
     }
 }

@@ -3,8 +3,8 @@
 use model::Nanos;
 
 use super::CaseFigures;
-use super::intervals::{DIRECTIONS, Interval, intervals};
-use crate::interval::{self, Of};
+use super::intervals::{DIRECTIONS, ThroughputInterval, intervals};
+use crate::interval::{ConfidenceInterval, IntervalScope};
 use record::Direction;
 use stats::autocorrelation::SeriesMean;
 use stats::{order_statistics, steady, t_interval};
@@ -17,18 +17,18 @@ pub(crate) struct Throughput {
     /// Without the warm-up, in bit/s: the mean over the runs.
     pub(crate) steady: f64,
     /// Its 95 % interval: Student's t over the runs; of one run, batch means over its autocorrelation.
-    pub(crate) interval: Option<interval::Interval>,
+    pub(crate) interval: Option<ConfidenceInterval>,
     /// Whether the interval is what it says. Not that of one run whose values are too few, or too much alike.
     pub(crate) trusted: bool,
     /// What each run left out at its start.
-    pub(crate) warm_ups: Vec<WarmUp>,
+    pub(crate) warm_ups: Vec<LeftOutStart>,
     /// After how many seconds each run first reached its steady rate, of those that did; from the least.
     pub(crate) ramps_s: Vec<f64>,
 }
 
 /// What was left out at the start of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum WarmUp {
+pub(crate) enum LeftOutStart {
     /// So many seconds, as the scenario has it.
     Fixed(f64),
     /// So many seconds, found by [`steady::warm_up`].
@@ -43,15 +43,14 @@ pub(crate) enum WarmUp {
 struct Steady {
     mean: f64,
     series: Option<SeriesMean>,
-    warm_up: WarmUp,
+    warm_up: LeftOutStart,
     ramp_s: Option<f64>,
 }
 
 impl Throughput {
     /// Each way of an instrument that a case's runs have intervals of.
     pub(crate) fn of(case: &CaseFigures<'_>, instrument: &str) -> Vec<Self> {
-        let mut asked = case.case.instruments.iter();
-        let fixed = asked.find(|i| i.name == instrument).and_then(|i| i.warm_up);
+        let fixed = case.case.instrument(instrument).and_then(|i| i.warm_up);
         let ways = DIRECTIONS.into_iter().filter_map(|direction| {
             let measured = case.measured(instrument);
             let runs = measured.filter(|(_, measurement)| measurement.failure.is_none());
@@ -64,14 +63,14 @@ impl Throughput {
     fn over(direction: Option<Direction>, runs: &[Steady]) -> Option<Self> {
         let means: Vec<f64> = runs.iter().map(|run| run.mean).collect();
         let over_runs = t_interval::mean_interval(&means);
-        let over = over_runs.map(|ends| (ends, Of::Runs(means.len())));
+        let over = over_runs.map(|ends| (ends, IntervalScope::Runs(means.len())));
         let only = runs.first().and_then(|run| run.series);
-        let interval = over.or(only.map(|series| (series.interval, Of::TheRun)));
+        let interval = over.or(only.map(|series| (series.interval, IntervalScope::TheRun)));
         let ramps: Vec<f64> = runs.iter().filter_map(|run| run.ramp_s).collect();
         Some(Self {
             direction,
             steady: t_interval::mean(&means)?,
-            interval: interval.map(|(ends, of)| interval::Interval { ends, of }),
+            interval: interval.map(|(ends, of)| ConfidenceInterval { ends, of }),
             trusted: over_runs.is_some() || only.is_some_and(|series| series.enough),
             warm_ups: runs.iter().map(|run| run.warm_up).collect(),
             ramps_s: order_statistics::sorted(&ramps),
@@ -81,7 +80,7 @@ impl Throughput {
 
 impl Steady {
     /// Of a run's intervals; nothing of fewer than two.
-    fn of(intervals: &[Interval], fixed: Option<Nanos>) -> Option<Self> {
+    fn of(intervals: &[ThroughputInterval], fixed: Option<Nanos>) -> Option<Self> {
         let whole = whole(intervals);
         let (first, last) = (whole.first()?, whole.last()?);
         let length_s = (last.1 - first.0) / whole.len() as f64;
@@ -90,18 +89,18 @@ impl Steady {
             .map(|(start, end, bits)| bits / (end - start))
             .collect();
         let warm_up = match (fixed, steady::warm_up(&rates)) {
-            (Some(time), _) => WarmUp::Fixed(std::time::Duration::from(time).as_secs_f64()),
-            (None, None) => WarmUp::TooShort,
-            (None, Some(found)) if !found.settles => WarmUp::Unsettled,
-            (None, Some(found)) => WarmUp::Found(found.values as f64 * length_s),
+            (Some(time), _) => LeftOutStart::Fixed(std::time::Duration::from(time).as_secs_f64()),
+            (None, None) => LeftOutStart::TooShort,
+            (None, Some(found)) if !found.settles => LeftOutStart::Unsettled,
+            (None, Some(found)) => LeftOutStart::Found(found.values as f64 * length_s),
         };
         // An interval counts from the middle on, so that rounding does not decide.
         let from = first.0 + warm_up.seconds() - length_s / 2.0;
         let left = whole.iter().position(|(start, ..)| *start >= from)?;
         let mean = t_interval::mean(&rates[left..])?;
         let ramp = match warm_up {
-            WarmUp::Fixed(_) | WarmUp::Found(_) => steady::ramp(&rates, mean),
-            WarmUp::Unsettled | WarmUp::TooShort => None,
+            LeftOutStart::Fixed(_) | LeftOutStart::Found(_) => steady::ramp(&rates, mean),
+            LeftOutStart::Unsettled | LeftOutStart::TooShort => None,
         };
         Some(Self {
             mean,
@@ -112,7 +111,7 @@ impl Steady {
     }
 }
 
-impl WarmUp {
+impl LeftOutStart {
     /// What it left out.
     pub(crate) fn seconds(self) -> f64 {
         match self {
@@ -123,8 +122,8 @@ impl WarmUp {
 }
 
 /// All but a last interval cut short, which holds too few packets for a rate; nothing of fewer than two.
-fn whole(intervals: &[Interval]) -> &[Interval] {
-    let length = |(start, end, _): &Interval| end - start;
+fn whole(intervals: &[ThroughputInterval]) -> &[ThroughputInterval] {
+    let length = |(start, end, _): &ThroughputInterval| end - start;
     match intervals {
         [first, .., last] if length(last) <= length(first) / 2.0 => {
             whole(&intervals[..intervals.len() - 1])
@@ -140,7 +139,7 @@ mod tests {
     use crate::analysis::tests::draws;
 
     /// 100 intervals of 0.1 s at 1,000 bit/s, of which the first `slow` rise from 0; then one cut short.
-    fn rising(slow: usize) -> Vec<Interval> {
+    fn rising(slow: usize) -> Vec<ThroughputInterval> {
         let noise = draws(1, 100);
         let whole = noise.iter().enumerate().map(|(at, noise)| {
             let start = at as f64 * 0.1;
@@ -153,7 +152,7 @@ mod tests {
     #[test]
     fn a_slow_start_is_left_out_and_its_length_is_said() {
         let run = Steady::of(&rising(12), None).unwrap();
-        assert!(matches!(run.warm_up, WarmUp::Found(s) if (s - 1.5).abs() < 1e-9));
+        assert!(matches!(run.warm_up, LeftOutStart::Found(s) if (s - 1.5).abs() < 1e-9));
         assert!((run.mean - 1_000.0).abs() < 1.0, "{}", run.mean);
         let ramp = run.ramp_s.unwrap();
         assert!((1.2..=1.6).contains(&ramp), "{ramp}");
@@ -162,7 +161,7 @@ mod tests {
     #[test]
     fn a_fixed_warm_up_is_left_out_whatever_is_found() {
         let run = Steady::of(&rising(12), Some(Nanos(5_000_000_000))).unwrap();
-        assert_eq!(run.warm_up, WarmUp::Fixed(5.0));
+        assert_eq!(run.warm_up, LeftOutStart::Fixed(5.0));
         let ramp = run.ramp_s.unwrap();
         assert!((1.2..=1.6).contains(&ramp), "{ramp}");
         assert!(run.series.unwrap().enough);
@@ -175,10 +174,10 @@ mod tests {
         let unsettled = Steady::of(&rising(100), None).unwrap();
         assert_eq!(
             (unsettled.warm_up, unsettled.ramp_s),
-            (WarmUp::Unsettled, None)
+            (LeftOutStart::Unsettled, None)
         );
         let short = Steady::of(&rising(0)[..10], None).unwrap();
-        assert_eq!(short.warm_up, WarmUp::TooShort);
+        assert_eq!(short.warm_up, LeftOutStart::TooShort);
         assert!(Steady::of(&rising(0)[..1], None).is_none());
     }
 

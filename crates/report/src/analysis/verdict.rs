@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::decided::{Decision, Question};
+use super::decided::{Decision, RuleTest};
 use super::{Across, CaseFigures};
-use record::expectation::{Expectation, Rule, Trend};
+use record::expectation::{Expectation, ExpectationRule, Trend};
 use record::figure_name::FigureName;
 use record::plan::{Case, Published};
 use record::quantity;
 use stats::deciding::BEYOND;
-use stats::summary::Summary;
+use stats::sample_summary::SampleSummary;
 
 /// How an expectation, a case or a whole experiment stands; the later, the graver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +29,7 @@ pub enum Verdict {
 
 /// One expectation beside what was measured, in words.
 #[derive(Clone, Debug)]
-pub struct Check {
+pub struct ExpectationCheck {
     /// What is expected: "median ping gain 2.00 ms +- 0.15".
     pub(crate) expected: String,
     /// What was measured: "2.03 ms".
@@ -55,7 +55,7 @@ pub(super) fn checks(
     reference: Option<&Figures>,
     to_come: ToCome,
     spoilt: &dyn Fn(&FigureName) -> Option<String>,
-) -> Vec<Check> {
+) -> Vec<ExpectationCheck> {
     let check = |expectation: &Expectation| {
         let (of, rule) = (&expectation.of, expectation.rule);
         let values = values(figures, of);
@@ -67,9 +67,9 @@ pub(super) fn checks(
             None => spoilt(of),
             Some(_) => None,
         };
-        let question = values.and_then(|values| Question::of_rule(rule, values, base, centre));
+        let question = values.and_then(|values| RuleTest::of_rule(rule, values, base, centre));
         let decision = question.map(|question| question.decide(expectation.judgement, BEYOND));
-        Check {
+        ExpectationCheck {
             expected: expectation.to_string(),
             measured: match values {
                 None => why_not.clone().unwrap_or("not measured".to_owned()),
@@ -87,7 +87,7 @@ pub(super) fn checks(
 }
 
 /// What is expected of several cases together.
-pub(super) fn trends(trends: &[Trend], cases: &[CaseFigures<'_>]) -> Vec<Check> {
+pub(super) fn trends(trends: &[Trend], cases: &[CaseFigures<'_>]) -> Vec<ExpectationCheck> {
     let check = |trend: &Trend| {
         let mut own = cases.iter().filter(|c| trend.cases.contains(&c.case.name));
         let to_come = own.any(|figures| figures.to_come);
@@ -111,7 +111,7 @@ pub(super) fn trends(trends: &[Trend], cases: &[CaseFigures<'_>]) -> Vec<Check> 
                 ),
             }
         };
-        Check {
+        ExpectationCheck {
             expected: trend.to_string(),
             measured: values
                 .as_ref()
@@ -139,7 +139,7 @@ pub(super) fn values_of<'c>(trend: &Trend, cases: &'c [CaseFigures<'_>]) -> Opti
 /// Each case of a trend against the one before.
 pub(super) fn steps<V: AsRef<[f64]>>(trend: &Trend, values: &[V]) -> Vec<Decision> {
     let step = |pair: &[V]| {
-        let question = Question::of_step(trend.way, pair[0].as_ref(), pair[1].as_ref());
+        let question = RuleTest::of_step(trend.way, pair[0].as_ref(), pair[1].as_ref());
         question.decide(trend.judgement, trend.beyond())
     };
     values.windows(2).map(step).collect()
@@ -174,16 +174,16 @@ fn measured(
     };
     let base = base.and_then(|base| judgement.over.of(base));
     let beside = match rule {
-        Rule::Range { .. } | Rule::Value { .. } => None,
-        Rule::Gain { .. } => base.map(|base| format!("{:+.3}", value - base)),
-        Rule::Ratio { .. } | Rule::RatioRange { .. } => {
+        ExpectationRule::Range { .. } | ExpectationRule::Value { .. } => None,
+        ExpectationRule::Gain { .. } => base.map(|base| format!("{:+.3}", value - base)),
+        ExpectationRule::Ratio { .. } | ExpectationRule::RatioRange { .. } => {
             base.map(|base| format!("{:.3} times", value / base))
         }
-        Rule::Published { .. } | Rule::PublishedFactor { .. } => {
+        ExpectationRule::Published { .. } | ExpectationRule::PublishedFactor { .. } => {
             let published = published.and_then(|published| published.over(judgement.over));
             published.map(|published| format!("{:+.1} %", (value / published - 1.0) * 100.0))
         }
-        Rule::Spread { .. } => {
+        ExpectationRule::Spread { .. } => {
             let published = published.and_then(|published| Some(published.runs()?.1));
             let published = published.and_then(|summary| spread_words(&summary));
             published.map(|words| format!("published: {words}"))
@@ -205,7 +205,9 @@ fn measured(
     });
     let interval = interval.map(|words| format!("{}: {words}", percent(BEYOND)));
     let own = match rule {
-        Rule::Spread { .. } => Summary::of(values).and_then(|summary| spread_words(&summary)),
+        ExpectationRule::Spread { .. } => {
+            SampleSummary::of(values).and_then(|summary| spread_words(&summary))
+        }
         _ => None,
     };
     let own = own.unwrap_or_else(|| quantity(of.metric, value));
@@ -217,7 +219,7 @@ fn measured(
 }
 
 /// From the least to the greatest in percent of the mean: "17.32 %".
-fn spread_words(summary: &Summary) -> Option<String> {
+fn spread_words(summary: &SampleSummary) -> Option<String> {
     Some(format!("{:.2} %", summary.spread()? * 100.0))
 }
 

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use super::plot::open;
 use super::svg::{Look, escaped, px, shortened};
-use super::{Drawing, Question};
+use super::{ChartQuestion, Drawing};
 use crate::analysis::Analysis;
 use crate::analysis::bound::Bound;
-use crate::interval::{Interval, with_interval};
+use crate::interval::{ConfidenceInterval, with_interval};
 use record::quantity::number;
 use record::{Metric, Statistic};
 
@@ -20,15 +20,15 @@ const FULL: f64 = 375.0;
 const MOST_ROWS: usize = 24;
 
 /// One goodput and its limit.
-struct Held {
+struct BoundedGoodput {
     what: String,
     measured: f64,
-    interval: Option<Interval>,
+    interval: Option<ConfidenceInterval>,
     bound: Bound,
 }
 
 /// Measured against theory.
-pub(super) fn question(analysis: &Analysis<'_>) -> Question {
+pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
     let held = held(analysis);
     let drawings = held
         .chunks(MOST_ROWS)
@@ -40,7 +40,7 @@ pub(super) fn question(analysis: &Analysis<'_>) -> Question {
             about: Metric::GoodputBitPerS.meaning().to_owned(),
             svg: draw(held),
         });
-    Question {
+    ChartQuestion {
         heading: "Measured against theory",
         note: "The limit is the least of what rates, headers, loss and a shared server allow under a case's conditions (docs/theory.md); \
                the whole box is 100 %. A law of loss is a model's average, of senders that wait for time-outs more often than today's: it can be \
@@ -50,28 +50,23 @@ pub(super) fn question(analysis: &Analysis<'_>) -> Question {
     }
 }
 
-fn held(analysis: &Analysis<'_>) -> Vec<Held> {
+fn held(analysis: &Analysis<'_>) -> Vec<BoundedGoodput> {
     let mut all = Vec::new();
     for figures in &analysis.cases {
         for (name, across) in &figures.figures {
-            let mut instruments = figures.case.instruments.iter();
             let goodput =
                 (name.metric, name.statistic) == (Metric::GoodputBitPerS, Statistic::Mean);
-            let Some(instrument) =
-                instruments.find(|instrument| instrument.name == name.instrument)
-            else {
-                continue;
-            };
-            // Small messages are held up by the exchange, which has no limit here.
-            let Some(bound) = Bound::of(figures.case, instrument, name.direction)
-                .filter(|_| goodput && name.size.is_none())
-            else {
+            // Small messages are limited by the exchange, which has no limit here.
+            let instrument = figures.case.instrument(&name.instrument);
+            let instrument = instrument.filter(|_| goodput && name.size.is_none());
+            let bound = instrument.and_then(|i| Bound::of(figures.case, i, name.direction));
+            let Some(bound) = bound else {
                 continue;
             };
             let way = name
                 .direction
                 .map_or(String::new(), |way| format!(", {}", way.name()));
-            all.push(Held {
+            all.push(BoundedGoodput {
                 what: format!("{}, {}{way}", figures.case.name, name.instrument),
                 measured: across.value(),
                 interval: across.interval,
@@ -82,7 +77,7 @@ fn held(analysis: &Analysis<'_>) -> Vec<Held> {
     all
 }
 
-fn draw(held: &[Held]) -> String {
+fn draw(held: &[BoundedGoodput]) -> String {
     let height = ROW * held.len() as f64 + 8.0;
     let mut svg = open(
         WIDTH,

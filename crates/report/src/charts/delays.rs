@@ -3,7 +3,7 @@
 use super::axis::Axis;
 use super::plot::{Curve, Plot, Point, Shape};
 use super::svg::MOST_SERIES;
-use super::{Drawing, Question, file_name, instruments};
+use super::{ChartQuestion, Drawing, file_name, instruments};
 use crate::analysis::CaseFigures;
 use crate::meaning;
 use record::profile::SampleKind;
@@ -18,7 +18,7 @@ const SHOWN_SHARE: f64 = 0.995;
 type Delays = (Vec<f64>, Option<u64>);
 
 /// Cumulative distributions of delays.
-pub(super) fn question(cases: &[CaseFigures<'_>]) -> Question {
+pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
     let kinds = [SampleKind::Probes, SampleKind::Messages];
     let shown = [
         (Metric::RttMs, None),
@@ -41,7 +41,7 @@ pub(super) fn question(cases: &[CaseFigures<'_>]) -> Question {
                 .extend(chunks.map(|(part, cases)| draw(name, (metric, way), &axis, part, cases)));
         }
     }
-    Question {
+    ChartQuestion {
         heading: "Distribution of delays",
         note: format!(
             "All runs of a case together. The axis ends where every case has {} % of its delays; what is later counts. \
@@ -99,15 +99,10 @@ fn draw(
     let curves = cases
         .iter()
         .enumerate()
-        .map(|(look, (case, (values, size)))| Curve {
-            label: Some(match size {
-                Some(size) => format!("{case}, {size} bytes (n = {})", values.len()),
-                None => format!("{case} (n = {})", values.len()),
-            }),
-            look,
-            points: steps(values, x.high()),
-            shape: Shape::Line,
-            faint: false,
+        .map(|(look, (case, (values, size)))| {
+            let size = size.map_or(String::new(), |size| format!(", {size} bytes"));
+            let label = format!("{case}{size} (n = {})", values.len());
+            Curve::new(Some(label), look, Shape::Line, steps(values, x.high()))
         });
     let plot = Plot {
         x: x.clone(),

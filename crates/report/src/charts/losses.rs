@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::axis::Axis;
 use super::plot::{Curve, Plot, Point, Shape};
 use super::svg::MOST_SERIES;
-use super::{Drawing, Question, file_name, instruments};
+use super::{ChartQuestion, Drawing, file_name, instruments};
 use crate::analysis::CaseFigures;
 use crate::meaning;
 use record::profile::SampleKind;
@@ -23,7 +23,7 @@ struct Losses {
 }
 
 /// The lengths of consecutive losses.
-pub(super) fn question(cases: &[CaseFigures<'_>]) -> Question {
+pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
     let mut drawings = Vec::new();
     for name in instruments(cases, &[SampleKind::Probes]) {
         for way in [None, Some(Direction::Up), Some(Direction::Down)] {
@@ -35,7 +35,7 @@ pub(super) fn question(cases: &[CaseFigures<'_>]) -> Question {
             drawings.extend(chunks.map(|(part, cases)| draw(name, way, part, cases)));
         }
     }
-    Question {
+    ChartQuestion {
         heading: "Losses in a row",
         note: "How many runs of consecutive lost probes had each length, over all runs of a case. In the legend: how many of all were lost. Hollow: as many as were to be \
                expected if each probe were lost on its own with the same probability."
@@ -95,13 +95,9 @@ fn draw(
             hover: format!("{case}: {} {length} in a row", counted(*count, "time")),
             ..Point::at(*length as f64, *count as f64)
         };
-        curves.push(Curve {
-            label: Some(format!("{case}: {} of {:.0}", losses.lost, losses.sent)),
-            look,
-            points: losses.runs.iter().map(point).collect(),
-            shape: Shape::Marked,
-            faint: false,
-        });
+        let label = format!("{case}: {} of {:.0}", losses.lost, losses.sent);
+        let points = losses.runs.iter().map(point).collect();
+        curves.push(Curve::new(Some(label), look, Shape::Marked, points));
         let expected = |length: u64| Point {
             hover: format!(
                 "{case}: {:.1} times {length} in a row expected of independent losses",
@@ -112,13 +108,8 @@ fn draw(
         let known = losses.sent > losses.lost as f64;
         let lengths =
             (1..=longest.min(50)).filter(|length| known && losses.expected(*length) >= 0.5);
-        curves.push(Curve {
-            label: None,
-            look,
-            points: lengths.map(expected).collect(),
-            shape: Shape::Hollow,
-            faint: false,
-        });
+        let points = lengths.map(expected).collect();
+        curves.push(Curve::new(None, look, Shape::Hollow, points));
     }
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let plot = Plot {

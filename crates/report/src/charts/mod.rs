@@ -4,20 +4,21 @@ mod axis;
 mod bounds;
 mod delays;
 mod losses;
+mod message_sizes;
 mod over_time;
 mod plot;
 mod same_time;
-mod sizes;
 mod svg;
 mod sweeps;
 
 pub use self::axis::Axis;
 pub use self::plot::{Curve, Plot, Point, Shape, stack};
 use crate::analysis::{Analysis, CaseFigures};
+use crate::distinct;
 use record::profile::SampleKind;
 
 /// Figures that answer one question.
-pub(super) struct Question {
+pub(super) struct ChartQuestion {
     pub(super) heading: &'static str,
     /// How to read them, and what was left out.
     pub(super) note: String,
@@ -37,11 +38,11 @@ pub(super) struct Drawing {
 }
 
 /// Every question that the record answers.
-pub(super) fn questions(analysis: &Analysis<'_>) -> Vec<Question> {
+pub(super) fn questions(analysis: &Analysis<'_>) -> Vec<ChartQuestion> {
     let cases = &analysis.cases;
     let all = [
         over_time::question(cases),
-        sizes::question(analysis),
+        message_sizes::question(analysis),
         sweeps::question(analysis),
         delays::question(cases),
         losses::question(cases),
@@ -54,15 +55,13 @@ pub(super) fn questions(analysis: &Analysis<'_>) -> Vec<Question> {
 
 /// Every instrument with samples of these kinds that some case uses, once, in the order of the plan.
 pub(super) fn instruments<'a>(cases: &'a [CaseFigures<'a>], kinds: &[SampleKind]) -> Vec<&'a str> {
-    let mut names = Vec::new();
-    for instrument in cases.iter().flat_map(|figures| &figures.case.instruments) {
-        let name = instrument.name.as_str();
-        let samples = instrument.profile.samples;
-        if samples.is_some_and(|kind| kinds.contains(&kind)) && !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names
+    let all = cases.iter().flat_map(|figures| &figures.case.instruments);
+    let own = all.filter(|one| {
+        one.profile
+            .samples
+            .is_some_and(|kind| kinds.contains(&kind))
+    });
+    distinct(own.map(|instrument| instrument.name.as_str()))
 }
 
 /// The name of a file: what is neither letter nor digit becomes a hyphen.

@@ -3,9 +3,10 @@
 
 use super::axis::Axis;
 use super::plot::{Curve, Plot, Point, Shape, stack};
-use super::same_time::{FROM_TOP, Quantity, Seen, Track};
-use super::{Drawing, Question, file_name};
+use super::same_time::{FROM_TOP, ObservedGroup, Track, TrackQuantity};
+use super::{ChartQuestion, Drawing, file_name};
 use crate::analysis::CaseFigures;
+use crate::distinct;
 
 /// More points than this only blacken a curve of this width: neighbours are averaged.
 const MOST_POINTS: usize = 220;
@@ -24,12 +25,12 @@ struct Panel<'a> {
     case: &'a CaseFigures<'a>,
     /// Joined by "+".
     names: String,
-    seen: Seen,
+    seen: ObservedGroup,
     left_out: usize,
 }
 
 /// What each case did over time.
-pub(super) fn question(cases: &[CaseFigures<'_>]) -> Question {
+pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
     let tracks: usize = cases
         .iter()
         .map(|case| case.runs.len().min(MOST_REPEATS) * case.case.instruments.len())
@@ -40,19 +41,14 @@ pub(super) fn question(cases: &[CaseFigures<'_>]) -> Question {
         groups.map(move |group| Panel {
             case,
             names: names(group.iter().map(|instrument| instrument.name.as_str())),
-            seen: Seen::of(case, group, most, MOST_REPEATS),
+            seen: ObservedGroup::of(case, group, most, MOST_REPEATS),
             left_out: case.runs.len().saturating_sub(MOST_REPEATS),
         })
     });
     let mut panels: Vec<Panel<'_>> = panels.filter(|panel| !panel.seen.is_empty()).collect();
     // Those of the same instruments side by side, to be compared; goodput first.
-    panels.sort_by_key(|panel| !panel.seen.has(Quantity::Goodput));
-    let mut kinds: Vec<String> = Vec::new();
-    for panel in &panels {
-        if !kinds.contains(&panel.names) {
-            kinds.push(panel.names.clone());
-        }
-    }
+    panels.sort_by_key(|panel| !panel.seen.has(TrackQuantity::Goodput));
+    let kinds = distinct(panels.iter().map(|panel| panel.names.clone()));
     panels.sort_by_key(|panel| kinds.iter().position(|names| *names == panel.names));
     let tops: Vec<Tops> = kinds.iter().map(|names| tops(&panels, names)).collect();
     let drawings = panels.iter().map(|panel| {
@@ -60,7 +56,7 @@ pub(super) fn question(cases: &[CaseFigures<'_>]) -> Question {
         let mut own = kind.filter(|(names, _)| **names == panel.names);
         panel.draw(own.next().map_or(&[None; 3], |(_, tops)| tops))
     });
-    Question {
+    ChartQuestion {
         heading: "Over time",
         note: note(&panels, &tops, most),
         drawings: drawings.collect(),
@@ -75,7 +71,7 @@ fn tops(panels: &[Panel<'_>], names: &str) -> Tops {
         let (least, greatest) = tops.fold((f64::INFINITY, 0.0_f64), |(least, most), top| {
             (least.min(top), most.max(top))
         });
-        (quantity == Quantity::Loss || greatest <= least * SHARED_WITHIN).then_some(greatest)
+        (quantity == TrackQuantity::Loss || greatest <= least * SHARED_WITHIN).then_some(greatest)
     })
 }
 
@@ -89,7 +85,7 @@ fn note(panels: &[Panel<'_>], shared: &[Tops], most: usize) -> String {
     let tracks = || panels.iter().flat_map(|panel| &panel.seen.tracks);
     let several = panels.iter().any(|panel| panel.case.runs.len() > 1);
     let mut parts = Vec::new();
-    if any(Quantity::Goodput) {
+    if any(TrackQuantity::Goodput) {
         parts.push("Goodput: payload of each interval over its length.".to_owned());
     }
     if tracks().any(|track| track.is_sent) {
@@ -98,13 +94,13 @@ fn note(panels: &[Panel<'_>], shared: &[Tops], most: usize) -> String {
                 .to_owned(),
         );
     }
-    if any(Quantity::RoundTrip) {
+    if any(TrackQuantity::RoundTrip) {
         parts.push("RTT: of each probe, at the moment it was sent.".to_owned());
     }
     if tracks().any(|track| track.is_smoothed) {
         parts.push("TCP's own is as the sending kernel smooths it.".to_owned());
     }
-    if any(Quantity::Loss) {
+    if any(TrackQuantity::Loss) {
         parts.push(
             "Loss: the share of neighbouring probes, ten or more; not drawn where none was lost."
                 .to_owned(),
@@ -167,27 +163,20 @@ impl Panel<'_> {
     }
 
     fn instruments(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = Vec::new();
-        for track in &self.seen.tracks {
-            if !names.contains(&track.instrument.as_str()) {
-                names.push(&track.instrument);
-            }
-        }
-        names
+        distinct(
+            self.seen
+                .tracks
+                .iter()
+                .map(|track| track.instrument.as_str()),
+        )
     }
 
     /// What is told apart in the legend, each with the look of its place.
     fn looks(&self) -> Vec<String> {
-        let mut kinds = Vec::new();
-        for track in &self.seen.tracks {
-            if !kinds.contains(&track.label) {
-                kinds.push(track.label.clone());
-            }
-        }
-        kinds
+        distinct(self.seen.tracks.iter().map(|track| track.label.clone()))
     }
 
-    fn frame(&self, quantity: Quantity, x: &Axis, top: f64, looks: &[String]) -> Plot {
+    fn frame(&self, quantity: TrackQuantity, x: &Axis, top: f64, looks: &[String]) -> Plot {
         let mut own: Vec<&str> = Vec::new();
         let mut curves = Vec::new();
         for track in self.seen.of_quantity(quantity) {
@@ -201,21 +190,17 @@ impl Panel<'_> {
         if let Some(level) = self
             .seen
             .published
-            .filter(|_| quantity == Quantity::Goodput)
+            .filter(|_| quantity == TrackQuantity::Goodput)
         {
-            curves.push(Curve {
-                label: Some("published mean".to_owned()),
-                look: 4,
-                points: vec![Point::at(0.0, level), Point::at(x.high(), level)],
-                shape: Shape::Level,
-                faint: false,
-            });
+            let label = "published mean".to_owned();
+            let points = vec![Point::at(0.0, level), Point::at(x.high(), level)];
+            curves.push(Curve::new(Some(label), 4, Shape::Level, points));
         }
         let (title, unit, _) = quantity.axis();
         let height = match quantity {
-            Quantity::Goodput => 150.0,
-            Quantity::RoundTrip => 130.0,
-            Quantity::Loss => 60.0,
+            TrackQuantity::Goodput => 150.0,
+            TrackQuantity::RoundTrip => 130.0,
+            TrackQuantity::Loss => 60.0,
         };
         Plot {
             x: x.clone(),
@@ -264,7 +249,7 @@ mod tests {
         record
     }
 
-    fn question_of(record: &Record) -> Question {
+    fn question_of(record: &Record) -> ChartQuestion {
         question(&Analysis::of(record).cases)
     }
 
@@ -318,11 +303,11 @@ mod tests {
         let record = together();
         let analysis = Analysis::of(&record);
         let case = &analysis.cases[0];
-        let seen = Seen::of(case, case.case.groups()[0], 100, 1);
+        let seen = ObservedGroup::of(case, case.case.groups()[0], 100, 1);
         let first = |quantity| seen.of_quantity(quantity).next().unwrap().points[0].0;
         let samples = &case.runs[0].measurements[0].measurement.samples;
-        assert!((first(Quantity::RoundTrip) - samples[0].at_s).abs() < 1e-9);
-        assert!(first(Quantity::Goodput) > 0.5);
+        assert!((first(TrackQuantity::RoundTrip) - samples[0].at_s).abs() < 1e-9);
+        assert!(first(TrackQuantity::Goodput) > 0.5);
     }
 
     #[test]

@@ -46,6 +46,24 @@ pub struct Curve {
     pub faint: bool,
 }
 
+impl Curve {
+    /// A curve that is not pale.
+    pub(super) fn new(
+        label: Option<String>,
+        look: usize,
+        shape: Shape,
+        points: Vec<Point>,
+    ) -> Self {
+        Self {
+            label,
+            look,
+            points,
+            shape,
+            faint: false,
+        }
+    }
+}
+
 /// How a series is drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shape {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::analysis::CaseFigures;
-use crate::analysis::intervals::{DIRECTIONS, Interval, intervals};
+use crate::analysis::intervals::{DIRECTIONS, ThroughputInterval, intervals};
 use record::figure_name::FigureName;
 use record::plan::Instrument;
 use record::profile::SampleKind;
@@ -20,16 +20,20 @@ type Curved = Vec<(f64, f64)>;
 
 /// What frames show, from top to bottom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Quantity {
+pub(super) enum TrackQuantity {
     Goodput,
     RoundTrip,
     Loss,
 }
 
-pub(super) const FROM_TOP: [Quantity; 3] = [Quantity::Goodput, Quantity::RoundTrip, Quantity::Loss];
+pub(super) const FROM_TOP: [TrackQuantity; 3] = [
+    TrackQuantity::Goodput,
+    TrackQuantity::RoundTrip,
+    TrackQuantity::Loss,
+];
 
 /// All that a group of instruments saw in the runs of a case.
-pub(super) struct Seen {
+pub(super) struct ObservedGroup {
     pub(super) tracks: Vec<Track>,
     /// The published mean goodput in Mbit/s.
     pub(super) published: Option<f64>,
@@ -37,7 +41,7 @@ pub(super) struct Seen {
 
 /// One curve.
 pub(super) struct Track {
-    pub(super) quantity: Quantity,
+    pub(super) quantity: TrackQuantity,
     pub(super) instrument: String,
     /// What tells it from others of the drawing, but for its run.
     pub(super) label: String,
@@ -52,7 +56,7 @@ pub(super) struct Track {
     pub(super) points: Curved,
 }
 
-impl Seen {
+impl ObservedGroup {
     /// By the instruments of `group`, in the first runs, with about so many points a curve at most.
     pub(super) fn of(
         case: &CaseFigures<'_>,
@@ -62,14 +66,9 @@ impl Seen {
     ) -> Self {
         let mut tracks = Vec::new();
         for (at, run) in case.runs.iter().take(repeats).enumerate() {
-            let of = |instrument: &Instrument| {
-                run.measurements
-                    .iter()
-                    .find(|measured| measured.instrument == instrument.name)
-            };
             let together: Vec<(&Instrument, &Measured)> = group
                 .iter()
-                .filter_map(|instrument| Some((instrument, of(instrument)?)))
+                .filter_map(|instrument| Some((instrument, run.measured(&instrument.name)?)))
                 .collect();
             let starts = starts(&together);
             for ((instrument, measured), start_s) in together.iter().zip(starts) {
@@ -83,7 +82,7 @@ impl Seen {
             }
         }
         // What was sent is not held against what arrived.
-        let arrived = |track: &Track| track.quantity == Quantity::Goodput && !track.is_sent;
+        let arrived = |track: &Track| track.quantity == TrackQuantity::Goodput && !track.is_sent;
         let published = published(case, group).filter(|_| tracks.iter().any(arrived));
         Self { published, tracks }
     }
@@ -92,11 +91,11 @@ impl Seen {
         self.tracks.is_empty()
     }
 
-    pub(super) fn has(&self, quantity: Quantity) -> bool {
+    pub(super) fn has(&self, quantity: TrackQuantity) -> bool {
         self.of_quantity(quantity).next().is_some()
     }
 
-    pub(super) fn of_quantity(&self, quantity: Quantity) -> impl Iterator<Item = &Track> {
+    pub(super) fn of_quantity(&self, quantity: TrackQuantity) -> impl Iterator<Item = &Track> {
         let tracks = self.tracks.iter();
         tracks.filter(move |track| track.quantity == quantity)
     }
@@ -108,15 +107,17 @@ impl Seen {
     }
 
     /// The greatest value.
-    pub(super) fn top(&self, quantity: Quantity) -> Option<f64> {
+    pub(super) fn top(&self, quantity: TrackQuantity) -> Option<f64> {
         let points = self.of_quantity(quantity).flat_map(|track| &track.points);
-        let published = self.published.filter(|_| quantity == Quantity::Goodput);
+        let published = self
+            .published
+            .filter(|_| quantity == TrackQuantity::Goodput);
         let values = points.map(|point| point.1).chain(published);
         self.has(quantity).then(|| values.fold(0.0, f64::max))
     }
 }
 
-impl Quantity {
+impl TrackQuantity {
     /// What its axis says, the name and the unit, and which metric that is.
     pub(super) fn axis(self) -> (&'static str, &'static str, Metric) {
         match self {
@@ -176,7 +177,7 @@ fn seen(instrument: &Instrument, measurement: &Measurement, most: usize) -> Vec<
                 };
                 tracks.push(Track {
                     is_sent,
-                    ..track(Quantity::Goodput, what, points, found.len() > most)
+                    ..track(TrackQuantity::Goodput, what, points, found.len() > most)
                 });
             }
             let smoothed = of_first(measurement, &[Metric::TcpRttMs]);
@@ -186,7 +187,7 @@ fn seen(instrument: &Instrument, measurement: &Measurement, most: usize) -> Vec<
                 let what = Some("TCP's own");
                 tracks.push(Track {
                     is_smoothed: true,
-                    ..track(Quantity::RoundTrip, what, points, is_thinned)
+                    ..track(TrackQuantity::RoundTrip, what, points, is_thinned)
                 });
             }
         }
@@ -196,7 +197,7 @@ fn seen(instrument: &Instrument, measurement: &Measurement, most: usize) -> Vec<
             if answered.len() > 1 {
                 let points = envelope(&answered, most);
                 tracks.push(track(
-                    Quantity::RoundTrip,
+                    TrackQuantity::RoundTrip,
                     None,
                     points,
                     answered.len() > most,
@@ -205,7 +206,7 @@ fn seen(instrument: &Instrument, measurement: &Measurement, most: usize) -> Vec<
             let lost = of_first(measurement, &[Metric::LostPackets]);
             if !lost.is_empty() {
                 tracks.push(track(
-                    Quantity::Loss,
+                    TrackQuantity::Loss,
                     None,
                     lost_share(&answered, &lost),
                     false,
@@ -299,7 +300,7 @@ fn published(case: &CaseFigures<'_>, group: &[Instrument]) -> Option<f64> {
 }
 
 /// A point at the middle of each interval, thinned by averaging neighbours.
-fn thinned(intervals: &[Interval], most: usize) -> Curved {
+fn thinned(intervals: &[ThroughputInterval], most: usize) -> Curved {
     let together = intervals.len().div_ceil(most).max(1);
     let mut usual_s = None;
     let mut points = Vec::new();
@@ -379,7 +380,7 @@ mod tests {
             measurement.samples = (1..4).map(|index| sample(index).toward(way)).collect();
             let analysis = crate::analysis::Analysis::of(&record);
             let case = &analysis.cases[0];
-            let seen = Seen::of(case, &case.case.instruments[..1], 100, 1);
+            let seen = ObservedGroup::of(case, &case.case.instruments[..1], 100, 1);
             (seen.tracks[0].label.clone(), seen.published)
         };
         assert_eq!(found(Direction::Up), ("ping up, sent".to_owned(), None));

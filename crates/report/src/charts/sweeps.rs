@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{BitsPerSec, Bytes, Nanos, Probability};
 
 use super::axis::Axis;
+use super::message_sizes::point;
 use super::plot::{Curve, Plot, Point, Shape};
-use super::sizes::point;
 use super::svg::MOST_SERIES;
-use super::{Drawing, Question, file_name};
+use super::{ChartQuestion, Drawing, file_name};
 use crate::analysis::{Analysis, CaseFigures};
-use crate::meaning;
-use crate::tables;
+use crate::{distinct, figure_tables, meaning};
 use record::figure_name::FigureName;
 use record::quantity::{number, scale};
 use stats::deciding::Centre;
@@ -20,16 +19,16 @@ use stats::deciding::Centre;
 const FEWEST_VALUES: usize = 3;
 
 /// The measured against each swept field.
-pub(super) fn question(analysis: &Analysis<'_>) -> Question {
+pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
     let mut drawings = Vec::new();
     for path in paths(&analysis.cases) {
-        let tables = tables::tables(analysis);
-        let names = tables.iter().flat_map(tables::InstrumentTable::names);
+        let tables = figure_tables::tables(analysis);
+        let names = tables.iter().flat_map(figure_tables::FigureTable::names);
         for name in names.filter(|name| name.size.is_none()) {
             drawings.extend(against(analysis, &path, &name));
         }
     }
-    Question {
+    ChartQuestion {
         heading: "Against the swept conditions",
         note:
             "Means over the runs; bars: 95 % intervals, each mark says of what. Hollow: published."
@@ -98,31 +97,19 @@ fn draw(
         let measured = cases
             .iter()
             .map(|(x, case)| point(name.metric, *x, &case.figures[name], &case.case.name));
-        curves.push(Curve {
-            label: Some(if label.is_empty() {
-                "measured".to_owned()
-            } else {
-                label.clone()
-            }),
-            look,
-            points: measured.collect(),
-            shape: Shape::Marked,
-            faint: false,
-        });
-        curves.push(Curve {
-            label: Some(format!("{label} published").trim().to_owned()),
-            look,
-            points: cases
-                .iter()
-                .filter_map(|(x, case)| published(case, name, *x))
-                .collect(),
-            shape: Shape::Hollow,
-            faint: false,
-        });
+        let label = label.as_str();
+        let own = if label.is_empty() { "measured" } else { label }.to_owned();
+        let measured = measured.collect();
+        curves.push(Curve::new(Some(own), look, Shape::Marked, measured));
+        let theirs = format!("{label} published").trim().to_owned();
+        let points = cases.iter();
+        let points = points.filter_map(|(x, case)| published(case, name, *x));
+        let points = points.collect();
+        curves.push(Curve::new(Some(theirs), look, Shape::Hollow, points));
     }
     curves.retain(|curve| !curve.points.is_empty());
     let points = || curves.iter().flat_map(|curve| &curve.points);
-    let column = tables::ValueColumn::of(name).title();
+    let column = figure_tables::ValueColumn::of(name).title();
     let values = || points().flat_map(Point::reach);
     let spread = points().map(|point| point.y);
     let y_title = format!("{column}, {}", scale(name.metric).1);
@@ -236,12 +223,7 @@ impl Scaled {
         if let Some((unit, number)) = fits {
             return Some(Self::Unit(unit, number));
         }
-        let mut names: Vec<String> = Vec::new();
-        for value in values {
-            if !names.iter().any(|name| name == value) {
-                names.push(value.to_owned());
-            }
-        }
+        let names = distinct(values.into_iter().map(str::to_owned));
         (names.len() <= 12).then_some(Self::Names(names))
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::analysis::calibration::CalibrationReport;
-use crate::analysis::compare::Comparison;
+use crate::analysis::record_comparison::Comparison;
 use crate::*;
 use textwrap::core::display_width;
 
@@ -60,8 +60,8 @@ fn no_line_of_a_text_report_is_wider_than_the_terminal() {
             };
             let same = Comparison::of(&record, &record, false, |_, _| true).unwrap();
             for report in [
-                text(&record, terminal),
-                details(&record, terminal),
+                text(&record, false, terminal),
+                text(&record, true, terminal),
                 calibration_text(&CalibrationReport::of(&record), terminal),
                 comparison(&same, 5.0, terminal),
             ] {

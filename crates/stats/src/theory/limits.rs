@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::loss::{self, Law};
+use super::loss::{self, LossLaw};
 use super::{Impossible, PathConditions};
-use crate::layers::Protocol;
+use crate::layers::TransportProtocol;
 
 /// Something that a goodput cannot pass.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -28,21 +28,21 @@ pub enum Cause {
     /// The receiver's window once a round trip (RFC 6349 §3.3.2).
     Window,
     /// The congestion control's answer to loss.
-    Loss(Law),
+    Loss(LossLaw),
     /// What random loss behind line and shaper leaves of them: 1 - p.
     Delivered,
 }
 
 /// All limits of one path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Limits {
+pub struct GoodputLimits {
     /// From the wire to the sender; the line's is always there.
     pub all: Vec<Limit>,
     /// The least.
     pub binding: Limit,
 }
 
-impl Limits {
+impl GoodputLimits {
     /// Of `conditions`.
     ///
     /// # Errors
@@ -51,8 +51,8 @@ impl Limits {
         conditions.check()?;
         let line = line(conditions);
         let own = match conditions.stack.protocol {
-            Protocol::Tcp { .. } => of_tcp(conditions),
-            Protocol::Udp => Vec::new(),
+            TransportProtocol::Tcp { .. } => of_tcp(conditions),
+            TransportProtocol::Udp => Vec::new(),
         };
         let all: Vec<Limit> = std::iter::once(line)
             .chain(shaper(conditions))
@@ -134,7 +134,7 @@ fn shaper(conditions: &PathConditions) -> Option<Limit> {
 
 fn delivered(conditions: &PathConditions) -> Option<Limit> {
     let lost = conditions.loss.map(|loss| loss.fraction())?;
-    let rate = Limits::of_path(conditions) * (1.0 - lost);
+    let rate = GoodputLimits::of_path(conditions) * (1.0 - lost);
     (lost > 0.0).then(|| Limit::new(Cause::Delivered, rate))
 }
 
@@ -187,7 +187,7 @@ mod tests {
     }
 
     fn binding(conditions: &PathConditions) -> (Cause, f64) {
-        let limit = Limits::of(conditions).unwrap().binding;
+        let limit = GoodputLimits::of(conditions).unwrap().binding;
         (limit.cause, limit.bit_per_s / 1e6)
     }
 
@@ -225,11 +225,11 @@ mod tests {
         let mut conditions = wan();
         conditions.loss = Some("1%".parse().unwrap());
         let (cause, megabit) = binding(&conditions);
-        assert_eq!(cause, Cause::Loss(Law::RenoFriendlyCubic));
+        assert_eq!(cause, Cause::Loss(LossLaw::RenoFriendlyCubic));
         // 12.247 segments of 1448 bytes in 20 ms.
         assert!((megabit - 7.0937).abs() < 1e-3, "{megabit}");
         conditions.congestion = Congestion::Reno;
-        assert_eq!(binding(&conditions).0, Cause::Loss(Law::Mathis));
+        assert_eq!(binding(&conditions).0, Cause::Loss(LossLaw::Mathis));
         conditions.congestion = Congestion::Bbr;
         let (cause, megabit) = binding(&conditions);
         assert_eq!(cause, Cause::Delivered);
@@ -239,7 +239,7 @@ mod tests {
         assert!((megabit - 0.99 * 957.087).abs() < 1e-3);
         conditions.congestion = Congestion::Cubic;
         conditions.loss = Some("5%".parse().unwrap());
-        assert_eq!(binding(&conditions).0, Cause::Loss(Law::Padhye));
+        assert_eq!(binding(&conditions).0, Cause::Loss(LossLaw::Padhye));
     }
 
     #[test]
@@ -248,9 +248,9 @@ mod tests {
         conditions.shaper = Some("500mbit".parse().unwrap());
         conditions.window = Some("4MiB".parse().unwrap());
         conditions.loss = Some("3%".parse().unwrap());
-        let limits = Limits::of(&conditions).unwrap();
+        let limits = GoodputLimits::of(&conditions).unwrap();
         let causes: Vec<Cause> = limits.all.iter().map(|limit| limit.cause).collect();
-        let laws = [Law::RenoFriendlyCubic, Law::Padhye].map(Cause::Loss);
+        let laws = [LossLaw::RenoFriendlyCubic, LossLaw::Padhye].map(Cause::Loss);
         let path = [Cause::Line, Cause::Shaper, Cause::Delivered, Cause::Window];
         assert_eq!(causes, [&path[..], &laws].concat());
     }
@@ -259,7 +259,7 @@ mod tests {
     fn what_the_documents_measured_stands_beside_its_ceiling() {
         let mut conditions = gigabit();
         conditions.rate = "100mbit".parse().unwrap();
-        let limits = Limits::of(&conditions).unwrap();
+        let limits = GoodputLimits::of(&conditions).unwrap();
         // The best blast of "Experiment on Oct 10", in bytes a second.
         let blast = limits.explain(11_762_481.72 * 8.0);
         assert!((blast.percent - 99.949).abs() < 1e-3);

@@ -18,7 +18,7 @@ pub enum Congestion {
 /// Which formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Law {
+pub enum LossLaw {
     /// M. Mathis, J. Semke, J. Mahdavi and T. Ott, 1997: Reno without time-outs.
     Mathis,
     /// J. Padhye, V. Firoiu, D. Towsley and J. Kurose, 1998: Reno with time-outs.
@@ -36,15 +36,15 @@ const LEAST_TIMEOUT_S: f64 = 0.2;
 
 /// The laws that apply, each with the segments a second that it allows, at a `loss` of 0 to 1 and an RTT of `rtt_s` seconds;
 /// none without loss, and none of BBR. The least holds.
-pub fn laws(congestion: Congestion, loss: f64, rtt_s: f64) -> Vec<(Law, f64)> {
+pub fn laws(congestion: Congestion, loss: f64, rtt_s: f64) -> Vec<(LossLaw, f64)> {
     if loss <= 0.0 || congestion == Congestion::Bbr {
         return Vec::new();
     }
-    let padhye = (Law::Padhye, padhye(loss, rtt_s));
+    let padhye = (LossLaw::Padhye, padhye(loss, rtt_s));
     match (congestion, loss < TIMEOUTS_COUNT) {
         (Congestion::Cubic, true) => vec![cubic(loss, rtt_s)],
         (Congestion::Cubic, false) => vec![cubic(loss, rtt_s), padhye],
-        (_, true) => vec![(Law::Mathis, mathis(loss, rtt_s))],
+        (_, true) => vec![(LossLaw::Mathis, mathis(loss, rtt_s))],
         (_, false) => vec![padhye],
     }
 }
@@ -67,20 +67,20 @@ fn padhye(loss: f64, rtt_s: f64) -> f64 {
 
 /// The greater of CUBIC's window, (C (3 + b) / (4 (1 - b)))^(1/4) (RTT/p)^(3/4) with C = 0.4 and b = 0.7, and of the
 /// Reno-friendly one, sqrt(3/2) / sqrt(p), over the RTT (RFC 9438 §4.3, §5.1).
-fn cubic(loss: f64, rtt_s: f64) -> (Law, f64) {
+fn cubic(loss: f64, rtt_s: f64) -> (LossLaw, f64) {
     const C: f64 = 0.4;
     const BETA: f64 = 0.7;
     let factor = (C * (3.0 + BETA) / (4.0 * (1.0 - BETA))).powf(0.25);
     let window = factor * (rtt_s / loss).powf(0.75);
     let reno = (1.5 / loss).sqrt();
     if window > reno {
-        (Law::Cubic, window / rtt_s)
+        (LossLaw::Cubic, window / rtt_s)
     } else {
-        (Law::RenoFriendlyCubic, reno / rtt_s)
+        (LossLaw::RenoFriendlyCubic, reno / rtt_s)
     }
 }
 
-impl Law {
+impl LossLaw {
     /// Whose it is: "Padhye's".
     pub fn whose(self) -> &'static str {
         match self {
@@ -96,7 +96,7 @@ impl Law {
 mod tests {
     use super::*;
 
-    fn one(congestion: Congestion, loss: f64, rtt_s: f64) -> (Law, f64) {
+    fn one(congestion: Congestion, loss: f64, rtt_s: f64) -> (LossLaw, f64) {
         let laws = laws(congestion, loss, rtt_s);
         assert_eq!(laws.len(), 1);
         laws[0]
@@ -105,10 +105,10 @@ mod tests {
     #[test]
     fn reno_is_mathis_and_with_time_outs_padhye() {
         let (law, segments) = one(Congestion::Reno, 0.01, 0.1);
-        assert_eq!(law, Law::Mathis);
+        assert_eq!(law, LossLaw::Mathis);
         assert!((segments - 122.474).abs() < 1e-3);
         let (law, segments) = one(Congestion::Reno, 0.02, 0.1);
-        assert_eq!(law, Law::Padhye);
+        assert_eq!(law, LossLaw::Padhye);
         // 0.1 * 0.115470 + 0.3 * 0.259808 * 0.02 * 1.0128 = 0.0115470 + 0.0015788
         assert!((segments - 76.186).abs() < 1e-2, "{segments}");
     }
@@ -117,11 +117,11 @@ mod tests {
     fn cubic_s_window_is_that_of_rfc_9438() {
         // max(1.054 (RTT/p)^0.75, 1.2247 / sqrt(p))
         for (rtt_s, loss, window, law) in [
-            (0.1, 1e-2, 12.247, Law::RenoFriendlyCubic),
-            (0.1, 1e-4, 187.43, Law::Cubic),
-            (0.1, 1e-6, 5927.0, Law::Cubic),
-            (0.01, 1e-4, 122.47, Law::RenoFriendlyCubic),
-            (0.01, 1e-8, 33_330.0, Law::Cubic),
+            (0.1, 1e-2, 12.247, LossLaw::RenoFriendlyCubic),
+            (0.1, 1e-4, 187.43, LossLaw::Cubic),
+            (0.1, 1e-6, 5927.0, LossLaw::Cubic),
+            (0.01, 1e-4, 122.47, LossLaw::RenoFriendlyCubic),
+            (0.01, 1e-8, 33_330.0, LossLaw::Cubic),
         ] {
             let (found, segments) = one(Congestion::Cubic, loss, rtt_s);
             assert_eq!(found, law, "{rtt_s} {loss}");
@@ -134,8 +134,8 @@ mod tests {
     fn time_outs_hold_cubic_up_too() {
         let both = laws(Congestion::Cubic, 0.05, 0.02);
         let (cubic, padhye) = (both[0], both[1]);
-        assert_eq!(cubic.0, Law::RenoFriendlyCubic);
-        assert_eq!(padhye.0, Law::Padhye);
+        assert_eq!(cubic.0, LossLaw::RenoFriendlyCubic);
+        assert_eq!(padhye.0, LossLaw::Padhye);
         assert!(padhye.1 < cubic.1);
     }
 

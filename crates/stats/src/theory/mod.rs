@@ -11,7 +11,7 @@ use model::{BitsPerSec, Bytes, Nanos, Probability};
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::layers::{Protocol, Stack};
+use crate::layers::{Stack, TransportProtocol};
 use loss::Congestion;
 
 /// A path and what is sent over it.
@@ -93,7 +93,7 @@ impl PathConditions {
     pub fn with_udp(&self) -> Self {
         Self {
             stack: Stack {
-                protocol: Protocol::Udp,
+                protocol: TransportProtocol::Udp,
                 ..self.stack
             },
             ..self.clone()
@@ -118,7 +118,7 @@ pub(crate) mod tests {
             stack: Stack {
                 ipv6: false,
                 vlan_tags: 0,
-                protocol: Protocol::Tcp { timestamps: true },
+                protocol: TransportProtocol::Tcp { timestamps: true },
             },
             shaper: None,
             rtt: None,

@@ -12,9 +12,9 @@ pub struct Overhead {
     /// What it is of.
     pub what: &'static str,
     /// As the table has it.
-    pub published: Value,
+    pub published: TableValue,
     /// As it is.
-    pub correct: Value,
+    pub correct: TableValue,
     /// Why the two differ, or that they do not.
     pub why: &'static str,
 }
@@ -22,7 +22,7 @@ pub struct Overhead {
 /// A plain number, or a share of the wire's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Value {
+pub enum TableValue {
     /// In the unit that the figure names.
     Number(u64),
     /// Of the bytes `of`, `part`.
@@ -43,11 +43,11 @@ pub const FASTEST_BLAST: f64 = 11_762_481.72;
 /// The table, in its own order: Ethernet at 100 Mb/s, IPv4.
 pub fn overheads() -> [Overhead; 6] {
     const GAP_LEFT_OUT: &str = "the gap of 12 bytes between frames is left out";
-    let share = |part, of| Value::Share { part, of };
+    let share = |part, of| TableValue::Share { part, of };
     let same = |what, number| Overhead {
         what,
-        published: Value::Number(number),
-        correct: Value::Number(number),
+        published: TableValue::Number(number),
+        correct: TableValue::Number(number),
         why: "as published",
     };
     [
@@ -67,8 +67,8 @@ pub fn overheads() -> [Overhead; 6] {
         same("IP header, least", 20),
         Overhead {
             what: "IP payload, most",
-            published: Value::Number(65_516),
-            correct: Value::Number(65_515),
+            published: TableValue::Number(65_516),
+            correct: TableValue::Number(65_515),
             why: "a length of 16 bits ends at 65,535, not at 64 KiB",
         },
         Overhead {
@@ -78,7 +78,7 @@ pub fn overheads() -> [Overhead; 6] {
     ]
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for TableValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Number(number) => number.fmt(f),
@@ -93,13 +93,13 @@ impl fmt::Display for Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layers::Protocol;
+    use crate::layers::TransportProtocol;
     use crate::layers::tests::stack;
 
     #[test]
     fn the_slip_is_the_gap() {
         let [_, most, least, ..] = overheads();
-        let share = |part, of| Value::Share { part, of };
+        let share = |part, of| TableValue::Share { part, of };
         assert_eq!(most.published, share(1500, 1526));
         assert_eq!(most.correct, share(1500, 1538));
         assert_eq!(least.published, share(1, 72));
@@ -108,9 +108,9 @@ mod tests {
 
     #[test]
     fn the_correct_figures_are_those_of_our_own_frames() {
-        let full = stack(false, Protocol::Udp).full_packet(1500);
+        let full = stack(false, TransportProtocol::Udp).full_packet(1500);
         let [_, most, ..] = overheads();
         let (part, of) = (full.l3, full.l1);
-        assert_eq!(most.correct, Value::Share { part, of });
+        assert_eq!(most.correct, TableValue::Share { part, of });
     }
 }

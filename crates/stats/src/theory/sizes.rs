@@ -16,14 +16,14 @@ pub struct OfSize {
     pub bytes: u64,
     /// Each in TCP segments of its own, as a sender without Nagle's algorithm that writes them one by one. Messages that run
     /// together in a stream reach the ceiling of full segments at any size.
-    pub tcp: Carried,
+    pub tcp: MessageCost,
     /// Each in a datagram of its own, fragmented by IP where it has to be; absent above the longest.
-    pub udp: Option<Carried>,
+    pub udp: Option<MessageCost>,
 }
 
 /// How messages of one size travel.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Carried {
+pub struct MessageCost {
     /// Of one message.
     #[serde(flatten)]
     pub counted: Counted,
@@ -63,9 +63,9 @@ fn segments(stack: Stack, bytes: u64, mtu: u32) -> Counted {
     }
 }
 
-fn carried(conditions: &PathConditions, counted: Counted) -> Carried {
+fn carried(conditions: &PathConditions, counted: Counted) -> MessageCost {
     let rate = conditions.rate.get() as f64;
-    Carried {
+    MessageCost {
         wire_s: counted.l1 as f64 * 8.0 / rate,
         goodput_bit_per_s: rate * counted.efficiency(),
         percent: 100.0 * counted.efficiency(),

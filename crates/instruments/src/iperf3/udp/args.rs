@@ -13,7 +13,7 @@ use crate::iperf3::args::Iperf3Args;
 use crate::iperf3::plan::{Plan, Protocol};
 use crate::iperf3::udp;
 use record::lateness::Traffic;
-use record::pace::Pace;
+use record::pace::PathPace;
 use record::profile::{Carrier, Headline, HostLimit, Profile};
 use record::stated::Stated;
 use record::{Metric, Statistic};
@@ -78,7 +78,7 @@ impl Instrument for UdpArgs {
         self.plan().duration()
     }
 
-    fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
+    fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
         self.plan().estimate(pace)
     }
 

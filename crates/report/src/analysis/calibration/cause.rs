@@ -1,12 +1,12 @@
 //! Why a cell does not hold, or deviates: named from what the record has of its run.
 
-use super::standing::{Cell, Standing};
+use super::standing::{CalibrationCell, Standing};
 use super::truth::{Crossing, Truth};
 use crate::analysis::ceiling;
 use record::quantity;
 use record::quantity::counted;
 use record::{Metric, Statistic};
-use record::{Outcome, Record, Run};
+use record::{Record, Run, RunOutcome};
 
 /// A miss by no more than this share of the interval's width is what one 95 % interval in twenty does.
 const BY_CHANCE: f64 = 0.25;
@@ -14,7 +14,7 @@ const BY_CHANCE: f64 = 0.25;
 const MOST_LATE_PERCENT: f64 = 10.0;
 
 /// One run of a cell: the first that missed, or the first.
-pub(super) struct Seen<'a> {
+pub(super) struct ObservedRun<'a> {
     pub(super) record: &'a Record,
     /// All of the cell's.
     pub(super) runs: &'a [&'a Run],
@@ -24,7 +24,7 @@ pub(super) struct Seen<'a> {
 }
 
 /// In words; nothing of a cell that is to be trusted.
-pub(super) fn of(cell: &Cell, seen: &Seen<'_>) -> Option<String> {
+pub(super) fn of(cell: &CalibrationCell, seen: &ObservedRun<'_>) -> Option<String> {
     let cause = match (cell.standing, seen.interval) {
         (Standing::Holds, _) if cell.is_trusted() => return spoilt(seen.runs),
         (Standing::Holds, _) => seen.host().unwrap_or_else(|| within(cell)),
@@ -37,7 +37,7 @@ pub(super) fn of(cell: &Cell, seen: &Seen<'_>) -> Option<String> {
     })
 }
 
-impl Seen<'_> {
+impl ObservedRun<'_> {
     /// What the host, not the network, had its part in.
     fn host(&self) -> Option<String> {
         let crossing = self.crossing;
@@ -105,7 +105,7 @@ impl Seen<'_> {
 }
 
 /// Why a value deviates whose interval holds the truth.
-fn within(cell: &Cell) -> String {
+fn within(cell: &CalibrationCell) -> String {
     let above = cell.bias.is_some_and(|bias| bias > 0.0);
     match cell.figure.metric.unit() {
         "ms" if above => "the hosts' own time is in it; the interval's lower end leaves room for that",
@@ -123,9 +123,11 @@ fn spoilt(runs: &[&Run]) -> Option<String> {
     let spoilt: Vec<String> = runs
         .iter()
         .filter_map(|run| match &run.outcome {
-            Outcome::Ok => None,
-            Outcome::Failed { cause } => Some(format!("run {} failed: {cause}", run.repeat)),
-            Outcome::Invalid { cause } => Some(format!("run {} is INVALID: {cause}", run.repeat)),
+            RunOutcome::Ok => None,
+            RunOutcome::Failed { cause } => Some(format!("run {} failed: {cause}", run.repeat)),
+            RunOutcome::Invalid { cause } => {
+                Some(format!("run {} is INVALID: {cause}", run.repeat))
+            }
         })
         .collect();
     (!spoilt.is_empty()).then(|| spoilt.join("; "))

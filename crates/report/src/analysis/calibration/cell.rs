@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::cause::{self, Seen};
-use super::standing::{Cell, Standing};
+use super::cause::{self, ObservedRun};
+use super::standing::{CalibrationCell, Standing};
 use super::truth::{Crossing, Truth};
 use record::figure_name::FigureName;
 use record::plan::{Case, Instrument};
 use record::{Direction, Figure, Metric};
-use record::{Outcome, Record, Run};
+use record::{Record, Run, RunOutcome};
 use stats::proportion::least_by_chance;
 use stats::t_interval;
 
@@ -25,7 +25,7 @@ struct Observed {
 }
 
 /// Every cell of a record, with the kind of its instrument, in the order of the plan.
-pub(super) fn cells(record: &Record) -> Vec<(&str, Cell)> {
+pub(super) fn cells(record: &Record) -> Vec<(&str, CalibrationCell)> {
     let latest = record.latest();
     let mut cells = Vec::new();
     for case in &record.plan().cases {
@@ -44,12 +44,16 @@ pub(super) fn cells(record: &Record) -> Vec<(&str, Cell)> {
     cells
 }
 
-fn of_case(record: &Record, case: &Case, instrument: &Instrument, runs: &[&Run]) -> Vec<Cell> {
+fn of_case(
+    record: &Record,
+    case: &Case,
+    instrument: &Instrument,
+    runs: &[&Run],
+) -> Vec<CalibrationCell> {
     let sound: Vec<Crossing<'_>> = runs
         .iter()
         .filter(|run| {
-            let mut all = run.measurements.iter();
-            let used = all.find(|one| one.instrument == instrument.name);
+            let used = run.measured(&instrument.name);
             let sound = used.is_some_and(|one| one.invalid.is_none());
             sound && run.spoilt_as_a_whole().is_none() && !run.has_failed()
         })
@@ -58,7 +62,7 @@ fn of_case(record: &Record, case: &Case, instrument: &Instrument, runs: &[&Run])
                 case,
                 instrument,
                 link: &run.links.first()?.summary,
-                measurement: run.measured(&instrument.name)?,
+                measurement: &run.measured(&instrument.name)?.measurement,
             })
         })
         .collect();
@@ -73,7 +77,7 @@ fn of_case(record: &Record, case: &Case, instrument: &Instrument, runs: &[&Run])
     if names.is_empty() {
         return spoilt(case, instrument, runs).into_iter().collect();
     }
-    let cell = |name| Cell::of(record, &sound, runs, name);
+    let cell = |name| CalibrationCell::of(record, &sound, runs, name);
     names.into_iter().map(cell).collect()
 }
 
@@ -88,11 +92,11 @@ pub(super) fn not_run(record: &Record) -> Vec<String> {
 }
 
 /// The cell of a case of which no run was sound; none where there is no truth to be had, or no run.
-fn spoilt(case: &Case, instrument: &Instrument, runs: &[&Run]) -> Option<Cell> {
+fn spoilt(case: &Case, instrument: &Instrument, runs: &[&Run]) -> Option<CalibrationCell> {
     let cause = runs.iter().find_map(|run| match &run.outcome {
-        Outcome::Ok => None,
-        Outcome::Failed { cause } => Some(format!("failed: {cause}")),
-        Outcome::Invalid { cause } => Some(format!("INVALID: {cause}")),
+        RunOutcome::Ok => None,
+        RunOutcome::Failed { cause } => Some(format!("failed: {cause}")),
+        RunOutcome::Invalid { cause } => Some(format!("INVALID: {cause}")),
     })?;
     let first = instrument.profile.calibration.figure;
     let figure = FigureName {
@@ -103,13 +107,13 @@ fn spoilt(case: &Case, instrument: &Instrument, runs: &[&Run]) -> Option<Cell> {
         phase: None,
         size: None,
     };
-    Some(Cell {
+    Some(CalibrationCell {
         cause: Some(cause),
-        ..Cell::empty(case, figure, Standing::NoTruth)
+        ..CalibrationCell::empty(case, figure, Standing::NoTruth)
     })
 }
 
-impl Cell {
+impl CalibrationCell {
     fn of(record: &Record, sound: &[Crossing<'_>], runs: &[&Run], name: FigureName) -> Self {
         let case = sound[0].case;
         let observe = |crossing: &Crossing<'_>| {
@@ -176,7 +180,7 @@ impl Cell {
         };
         cell.cause = cause::of(
             &cell,
-            &Seen {
+            &ObservedRun {
                 record,
                 runs,
                 crossing,

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 pub use self::suite::{Suite, SuiteCell};
 
-pub(crate) use self::standing::{Cell, Conditions, Standing};
+pub(crate) use self::standing::{CalibrationCell, CellConditions, Standing};
 use record::Baseline;
 use record::Record;
 use record::{Direction, Metric, Statistic};
@@ -67,7 +67,7 @@ pub(crate) struct FigureCalibration {
     pub(crate) trusted: usize,
     /// The range of their conditions.
     pub(crate) range: Option<Range>,
-    pub(crate) cells: Vec<Cell>,
+    pub(crate) cells: Vec<CalibrationCell>,
 }
 
 /// From the least to the most of each condition.
@@ -84,7 +84,7 @@ pub(crate) struct Range {
 impl CalibrationReport {
     /// Of `record`.
     pub fn of(record: &Record) -> Self {
-        let mut instruments: Vec<(&str, Vec<Cell>)> = Vec::new();
+        let mut instruments: Vec<(&str, Vec<CalibrationCell>)> = Vec::new();
         for (kind, cell) in cell::cells(record) {
             match instruments.iter_mut().find(|(known, _)| *known == kind) {
                 Some((_, cells)) => cells.push(cell),
@@ -112,8 +112,8 @@ impl CalibrationReport {
 }
 
 impl InstrumentCalibration {
-    fn of(instrument: &str, cells: Vec<Cell>) -> Self {
-        let mut figures: Vec<(Subject, Vec<Cell>)> = Vec::new();
+    fn of(instrument: &str, cells: Vec<CalibrationCell>) -> Self {
+        let mut figures: Vec<(Subject, Vec<CalibrationCell>)> = Vec::new();
         for cell in cells {
             let subject = Subject::of(&cell);
             match figures.iter_mut().find(|(known, _)| *known == subject) {
@@ -144,17 +144,18 @@ impl InstrumentCalibration {
 struct Subject(Metric, Statistic, Option<Direction>);
 
 impl Subject {
-    fn of(cell: &Cell) -> Self {
+    fn of(cell: &CalibrationCell) -> Self {
         let name = &cell.figure;
         Self(name.metric, name.statistic, name.direction)
     }
 }
 
 impl FigureCalibration {
-    fn of(Subject(metric, statistic, direction): Subject, cells: Vec<Cell>) -> Self {
+    fn of(Subject(metric, statistic, direction): Subject, cells: Vec<CalibrationCell>) -> Self {
         let count = |standing| cells.iter().filter(|c| c.standing == standing).count();
         let held = count(Standing::Holds);
-        let trusted: Vec<&Cell> = cells.iter().filter(|cell| cell.is_trusted()).collect();
+        let trusted: Vec<&CalibrationCell> =
+            cells.iter().filter(|cell| cell.is_trusted()).collect();
         let deviations = trusted.iter().filter_map(|cell| cell.deviation());
         let percents = trusted.iter().filter_map(|cell| {
             let truth = cell.truth.filter(|truth| *truth > 0.0)?;
@@ -176,7 +177,7 @@ impl FigureCalibration {
 }
 
 impl Range {
-    fn of<'a>(conditions: impl Iterator<Item = &'a Conditions> + Clone) -> Option<Self> {
+    fn of<'a>(conditions: impl Iterator<Item = &'a CellConditions> + Clone) -> Option<Self> {
         let ends = |values: &mut dyn Iterator<Item = f64>| {
             values.fold(None, |ends: Option<[f64; 2]>, value| {
                 let [low, high] = ends.unwrap_or([value, value]);

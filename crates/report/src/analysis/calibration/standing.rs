@@ -15,10 +15,10 @@ const MOST: f64 = 0.1;
 
 /// One figure under one set of conditions.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Cell {
+pub(crate) struct CalibrationCell {
     pub(crate) case: String,
     pub(crate) figure: FigureName,
-    pub(crate) conditions: Conditions,
+    pub(crate) conditions: CellConditions,
     pub(crate) standing: Standing,
     /// Runs with a truth and an interval, and those of them whose interval held the truth.
     pub(crate) runs: usize,
@@ -47,7 +47,7 @@ pub(crate) struct Cell {
 
 /// What a cell's link was like, from client to server.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Conditions {
+pub(crate) struct CellConditions {
     /// Of the slowest rate at L2; absent without any.
     pub(crate) rate_bit_per_s: Option<f64>,
     /// Propagation there and back.
@@ -72,12 +72,12 @@ pub(crate) enum Standing {
     NoTruth,
 }
 
-impl Cell {
+impl CalibrationCell {
     /// Of which nothing is known yet.
     pub(super) fn empty(case: &Case, figure: FigureName, standing: Standing) -> Self {
         Self {
             case: case.name.clone(),
-            conditions: Conditions::of(case),
+            conditions: CellConditions::of(case),
             figure,
             standing,
             runs: 0,
@@ -114,7 +114,7 @@ impl Cell {
     }
 }
 
-impl Conditions {
+impl CellConditions {
     pub(super) fn of(case: &Case) -> Self {
         let path = case.path().unwrap_or_default();
         let propagation = path.up.propagation() + path.down.propagation();

@@ -8,7 +8,7 @@ use record::{Record, quantity};
 use stats::proportion::{fewer_than, least_by_chance};
 
 use super::cell;
-use super::standing::{Cell, Standing};
+use super::standing::{CalibrationCell, Standing};
 
 /// What 95 % intervals do.
 const COVERAGE: f64 = 0.95;
@@ -20,7 +20,7 @@ const FEWEST: usize = 10;
 /// All cells of a calibration, decided together.
 #[derive(Clone, Debug)]
 pub struct Suite {
-    cells: Vec<Cell>,
+    cells: Vec<CalibrationCell>,
     /// Cases of which no figure has a truth.
     without: Vec<String>,
     /// What each may contribute to the suite's false alarms.
@@ -30,7 +30,7 @@ pub struct Suite {
 /// A cell of a suite.
 #[derive(Clone, Copy, Debug)]
 pub struct SuiteCell<'a> {
-    cell: &'a Cell,
+    cell: &'a CalibrationCell,
     /// The fewest runs that must hold the truth.
     least: u64,
 }
@@ -38,7 +38,7 @@ pub struct SuiteCell<'a> {
 impl Suite {
     /// Of `record`, whose cases have one instrument each.
     pub fn of(record: &Record) -> Self {
-        let cells: Vec<Cell> = cell::cells(record)
+        let cells: Vec<CalibrationCell> = cell::cells(record)
             .into_iter()
             .map(|(_, cell)| cell)
             .collect();
@@ -95,7 +95,7 @@ impl SuiteCell<'_> {
     }
 }
 
-impl Cell {
+impl CalibrationCell {
     /// Whether it is a count of packets, which holds or does not.
     fn is_count(&self) -> bool {
         self.figure.metric.unit() == "packets"
@@ -129,7 +129,7 @@ impl fmt::Display for Suite {
 
 impl fmt::Display for SuiteCell<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Cell {
+        let CalibrationCell {
             figure,
             covered,
             runs,

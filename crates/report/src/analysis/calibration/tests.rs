@@ -2,7 +2,7 @@ use super::*;
 use record::crossing::{CrossedData, CrossedFlow};
 use record::summary::{DirectionSummary, PacketLogSummary, Summary};
 use record::{Figure, Measurement};
-use record::{LinkCounts, Measured, Outcome, Run};
+use record::{LinkCounts, Measured, Run, RunOutcome};
 
 /// A line of 8 Mbit/s and 10 ms each way behind 1 ms of wire, measured by ping and tcp.
 /// 1,000 frames of 1,000 bytes offered each way in a connection of 2 s, of which 10 were lost.
@@ -61,7 +61,7 @@ pub(crate) fn measured(figures: &[(&str, Figure)]) -> Record {
             seed: 1,
             host: None,
             started_at: String::new(),
-            outcome: Outcome::Ok,
+            outcome: RunOutcome::Ok,
             environment: [].into(),
             measurements: vec![Measured {
                 instrument: name.clone(),
@@ -90,7 +90,7 @@ pub(crate) fn rtt(value: f64, half: f64) -> (&'static str, Figure) {
     ("ping", figure)
 }
 
-fn only_cell(report: &CalibrationReport) -> &Cell {
+fn only_cell(report: &CalibrationReport) -> &CalibrationCell {
     let figures = &report.instruments[0].figures;
     &figures[0].cells[0]
 }
@@ -440,7 +440,7 @@ fn a_figure_without_an_interval_is_not_judged() {
 fn a_run_that_the_machine_spoilt_has_no_truth_and_says_why() {
     let mut record = measured(&[rtt(24.0, 0.1)]);
     for run in &mut record.runs {
-        run.outcome = Outcome::Invalid {
+        run.outcome = RunOutcome::Invalid {
             cause: "the ring was full".to_owned(),
         };
     }

@@ -1,0 +1,600 @@
+//! Records of one experiment, joined: every run once, whatever the order in which the records are given.
+//!
+//! Each file is read twice, a line at a time: first to know what is there, then to write what is kept. In memory stands of each run what decides
+//! which one that is, and whether more are missing.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{BufWriter, ErrorKind, Write as _};
+use std::mem;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+
+use crate::plan::{Case, Plan, PlannedRun};
+use crate::record::{
+    FILE, GivenScenario, Latest, Lines, MOST_ATTEMPTS, Measured, RecordHead, RecordLine, Run,
+    RunOutcome, UnknownVersion, VERSION, file_of,
+};
+use crate::record_writer::{RecordWriter, line};
+use crate::shard::Shard;
+use crate::{Baseline, HostFacts, Measurement};
+
+/// So many files are open at once.
+const MOST_OPEN: usize = 256;
+
+/// Several records as one.
+#[derive(Debug)]
+pub struct Merge {
+    sources: Vec<Source>,
+    head: RecordHead,
+    /// In the order in which they ran.
+    kept: Vec<Group>,
+    duplicates: usize,
+    missing: Vec<(String, u32)>,
+}
+
+/// A record that is merged.
+#[derive(Debug)]
+struct Source {
+    /// As it was given.
+    path: PathBuf,
+    /// The whole path of its folder, from which its runs refer to their files.
+    folder: PathBuf,
+    version: u32,
+    head: RecordHead,
+    /// Whether it was made of several.
+    is_merged: bool,
+    /// Which part of the experiment it is, if one.
+    shard: Option<Shard>,
+    baselines: Vec<Baseline>,
+    finished_at: Option<String>,
+    groups: Vec<Group>,
+}
+
+/// All attempts of a case's repeat in one record.
+#[derive(Debug)]
+struct Group {
+    /// The number of its record among the sources.
+    source: usize,
+    /// The number of its case in the plan.
+    case: usize,
+    repeat: u32,
+    /// In their order, without what was measured but for the figure that decides how many repeats there are.
+    runs: Vec<Run>,
+    /// Where each stands in its file: from which byte, and how many.
+    places: Vec<(u64, usize)>,
+    /// Of its lines, so that nothing but content decides between two.
+    hash: u64,
+}
+
+impl Merge {
+    /// The records in `paths`: their files, or the directories of their experiments.
+    ///
+    /// # Errors
+    /// One is no record or damaged before its last line; or two are of different experiments or versions.
+    pub fn of(paths: &[PathBuf]) -> Result<Self> {
+        let mut sources: Vec<Source> = Vec::new();
+        for path in paths {
+            let mut source = Source::read(path).map_err(|error| beside(error, &sources))?;
+            check_version(&source, sources.first())?;
+            if let Some(first) = sources.first() {
+                check_alike(first, &source)?;
+                // Ten thousand cases in as many records would not fit into memory.
+                source.head.plan.cases = Vec::new();
+            }
+            sources.push(source);
+        }
+        let Some(first) = sources.first_mut() else {
+            bail!("no record to merge");
+        };
+        let cases = mem::take(&mut first.head.plan.cases);
+        sources.sort_by_cached_key(|source| {
+            let json = |value: serde_json::Result<String>| value.unwrap_or_default();
+            (
+                source.head.started_at.clone(),
+                json(serde_json::to_string(&source.head.scenario)),
+                json(serde_json::to_string(&source.head.host)),
+                // Of copies it decides whose files are referred to.
+                source.path.clone(),
+            )
+        });
+        let mut head = sources[0].head.clone();
+        head.plan.cases = cases;
+        head.hosts = hosts(&sources);
+        let (kept, duplicates) = keep(&mut sources);
+        let mut merge = Self {
+            missing: missing(&head.plan, &kept),
+            sources,
+            head,
+            kept,
+            duplicates,
+        };
+        merge.kept.sort_by(|a, b| a.place().cmp(&b.place()));
+        Ok(merge)
+    }
+
+    /// What the records are of, all shards together.
+    pub fn plan(&self) -> &Plan {
+        &self.head.plan
+    }
+
+    /// The scenario, as it was given.
+    pub fn scenario(&self) -> &GivenScenario {
+        &self.head.scenario
+    }
+
+    /// How many machines had a part in it.
+    pub fn hosts(&self) -> usize {
+        self.head.hosts.len()
+    }
+
+    /// How many runs it has, each case and repeat once.
+    pub fn runs(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// How many it has when none is missing.
+    pub fn planned(&self) -> usize {
+        // One that the machine spoilt may be there and missing.
+        let kept = self.kept.iter().map(|group| {
+            let case = &self.head.plan.cases[group.case];
+            (case.name.as_str(), group.repeat)
+        });
+        let kept: HashSet<(&str, u32)> = kept.collect();
+        let missing = self.missing.iter();
+        let without = missing.filter(|(case, repeat)| !kept.contains(&(case.as_str(), *repeat)));
+        kept.len() + without.count()
+    }
+
+    /// Whether something is expected, or a run is not simply measured: only then can the experiment be anything but met.
+    pub fn is_to_be_judged(&self) -> bool {
+        let plan = &self.head.plan;
+        let is_ok = |run: &Run| matches!(run.outcome, RunOutcome::Ok);
+        !plan.trends.is_empty()
+            || plan.cases.iter().any(|case| !case.expect.is_empty())
+            || !self
+                .kept
+                .iter()
+                .all(|group| group.runs.last().is_some_and(is_ok))
+    }
+
+    /// How many were left out because another record has them too.
+    pub fn duplicates(&self) -> usize {
+        self.duplicates
+    }
+
+    /// What no record has: the case and the repeat. A run that the machine spoilt is missing until all its attempts took place.
+    pub fn missing(&self) -> &[(String, u32)] {
+        &self.missing
+    }
+
+    /// The given record that a run is missing in, if one of them owes it.
+    pub fn owner(&self, case: &str, repeat: u32) -> Option<&Path> {
+        let owners = self.sources.iter().filter(|source| {
+            // A merged one is never resumed.
+            let shard = source.shard.as_ref();
+            !source.is_merged && shard.is_none_or(|shard| shard.has(case, repeat))
+        });
+        let first = owners.min_by_key(|source| (source.shard.is_none(), &source.path));
+        first.map(|source| source.path.as_path())
+    }
+
+    /// A shard among the records, which says how the experiment was parted; of several the first.
+    pub fn shard(&self) -> Option<&Shard> {
+        let mut shards = self
+            .sources
+            .iter()
+            .filter_map(|source| source.shard.as_ref());
+        let first = shards.next()?;
+        Some(shards.fold(first, |a, b| {
+            match (b.number.of, b.by) < (a.number.of, a.by) {
+                true => b,
+                false => a,
+            }
+        }))
+    }
+
+    /// Writes the record into `directory`, which is made, in place of one that is there only if `overwrite`. The same bytes whatever the order
+    /// of the records was.
+    ///
+    /// # Errors
+    /// As [`RecordWriter::begin`]; or `directory` is one of the merged records'; or one of them has changed meanwhile.
+    pub fn write(&self, directory: &Path, overwrite: bool) -> Result<()> {
+        let target = fs::canonicalize(directory.join(FILE)).ok();
+        for source in &self.sources {
+            let own = fs::canonicalize(file_of(&source.path)).ok();
+            ensure!(
+                own.is_none() || own != target,
+                "{}: is one of the records to merge: another --out leaves it",
+                directory.display()
+            );
+        }
+        RecordWriter::put(directory, overwrite, |file| {
+            self.write_lines(file, directory)
+        })?;
+        Ok(())
+    }
+
+    fn write_lines(&self, file: &File, directory: &Path) -> Result<()> {
+        let directory = fs::canonicalize(directory)?;
+        let mut to = BufWriter::with_capacity(1 << 20, file);
+        to.write_all(&line(&self.head)?)?;
+        for baseline in self.baselines() {
+            to.write_all(&line(&RecordLine::<&Run>::Baseline(baseline))?)?;
+        }
+        let mut files = Files::default();
+        for group in &self.kept {
+            let source = &self.sources[group.source];
+            for place in &group.places {
+                let mut run = files.run_at(group.source, source, *place)?;
+                run.host = Some(self.host(source, run.host)?);
+                refer_from(&mut run, &source.folder, &directory);
+                to.write_all(&line(&RecordLine::Run(&run))?)?;
+            }
+        }
+        if self.missing.is_empty() {
+            to.write_all(&line(&RecordLine::<&Run>::FinishedAt(self.finished_at()))?)?;
+        }
+        Ok(to.flush()?)
+    }
+
+    /// The place of a source's host among all, from 1.
+    fn host(&self, source: &Source, own: Option<usize>) -> Result<usize> {
+        let facts = source.host(own)?;
+        let at = self.head.hosts.iter().position(|host| host == facts);
+        Ok(at.context("a host that was not there")? + 1)
+    }
+
+    /// Of every host, in the order in which they were measured, each once.
+    fn baselines(&self) -> Vec<Baseline> {
+        let mut all: Vec<Baseline> = Vec::new();
+        for source in &self.sources {
+            for baseline in &source.baselines {
+                let host = self.host(source, baseline.host).ok();
+                let baseline = Baseline {
+                    host,
+                    ..baseline.clone()
+                };
+                if !all.contains(&baseline) {
+                    all.push(baseline);
+                }
+            }
+        }
+        all.sort_by_cached_key(|baseline| {
+            let text = serde_json::to_string(baseline).unwrap_or_default();
+            (baseline.started_at.clone(), baseline.host, text)
+        });
+        all
+    }
+
+    /// When the last record ended; where none says so, when the last run began.
+    fn finished_at(&self) -> String {
+        let ends = self
+            .sources
+            .iter()
+            .filter_map(|source| source.finished_at.as_ref());
+        let runs = || self.kept.iter().filter_map(|group| group.runs.last());
+        let last = ends
+            .max()
+            .or_else(|| runs().map(|run| &run.started_at).max());
+        last.unwrap_or(&self.head.started_at).clone()
+    }
+}
+
+impl Source {
+    fn read(path: &Path) -> Result<Self> {
+        let file = file_of(path);
+        let read = || -> Result<Self> {
+            let opened = File::open(&file).map_err(|error| match error.kind() {
+                ErrorKind::NotFound => {
+                    anyhow!("there is no record: leave it out, and its runs are named as missing")
+                }
+                _ => error.into(),
+            });
+            let (mut head, mut lines) = Lines::begin(opened?)?;
+            let mut source = Self {
+                path: path.to_owned(),
+                folder: fs::canonicalize(&file)?
+                    .parent()
+                    .map(Path::to_owned)
+                    .unwrap_or_default(),
+                version: lines.version,
+                is_merged: !head.hosts.is_empty(),
+                shard: head.plan.shard.take(),
+                head,
+                baselines: Vec::new(),
+                finished_at: None,
+                groups: Vec::new(),
+            };
+            let cases = source.head.plan.cases.iter().enumerate();
+            let cases: HashMap<String, usize> =
+                cases.map(|(at, case)| (case.name.clone(), at)).collect();
+            let mut known = HashMap::new();
+            let mut from = lines.whole;
+            while let Some(line) = lines.next()? {
+                match line {
+                    RecordLine::Baseline(baseline) => {
+                        source.host(baseline.host)?;
+                        source.baselines.push(baseline);
+                    }
+                    RecordLine::Host(host) => drop(source.head.enter(host)),
+                    RecordLine::FinishedAt(at) => source.finished_at = Some(at),
+                    RecordLine::Run(run) => {
+                        source.host(run.host)?;
+                        let case = cases.get(&run.case).copied();
+                        let case = case.with_context(|| format!("no case `{}`", run.case))?;
+                        source.add(run, case, &mut known, (from, &lines.text))?;
+                    }
+                }
+                from = lines.whole;
+            }
+            Ok(source)
+        };
+        read().with_context(|| file.display().to_string())
+    }
+
+    /// Adds a run that stands in the file where `from` says, to the group of its case and repeat, whose place `known` has.
+    fn add(
+        &mut self,
+        run: Run,
+        case: usize,
+        known: &mut HashMap<(usize, u32), usize>,
+        (from, text): (u64, &[u8]),
+    ) -> Result<()> {
+        let plan = &self.head.plan;
+        let of = &plan.cases[case];
+        let repeat = run.repeat;
+        ensure!(
+            (1..=of.repeats.most).contains(&repeat) && plan.run(of, repeat).seed == run.seed,
+            "case `{}`, repeat {repeat}, seed {}: no run of its plan",
+            of.name,
+            run.seed
+        );
+        let at = *known.entry((case, repeat)).or_insert(self.groups.len());
+        if at == self.groups.len() {
+            self.groups.push(Group {
+                source: 0,
+                case,
+                repeat,
+                runs: Vec::new(),
+                places: Vec::new(),
+                hash: 0,
+            });
+        }
+        let run = deciding_alone(run, of);
+        let group = &mut self.groups[at];
+        group.runs.push(run);
+        group.places.push((from, text.len()));
+        let mut hasher = DefaultHasher::new();
+        (group.hash, text).hash(&mut hasher);
+        group.hash = hasher.finish();
+        Ok(())
+    }
+
+    /// The facts of the host with this number of a merged record, or of the only one.
+    fn host(&self, own: Option<usize>) -> Result<&HostFacts> {
+        match own {
+            None => Ok(&self.head.host),
+            Some(number) => {
+                let host = self.head.hosts.get(number.wrapping_sub(1));
+                host.with_context(|| format!("host {number}: there are {}", self.head.hosts.len()))
+            }
+        }
+    }
+}
+
+impl Group {
+    /// What makes it the one that is kept, where several records have it, is the least: all attempts there, not spoilt, begun first; and, where
+    /// one is a part of the other, the longer one.
+    fn rank(&self) -> impl Ord + '_ {
+        let last = self.runs.last();
+        let spoilt = last.filter(|run| run.is_invalid());
+        let owed = spoilt.is_some_and(|run| run.attempt < MOST_ATTEMPTS);
+        let longest = Reverse(self.runs.len());
+        (owed, spoilt.is_some(), self.began(), longest, self.hash)
+    }
+
+    /// In the order in which runs took place.
+    fn place(&self) -> impl Ord + '_ {
+        (self.began(), self.case, self.repeat)
+    }
+
+    fn began(&self) -> &str {
+        self.runs.first().map_or("", |run| &run.started_at)
+    }
+}
+
+/// Files that are read from here and there.
+#[derive(Default)]
+struct Files {
+    open: HashMap<usize, File>,
+}
+
+impl Files {
+    /// The run at a place of the source with this number.
+    fn run_at(&mut self, number: usize, source: &Source, place: (u64, usize)) -> Result<Run> {
+        let path = file_of(&source.path);
+        let mut read = || -> Result<RecordLine<Run>> {
+            if !self.open.contains_key(&number) {
+                if self.open.len() >= MOST_OPEN {
+                    self.open.clear();
+                }
+                self.open.insert(number, File::open(&path)?);
+            }
+            let (from, length) = place;
+            let mut text = vec![0; length];
+            self.open[&number].read_exact_at(&mut text, from)?;
+            Ok(serde_json::from_slice(&text)?)
+        };
+        match read().with_context(|| format!("{}: has changed meanwhile", path.display()))? {
+            RecordLine::Run(run) => Ok(run),
+            _ => bail!("{}: has changed meanwhile", path.display()),
+        }
+    }
+}
+
+/// Of a record that this farwire does not read, also what it was to be merged with.
+fn beside(error: anyhow::Error, others: &[Source]) -> anyhow::Error {
+    match others.first() {
+        Some(first) if error.is::<UnknownVersion>() => error.context(format!(
+            "only records of version {VERSION} can be merged, as {} is",
+            first.path.display()
+        )),
+        _ => error,
+    }
+}
+
+/// A record of an older version is refused; beside it stands what another one is of.
+fn check_version(source: &Source, first: Option<&Source>) -> Result<()> {
+    let of = |source: &Source| format!("{} of version {}", source.path.display(), source.version);
+    let all = first.into_iter().chain([source]);
+    let words: Vec<String> = all.map(of).collect();
+    ensure!(
+        source.version == VERSION,
+        "only records of version {VERSION} can be merged: {}",
+        words.join(", ")
+    );
+    Ok(())
+}
+
+/// Two must be of one experiment and written by one farwire.
+fn check_alike(a: &Source, b: &Source) -> Result<()> {
+    let at = |source: &Source| source.path.display().to_string();
+    ensure!(
+        a.head.farwire == b.head.farwire,
+        "{} was written by farwire {}, {} by farwire {}: what is merged is of one version",
+        at(a),
+        a.head.farwire,
+        at(b),
+        b.head.farwire
+    );
+    if let Some(what) = difference(&a.head.plan, &b.head.plan) {
+        bail!(
+            "{} and {} are not of the same experiment: {what}",
+            at(a),
+            at(b)
+        );
+    }
+    Ok(())
+}
+
+/// In what two plans differ.
+fn difference(a: &Plan, b: &Plan) -> Option<String> {
+    if a == b {
+        return None;
+    }
+    if a.name != b.name {
+        return Some(format!("`{}` and `{}`", a.name, b.name));
+    }
+    let only = |a: &Plan, b: &Plan| {
+        let mut cases = a.cases.iter();
+        cases
+            .find(|case| b.case(&case.name).is_none())
+            .map(|case| case.name.clone())
+    };
+    if let Some(name) = only(a, b).or_else(|| only(b, a)) {
+        return Some(format!("one of them has no case `{name}`"));
+    }
+    let mut cases = a.cases.iter();
+    Some(match cases.find(|case| b.case(&case.name) != Some(case)) {
+        Some(case) => format!("case `{}` differs", case.name),
+        None => "seed, order, reference, trends or late budget differ, or --quick".to_owned(),
+    })
+}
+
+/// Every machine once.
+fn hosts(sources: &[Source]) -> Vec<HostFacts> {
+    let of = |source: &Source| match source.head.hosts.is_empty() {
+        true => vec![source.head.host.clone()],
+        false => source.head.hosts.clone(),
+    };
+    let mut all: Vec<HostFacts> = Vec::new();
+    for host in sources.iter().flat_map(of) {
+        if !all.contains(&host) {
+            all.push(host);
+        }
+    }
+    all.sort_by_cached_key(|host| serde_json::to_string(host).unwrap_or_default());
+    all
+}
+
+/// Of every case and repeat the group that counts, and how many there were beside them.
+fn keep(sources: &mut [Source]) -> (Vec<Group>, usize) {
+    let mut kept: HashMap<(usize, u32), Group> = HashMap::new();
+    let mut duplicates = 0;
+    for (number, source) in sources.iter_mut().enumerate() {
+        for mut group in source.groups.drain(..) {
+            group.source = number;
+            let key = (group.case, group.repeat);
+            match kept.get_mut(&key) {
+                None => {
+                    kept.insert(key, group);
+                }
+                Some(other) => {
+                    duplicates += 1;
+                    if group.rank() < other.rank() {
+                        *other = group;
+                    }
+                }
+            }
+        }
+    }
+    (kept.into_values().collect(), duplicates)
+}
+
+/// The runs of `plan` that are not in `kept`, in the order of the plan.
+fn missing(plan: &Plan, kept: &[Group]) -> Vec<(String, u32)> {
+    let latest = Latest::of(kept.iter().flat_map(|group| &group.runs));
+    let cases = plan.cases.iter();
+    let repeats = cases.flat_map(|case| (1..=case.repeats.most).map(move |repeat| (case, repeat)));
+    let missing = repeats.map(|(case, repeat)| plan.run(case, repeat));
+    let missing = missing.filter(|planned| latest.lacks(planned, MOST_ATTEMPTS));
+    missing
+        .map(|PlannedRun { case, repeat, .. }| (case.name.clone(), repeat))
+        .collect()
+}
+
+/// `run` without what it measured, but for what decides how many repeats its case has.
+fn deciding_alone(run: Run, case: &Case) -> Run {
+    let decides = |measured: Measured| {
+        let of = &case.repeats.until.as_ref()?.of;
+        let own = (measured.instrument == of.instrument).then_some(&measured.measurement);
+        let figure = own.and_then(|measurement| of.find(measurement)).cloned();
+        Some(Measured {
+            measurement: Measurement {
+                figures: figure.into_iter().collect(),
+                ..Measurement::default()
+            },
+            ..measured
+        })
+    };
+    Run {
+        environment: [].into(),
+        links: Vec::new(),
+        artifacts: Vec::new(),
+        measurements: run.measurements.into_iter().filter_map(decides).collect(),
+        ..run
+    }
+}
+
+/// Has `run`, which stood in a record in the folder `from`, refer to its files from `to`: both are whole paths.
+fn refer_from(run: &mut Run, from: &Path, to: &Path) {
+    let captures = run.links.iter_mut().filter_map(|link| {
+        let capture = link.summary.capture.as_mut()?;
+        capture.file.as_mut()
+    });
+    let artifacts = run.artifacts.iter_mut().map(|artifact| &mut artifact.file);
+    for file in captures.chain(artifacts) {
+        let whole = from.join(&*file);
+        // Of a merged record it goes up and down again.
+        let whole = fs::canonicalize(&whole).unwrap_or(whole);
+        *file = pathdiff::diff_paths(&whole, to).unwrap_or(whole);
+    }
+}
+
+#[cfg(test)]
+mod tests;

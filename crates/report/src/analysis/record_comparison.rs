@@ -1,0 +1,522 @@
+//! Two records of one scenario, case by case.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use anyhow::{Result, ensure};
+use serde::Serialize;
+
+use super::{Analysis, CaseFigures, baselines};
+use crate::case_conditions::link;
+use record::Record;
+use record::figure_name::FigureName;
+use stats::hodges_lehmann::{Sense, Shift, ShiftVerdict};
+use stats::welch;
+
+/// Of a whole comparison: how often it may call worse what is not.
+const SIGNIFICANCE: f64 = 0.05;
+
+/// One figure of one case in both records.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// Of this case.
+    pub case: String,
+    /// What is compared.
+    pub figure: FigureName,
+    /// Means over the runs, in the metric's unit: of the reference, then of the record.
+    pub means: [f64; 2],
+    /// From the reference to the record.
+    pub shift: Shift,
+    /// How likely such a difference is where there is none, among all figures compared: [`welch`]'s p, adjusted by Holm. Absent
+    /// where there are too few runs to tell.
+    pub p: Option<f64>,
+}
+
+/// What cannot be compared, because the one record has it and the other not, or neither.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Of this case.
+    pub case: String,
+    /// A figure, or an instrument of which there is no figure; the whole case when absent.
+    pub what: Option<String>,
+    /// Where it is not.
+    pub lacking: Lacking,
+}
+
+/// Which record lacks something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Lacking {
+    /// The reference.
+    Reference,
+    /// The record that is held against it.
+    Record,
+    /// Both.
+    Both,
+}
+
+/// What the records have in common, and what not.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// What both have.
+    pub compared: Vec<Compared>,
+    /// Cases and figures that one of them lacks.
+    pub missing: Vec<Missing>,
+    /// Cases whose links differ, with both links in words.
+    pub across: Vec<String>,
+    /// What differs between the machines, in words.
+    pub hosts: Vec<String>,
+    /// Which of the two have runs to come: "reference", "record".
+    pub unfinished: Vec<&'static str>,
+}
+
+impl Comparison {
+    /// Of `record` against `reference`, in those figures that `wanted` picks; a case may have another link in each with
+    /// `across_links`.
+    ///
+    /// # Errors
+    /// They are of different scenarios: another name, or a case of other conditions or instruments.
+    pub fn of(
+        reference: &Record,
+        record: &Record,
+        across_links: bool,
+        wanted: impl Fn(&Record, &FigureName) -> bool,
+    ) -> Result<Self> {
+        let across = check_alike(reference, record, across_links)?;
+        let (before, after) = (Analysis::of(reference), Analysis::of(record));
+        let (mut compared, mut missing) = (Vec::new(), Vec::new());
+        for old in &before.cases {
+            let case = &old.case.name;
+            let Some(new) = after.case(case) else {
+                missing.push(Missing::case(case, Lacking::Record));
+                continue;
+            };
+            missing.extend(Missing::instruments(old, new));
+            let wanted = |name: &&FigureName| wanted(reference, name) || wanted(record, name);
+            let names: BTreeSet<_> = old.figures.keys().chain(new.figures.keys()).collect();
+            for name in names.into_iter().filter(wanted) {
+                let (old, new) = match (old.figures.get(name), new.figures.get(name)) {
+                    (Some(old), Some(new)) => (old, new),
+                    (old, _) => {
+                        missing.push(Missing {
+                            case: case.clone(),
+                            what: Some(name.to_string()),
+                            lacking: match old {
+                                None => Lacking::Reference,
+                                Some(_) => Lacking::Record,
+                            },
+                        });
+                        continue;
+                    }
+                };
+                compared.extend(Shift::of(&old.values, &new.values).map(|shift| {
+                    Compared {
+                        case: case.clone(),
+                        figure: name.clone(),
+                        means: [old.value(), new.value()],
+                        p: welch::p_value(&old.values, &new.values)
+                            .filter(|_| shift.change() != ShiftVerdict::TooFew),
+                        shift,
+                    }
+                }));
+            }
+        }
+        let added = after.cases.iter().map(|new| &new.case.name);
+        let added = added.filter(|name| before.case(name).is_none());
+        missing.extend(added.map(|name| Missing::case(name, Lacking::Reference)));
+        let told = || compared.iter().filter_map(|one: &Compared| one.p);
+        let mut adjusted = welch::holm(&told().collect::<Vec<_>>()).into_iter();
+        for one in compared.iter_mut().filter(|one| one.p.is_some()) {
+            one.p = adjusted.next();
+        }
+        Ok(Self {
+            compared,
+            missing,
+            across,
+            hosts: hosts(reference, record),
+            unfinished: [("reference", reference), ("record", record)]
+                .into_iter()
+                .filter(|(_, record)| record.finished_at.is_none())
+                .map(|(which, _)| which)
+                .collect(),
+        })
+    }
+
+    /// Of how many figures and cases nobody can tell whether they got worse.
+    pub fn untold(&self) -> usize {
+        let few = self.compared.iter().filter(|one| one.is_too_few());
+        few.count() + self.missing.len()
+    }
+
+    /// How many figures are held against chance together.
+    pub fn family(&self) -> usize {
+        self.compared.iter().filter(|one| one.p.is_some()).count()
+    }
+
+    /// What got worse by more than `percent`, beyond chance: one or more of those that did not in at most 5 % of comparisons.
+    pub fn regressions(&self, percent: f64) -> impl Iterator<Item = &Compared> {
+        self.compared
+            .iter()
+            .filter(move |one| one.is_worse_by(percent))
+    }
+}
+
+impl Compared {
+    /// In plain words.
+    pub fn words(&self) -> String {
+        let metric = self.figure.metric;
+        if self.is_too_few() {
+            let enough = self.shift.enough();
+            return format!("cannot tell: {enough} runs in each would do");
+        }
+        self.shift.words(metric.sense(), metric.unit())
+    }
+
+    /// Whether there are too few runs to tell a change from chance.
+    pub fn is_too_few(&self) -> bool {
+        self.shift.change() == ShiftVerdict::TooFew
+    }
+
+    /// Whether it got worse beyond chance, and the interval's near end by more than `percent`. Of what has no percentage, a
+    /// loss from or to nothing, any change beyond chance counts.
+    fn is_worse_by(&self, percent: f64) -> bool {
+        let beyond_chance = self.p.is_some_and(|p| p <= SIGNIFICANCE);
+        let worse = match self.shift.change() {
+            ShiftVerdict::TooFew | ShiftVerdict::NotShown => false,
+            ShiftVerdict::Greater => self.figure.metric.sense() != Sense::Rate,
+            ShiftVerdict::Smaller => self.figure.metric.sense() == Sense::Rate,
+        };
+        let change = self.shift.percent.and_then(|change| change.interval);
+        let near = change.map(|[low, high]| low.abs().min(high.abs()));
+        worse && beyond_chance && near.is_none_or(|near| near > percent)
+    }
+}
+
+impl Missing {
+    fn case(case: &str, lacking: Lacking) -> Self {
+        Self {
+            case: case.to_owned(),
+            what: None,
+            lacking,
+        }
+    }
+
+    /// Instruments of a case that both have, without a figure in either.
+    fn instruments(old: &CaseFigures<'_>, new: &CaseFigures<'_>) -> Vec<Self> {
+        let has = |figures: &CaseFigures<'_>, instrument: &str| {
+            let mut names = figures.figures.keys();
+            names.any(|name| name.instrument == instrument)
+        };
+        let names = old.case.instruments.iter().map(|one| &one.name);
+        names
+            .filter(|name| !has(old, name) && !has(new, name))
+            .map(|name| Self {
+                case: old.case.name.clone(),
+                what: Some(name.clone()),
+                lacking: Lacking::Both,
+            })
+            .collect()
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.case)?;
+        if let Some(what) = &self.what {
+            write!(f, ": {what}")?;
+        }
+        f.write_str(match self.lacking {
+            Lacking::Reference => ": not in the reference",
+            Lacking::Record => ": not in the record",
+            Lacking::Both => ": in neither record",
+        })
+    }
+}
+
+/// What differs between the machines of two records: their facts, and what they do with nothing in the way.
+fn hosts(reference: &Record, record: &Record) -> Vec<String> {
+    let (old, new) = (&reference.head.host, &record.head.host);
+    let pairs = [
+        ("kernel", &old.kernel, &new.kernel),
+        ("CPU", &old.cpu, &new.cpu),
+        ("CPUs", &old.cpus.to_string(), &new.cpus.to_string()),
+        ("memory", &old.memory, &new.memory),
+        ("clock source", &old.clocksource, &new.clocksource),
+        ("farwire", &reference.head.farwire, &record.head.farwire),
+    ];
+    let pairs = pairs.into_iter().filter(|(_, old, new)| old != new);
+    let mut words: Vec<String> = pairs
+        .map(|(what, old, new)| format!("{what}: {old} against {new}"))
+        .collect();
+    for (tool, old) in &old.tools {
+        if let Some(new) = new.tools.get(tool).filter(|new| *new != old) {
+            words.push(format!("{tool}: {old} against {new}"));
+        }
+    }
+    words.extend(baselines::against(&reference.baselines, &record.baselines));
+    words
+}
+
+/// A case of one name must mean the same in both; but for its link, with `across_links`. Then, the links that differ, in
+/// words.
+fn check_alike(reference: &Record, record: &Record, across_links: bool) -> Result<Vec<String>> {
+    let (old, new) = (reference.plan(), record.plan());
+    ensure!(
+        old.name == new.name,
+        "records of different scenarios: `{}` and `{}`",
+        old.name,
+        new.name
+    );
+    ensure!(
+        old.quick == new.quick,
+        "one of the records was shortened by --quick, the other not"
+    );
+    let same_text = reference.head.scenario.text == record.head.scenario.text;
+    let mut across = Vec::new();
+    for case in &old.cases {
+        let Some(other) = new.case(&case.name) else {
+            continue;
+        };
+        let mut both = case.instruments.iter().zip(&other.instruments);
+        let instruments = case.instruments.len() == other.instruments.len()
+            && both.all(|(one, other)| one.is_alike(other, same_text));
+        for (what, alike) in [
+            ("test bed", case.bed == other.bed),
+            ("congestion control", case.congestion == other.congestion),
+            ("set of instruments", instruments),
+        ] {
+            ensure!(
+                alike,
+                "records of different scenarios: case `{}` has another {what}",
+                case.name
+            );
+        }
+        if case.link != other.link {
+            let links = [link(&case.link)?, link(&other.link)?];
+            let links = format!("case `{}`: {} against {}", case.name, links[0], links[1]);
+            ensure!(
+                across_links,
+                "the links differ: {links}; if that is on purpose, have both links as cases of one scenario and name \
+                 one as its `reference`, or compare with --across-links"
+            );
+            across.push(links);
+        }
+    }
+    Ok(across)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::{draws, record};
+    use conditions::DelaySpec;
+    use record::plan::Repeats;
+    use record::{Baseline, Run};
+
+    /// The case "base" with `runs` runs, whose goodputs are drawn about a mean times `factor`.
+    fn repeated(runs: u32, factor: f64, seed: u64) -> Record {
+        let mut record = record();
+        let one = record.runs[0].clone();
+        record.head.plan.cases.truncate(1);
+        record.head.plan.trends.clear();
+        record.head.plan.cases[0].repeats = Repeats::fixed(runs);
+        let values = draws(seed, runs as usize);
+        let run = |(repeat, draw): (u32, &f64)| {
+            let mut run: Run = one.clone();
+            run.repeat = repeat;
+            run.measurements[1].measurement.figures[0].value *= factor * (1.0 + 0.01 * draw);
+            run
+        };
+        record.runs = (1..).zip(&values).map(run).collect();
+        record
+    }
+
+    fn compare(reference: &Record, record: &Record) -> Comparison {
+        Comparison::of(reference, record, false, |_, _| true).unwrap()
+    }
+
+    #[test]
+    fn a_record_has_no_difference_from_itself() {
+        let record = repeated(30, 1.0, 1);
+        let comparison = compare(&record, &record);
+        assert!(comparison.missing.is_empty());
+        assert_eq!(comparison.compared.len(), 3);
+        for one in &comparison.compared {
+            assert_eq!(
+                one.shift.change(),
+                ShiftVerdict::NotShown,
+                "{}",
+                one.words()
+            );
+        }
+        assert_eq!(comparison.regressions(0.0).count(), 0);
+    }
+
+    #[test]
+    fn two_percent_show_with_thirty_runs() {
+        let comparison = compare(&repeated(30, 1.0, 1), &repeated(30, 0.98, 2));
+        let slower: Vec<_> = comparison.regressions(0.0).collect();
+        assert_eq!(slower.len(), 1);
+        assert!(
+            slower[0].words().contains("% slower, 95 % interval"),
+            "{}",
+            slower[0].words()
+        );
+        assert_eq!(comparison.regressions(5.0).count(), 0);
+        let faster = compare(&repeated(30, 1.0, 1), &repeated(30, 1.02, 2));
+        assert_eq!(faster.regressions(0.0).count(), 0);
+    }
+
+    /// `figures` cases of one goodput each, which scatters by 2 %; that of the first case is `factor` times as much.
+    fn many(figures: usize, runs: u32, factor: f64, seed: u64) -> Record {
+        let mut record = repeated(1, 1.0, 1);
+        let (case, mut one) = (record.head.plan.cases[0].clone(), record.runs[0].clone());
+        one.measurements.remove(0);
+        record.runs.clear();
+        record.head.plan.cases.clear();
+        let draws = draws(seed, figures * runs as usize);
+        let mut draws = draws.iter();
+        for number in 0..figures {
+            let mut case = case.clone();
+            case.name = number.to_string();
+            case.repeats = Repeats::fixed(runs);
+            for repeat in 1..=runs {
+                let mut run: Run = one.clone();
+                (run.case, run.repeat) = (case.name.clone(), repeat);
+                let factor = if number == 0 { factor } else { 1.0 };
+                let figures = &mut run.measurements[0].measurement.figures;
+                figures.truncate(1);
+                figures[0].value *= factor * (1.0 + 0.02 * draws.next().unwrap());
+                record.runs.push(run);
+            }
+            record.head.plan.cases.push(case);
+        }
+        record
+    }
+
+    /// The share of seeds in which something got worse by more than `percent`.
+    fn worse(seeds: u64, figures: usize, factor: f64, percent: f64) -> f64 {
+        let worse = |seed: &u64| {
+            let before = many(figures, 5, 1.0, *seed);
+            let after = many(figures, 5, factor, *seed + 1_000_000);
+            compare(&before, &after).regressions(percent).count() > 0
+        };
+        (0..seeds).filter(worse).count() as f64 / seeds as f64
+    }
+
+    #[test]
+    fn of_equal_records_of_many_figures_few_are_called_worse() {
+        let share = worse(2_000, 50, 1.0, 0.0);
+        assert!(share <= 0.06, "{share}");
+    }
+
+    #[test]
+    fn one_figure_of_fifty_that_got_worse_is_found() {
+        let share = worse(200, 50, 0.8, 5.0);
+        assert!(share >= 0.9, "{share}");
+    }
+
+    #[test]
+    fn machines_that_differ_are_shown() {
+        let (reference, mut other) = (record(), record());
+        assert!(compare(&reference, &other).hosts.is_empty());
+        other.head.host.cpus = 64;
+        assert!(compare(&reference, &other).hosts[0].ends_with(" against 64"));
+    }
+
+    #[test]
+    fn records_of_different_scenarios_are_refused() {
+        let reference = record();
+        let mut other = record();
+        let both = &mut other.head.plan.cases[1].link.both;
+        both.at_first.set("1ms".parse::<DelaySpec>().unwrap());
+        let refusal =
+            |other: &Record| Comparison::of(&reference, other, false, |_, _| true).unwrap_err();
+        assert!(
+            refusal(&other)
+                .to_string()
+                .contains("the links differ: case `slow`: ")
+        );
+        let mut other = record();
+        other.head.plan.name = "large".to_owned();
+        assert!(refusal(&other).to_string().contains("`small` and `large`"));
+    }
+
+    #[test]
+    fn links_that_differ_are_compared_when_asked_for() {
+        let reference = record();
+        let mut other = record();
+        let both = &mut other.head.plan.cases[1].link.both;
+        both.at_first.set("1ms".parse::<DelaySpec>().unwrap());
+        let refusal = Comparison::of(&reference, &other, false, |_, _| true).unwrap_err();
+        let refusal = refusal.to_string();
+        assert!(
+            refusal.contains("`reference`") && refusal.contains("--across-links"),
+            "{refusal}"
+        );
+        let comparison = Comparison::of(&reference, &other, true, |_, _| true).unwrap();
+        let [across] = &comparison.across[..] else {
+            panic!("{:?}", comparison.across);
+        };
+        assert!(across.starts_with("case `slow`: ") && across.ends_with(" against delay 1ms"));
+        assert!(compare(&reference, &reference).across.is_empty());
+    }
+
+    #[test]
+    fn too_few_runs_cannot_tell_and_say_how_many_would_do() {
+        let comparison = compare(&repeated(3, 1.0, 1), &repeated(3, 3.0, 2));
+        assert_eq!(comparison.untold(), comparison.compared.len());
+        for one in &comparison.compared {
+            let words = one.words();
+            assert!(words.starts_with("cannot tell: "), "{words}");
+            assert!(words.ends_with("4 runs in each would do"), "{words}");
+        }
+        let enough = compare(&repeated(4, 1.0, 1), &repeated(4, 1.0, 2));
+        assert_eq!(enough.untold(), 0);
+    }
+
+    #[test]
+    fn what_one_record_lacks_is_named() {
+        let mut other = record();
+        other.head.plan.cases.truncate(1);
+        let lacks = |reference: &Record, record: &Record| {
+            let missing = compare(reference, record).missing;
+            missing.iter().map(Missing::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(lacks(&record(), &other), ["slow: not in the record"]);
+        assert_eq!(lacks(&other, &record()), ["slow: not in the reference"]);
+        let whole = repeated(4, 1.0, 1);
+        let mut without = whole.clone();
+        for run in &mut without.runs {
+            run.measurements.remove(1);
+        }
+        let here = lacks(&whole, &without);
+        assert!(!here.is_empty());
+        let there = here
+            .iter()
+            .map(|one| one.replace("the record", "the reference"));
+        assert_eq!(lacks(&without, &whole), there.collect::<Vec<_>>());
+        let neither = lacks(&without, &without);
+        let name = &whole.runs[0].measurements[1].instrument;
+        assert_eq!(neither, [format!("base: {name}: in neither record")]);
+    }
+
+    #[test]
+    fn machines_that_differ_with_nothing_in_the_way_are_told() {
+        let [reference, record] = [1e9, 5e8].map(|rate| {
+            let mut record = repeated(4, 1.0, 1);
+            record.baselines.push(Baseline {
+                tcp_bit_per_s: Some(rate),
+                ..Baseline::default()
+            });
+            record
+        });
+        let hosts = |record| {
+            let comparison = Comparison::of(&reference, record, false, |_, _| true);
+            comparison.unwrap().hosts
+        };
+        assert!(hosts(&reference).is_empty());
+        let words = "TCP with nothing in the way: 1000.000 Mbit/s against 500.000 Mbit/s";
+        assert_eq!(hosts(&record), [words]);
+    }
+}

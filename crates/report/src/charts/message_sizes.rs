@@ -1,0 +1,216 @@
+//! What does the size of a message cost? Time and throughput against size, a curve a case.
+
+use std::collections::BTreeSet;
+
+use super::axis::Axis;
+use super::plot::{Curve, Plot, Point, Shape};
+use super::svg::MOST_SERIES;
+use super::{ChartQuestion, Drawing, file_name};
+use crate::analysis::{Across, Analysis, CaseFigures};
+use crate::interval::with_interval;
+use crate::meaning;
+use record::figure_name::FigureName;
+use record::plan::Published;
+use record::quantity::{counted, number, scale};
+use record::{Metric, Statistic};
+use stats::deciding::Centre;
+
+/// What is worth a figure against the size, and how it is summed up.
+const SHOWN: [(Metric, Statistic); 6] = [
+    (Metric::RttMs, Statistic::Mean),
+    (Metric::GoodputBitPerS, Statistic::Mean),
+    (Metric::CompletionMs, Statistic::Median),
+    (Metric::ReadTimeMs, Statistic::Mean),
+    (Metric::TimePerMibMs, Statistic::Mean),
+    (Metric::LostPercent, Statistic::Mean),
+];
+
+/// Round-trip time and throughput against message size.
+pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
+    let mut families: BTreeSet<FigureName> = BTreeSet::new();
+    for name in analysis.cases.iter().flat_map(|case| case.figures.keys()) {
+        if name.size.is_some() && SHOWN.contains(&(name.metric, name.statistic)) {
+            families.insert(FigureName {
+                size: None,
+                ..name.clone()
+            });
+        }
+    }
+    let drawings = families
+        .iter()
+        .flat_map(|family| of_family(analysis, family));
+    ChartQuestion {
+        heading: "Against the size of a message",
+        note: "Means over the runs; bars: 95 % intervals, each mark says of what, a little apart so that none hides another. Hollow: published.".to_owned(),
+        drawings: drawings.collect(),
+    }
+}
+
+/// The drawings of one figure of all sizes, so many cases in each as can be told apart.
+fn of_family(analysis: &Analysis<'_>, family: &FigureName) -> Vec<Drawing> {
+    let cases: Vec<&CaseFigures<'_>> = analysis
+        .cases
+        .iter()
+        .filter(|case| curve(case, family, 0).points.len() > 1)
+        .collect();
+    let axes = axes(family, &curves(family, &cases));
+    let chunks = cases.chunks(MOST_SERIES).enumerate();
+    chunks
+        .map(|(part, cases)| draw(family, axes.clone(), part, cases))
+        .collect()
+}
+
+/// Of all cases, so that drawings of some of them compare.
+fn axes(family: &FigureName, curves: &[Curve]) -> [Axis; 2] {
+    let points = || curves.iter().flat_map(|curve| &curve.points);
+    let (title, unit) = (family.metric.title(), scale(family.metric).1);
+    let values = || points().flat_map(Point::reach);
+    let positive = values().all(|value| value > 0.0);
+    let label = format!("{title} {}, {unit}", family.statistic.name());
+    [
+        Axis::log2("message size, bytes", points().map(|point| point.x)),
+        if positive {
+            Axis::log(&label, values())
+        } else {
+            Axis::from_zero(&label, values())
+        },
+    ]
+}
+
+fn curves(family: &FigureName, cases: &[&CaseFigures<'_>]) -> Vec<Curve> {
+    let measured = cases
+        .iter()
+        .enumerate()
+        .map(|(look, case)| curve(case, family, look));
+    let published = cases
+        .iter()
+        .enumerate()
+        .map(|(look, case)| published(case, family, look));
+    measured
+        .chain(published.filter(|curve| !curve.points.is_empty()))
+        .collect()
+}
+
+fn draw(
+    family: &FigureName,
+    [x, y]: [Axis; 2],
+    part: usize,
+    cases: &[&CaseFigures<'_>],
+) -> Drawing {
+    let title = family.metric.title();
+    let plot = Plot {
+        x,
+        y,
+        height: 240.0,
+        curves: curves(family, cases),
+    };
+    let way = family
+        .direction
+        .map_or(String::new(), |way| format!(", {}", way.name()));
+    let [file, more] = super::part(part);
+    Drawing {
+        file: file_name(&["sizes", &family.to_string()]) + &file,
+        svg: plot.draw(&format!(
+            "{title} of {} against message size",
+            family.instrument
+        )),
+        caption: format!("{}: {title}{way}", family.instrument) + &more,
+        below: String::new(),
+        about: meaning::of(family.metric, family.statistic, family.direction, None),
+    }
+}
+
+/// The measured values of a case, from the least size.
+fn curve(case: &CaseFigures<'_>, family: &FigureName, look: usize) -> Curve {
+    let of = |(name, across): (&FigureName, &Across)| {
+        let size = name.size.filter(|size| {
+            *size > 0
+                && FigureName {
+                    size: None,
+                    ..name.clone()
+                } == *family
+        })?;
+        Some(point(
+            family.metric,
+            size as f64,
+            across,
+            &format!("{}, {size} bytes", case.case.name),
+        ))
+    };
+    let (label, points) = (case.case.name.clone(), case.figures.iter().filter_map(of));
+    Curve::new(Some(label), look, Shape::Marked, points.collect())
+}
+
+/// A figure across the runs at `x`, in the unit of tables.
+pub(super) fn point(metric: Metric, x: f64, across: &Across, what: &str) -> Point {
+    let (by, unit) = scale(metric);
+    let interval = across.interval.map(|own| own.in_units_of(by));
+    let ends = interval.map(|own| own.ends);
+    let of = interval.map_or_else(
+        || counted(across.values.len(), "run"),
+        |own| format!("95 % {}", own.of.words()),
+    );
+    let value = across.value() / by;
+    Point {
+        x,
+        y: value,
+        interval: ends,
+        hover: format!("{what}: {} {unit}, {of}", with_interval(value, ends)),
+    }
+}
+
+fn published(case: &CaseFigures<'_>, family: &FigureName, look: usize) -> Curve {
+    let (by, unit) = scale(family.metric);
+    let of = |(name, published): (&FigureName, &Published)| {
+        let (size, value) = (name.size?, published.over(Centre::Mean)?);
+        let own = FigureName {
+            size: None,
+            ..name.clone()
+        };
+        let hover = format!(
+            "{}, {size} bytes: published {} {unit}",
+            case.case.name,
+            number(value / by)
+        );
+        family.is_of(&own).then(|| Point {
+            hover,
+            ..Point::at(size as f64, value / by)
+        })
+    };
+    let label = format!("{}, published", case.case.name);
+    let points = case.case.published.iter().filter_map(of);
+    Curve::new(Some(label), look, Shape::Hollow, points.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::record;
+    use record::Figure;
+
+    #[test]
+    fn every_size_is_a_mark_with_its_interval_and_what_was_published_beside() {
+        let mut record = record();
+        for run in &mut record.runs {
+            let of = |size: u64| {
+                let value = f64::from(run.repeat) + size as f64 / 100.0;
+                Figure::new(Metric::RttMs, Statistic::Mean, value).size(size)
+            };
+            run.measurements[0].measurement.figures = [64, 256, 1024].map(of).to_vec();
+        }
+        record.head.plan.cases[1].published.insert(
+            "ping.rtt_ms.mean.256b".parse().unwrap(),
+            Published::Value(4.0),
+        );
+        let analysis = Analysis::of(&record);
+        let drawings = question(&analysis).drawings;
+        assert_eq!(drawings.len(), 1);
+        let svg = &drawings[0].svg;
+        assert_eq!(svg.matches("<title>").count(), 7);
+        assert!(
+            svg.contains("slow, 256 bytes: 4.060 ± 6.353 ms, 95 % over 2 runs"),
+            "{svg}"
+        );
+        assert!(svg.contains("slow, 256 bytes: published 4.000 ms"), "{svg}");
+    }
+}

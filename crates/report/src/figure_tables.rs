@@ -1,0 +1,411 @@
+//! The tables of values of a report: one an instrument, a row a case.
+
+use std::collections::BTreeSet;
+
+use crate::analysis::{Analysis, CaseFigures};
+use crate::interval::{ConfidenceInterval, Label, NOT_AVAILABLE, around, is_tail};
+use record::Record;
+use record::figure_name::FigureName;
+use record::plan::Instrument;
+use record::profile::Profile;
+use record::quantity::{counted, number, scale};
+use record::table::{Cell, Column, Mark, Table};
+use record::{Direction, Metric, Phase, Statistic};
+use stats::deciding::Centre;
+use stats::hodges_lehmann::Shift;
+
+/// What an instrument measured in every case that uses it.
+pub(super) struct FigureTable<'a> {
+    pub(super) instrument: &'a str,
+    pub(super) profile: &'a Profile,
+    pub(super) columns: Vec<ValueColumn>,
+    pub(super) rows: Vec<CaseRow<'a>>,
+}
+
+/// One figure in every row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ValueColumn {
+    pub(super) metric: Metric,
+    pub(super) statistic: Statistic,
+    pub(super) direction: Option<Direction>,
+    pub(super) phase: Option<Phase>,
+}
+
+/// A case, or one message, block or file size of it.
+pub(super) struct CaseRow<'a> {
+    pub(super) figures: &'a CaseFigures<'a>,
+    pub(super) size: Option<u64>,
+    pub(super) values: Vec<FigureValue>,
+}
+
+/// A figure in its column's unit.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FigureValue {
+    pub(super) value: Option<f64>,
+    /// It is a lower bound.
+    pub(super) at_least: bool,
+    pub(super) interval: Option<ConfidenceInterval>,
+    /// Its samples are too few for an interval, or, of a percentile, for it.
+    pub(super) too_few: bool,
+    pub(super) published: Option<f64>,
+    /// Against the reference, in plain words.
+    pub(super) change: Option<String>,
+    /// Against the reference, in percent, of a percentage in points; where there is no percentage with its unit.
+    pub(super) shift: Option<String>,
+}
+
+/// The tables of a record, in the order of its instruments.
+pub(super) fn tables<'a>(analysis: &'a Analysis<'a>) -> Vec<FigureTable<'a>> {
+    let mut instruments: Vec<&Instrument> = Vec::new();
+    for instrument in analysis.cases.iter().flat_map(|c| &c.case.instruments) {
+        if instruments
+            .iter()
+            .all(|known| known.name != instrument.name)
+        {
+            instruments.push(instrument);
+        }
+    }
+    let tables = instruments
+        .into_iter()
+        .map(|instrument| table(analysis, &instrument.name, &instrument.profile));
+    tables.filter(|table| !table.rows.is_empty()).collect()
+}
+
+fn table<'a>(
+    analysis: &'a Analysis<'a>,
+    instrument: &'a str,
+    profile: &'a Profile,
+) -> FigureTable<'a> {
+    let mut asked = expected(analysis);
+    let cases = analysis.cases.iter();
+    asked.extend(cases.flat_map(|figures| figures.case.published.keys()));
+    let wanted = |name: &&FigureName| {
+        profile.is_headline(name.metric, name.statistic)
+            || asked.iter().any(|asked| name.is_of(asked))
+    };
+    let names = |figures: &'a CaseFigures<'a>| {
+        let all = figures.figures.keys();
+        all.filter(|name| name.instrument == instrument)
+            .filter(wanted)
+            .collect::<Vec<_>>()
+    };
+    let columns: BTreeSet<ValueColumn> = analysis
+        .cases
+        .iter()
+        .flat_map(names)
+        .map(ValueColumn::of)
+        .collect();
+    let columns: Vec<ValueColumn> = columns.into_iter().collect();
+    let rows = analysis.cases.iter().flat_map(|figures| {
+        let used = figures.case.instrument(instrument).is_some();
+        let sizes: BTreeSet<Option<u64>> = names(figures).iter().map(|name| name.size).collect();
+        let sizes = if sizes.is_empty() && used {
+            BTreeSet::from([None])
+        } else {
+            sizes
+        };
+        let columns = columns.clone();
+        sizes.into_iter().map(move |size| CaseRow {
+            figures,
+            size,
+            values: columns
+                .iter()
+                .map(|column| value(figures, &column.name(instrument, size)))
+                .collect(),
+        })
+    });
+    FigureTable {
+        instrument,
+        profile,
+        rows: rows.collect(),
+        columns,
+    }
+}
+
+/// What is expected of some case.
+pub(super) fn expected<'a>(analysis: &Analysis<'a>) -> Vec<&'a FigureName> {
+    let cases = analysis.cases.iter();
+    let expected = cases.flat_map(|figures| &figures.case.expect);
+    expected.map(|expectation| &expectation.of).collect()
+}
+
+fn value(figures: &CaseFigures<'_>, name: &FigureName) -> FigureValue {
+    let scale = scale(name.metric).0;
+    let published = figures.case.published.iter();
+    let mut published = published.filter(|(published, _)| name.is_of(published));
+    let published = published
+        .next()
+        .and_then(|(_, published)| published.over(Centre::Mean));
+    let published = published.map(|value| value / scale);
+    let Some(figure) = figures.figures.get(name) else {
+        return FigureValue {
+            published,
+            ..FigureValue::default()
+        };
+    };
+    let interval = figure.interval.map(|own| own.in_units_of(scale));
+    let shift = figure.shift.as_ref();
+    FigureValue {
+        value: Some(figure.value() / scale),
+        at_least: figure.at_least,
+        interval,
+        too_few: figure.too_few,
+        published,
+        change: shift.map(|shift| shift.words(name.metric.sense(), name.metric.unit())),
+        shift: shift.map(|shift| in_column(shift, name.metric)),
+    }
+}
+
+/// A shift as it stands below [`shift_unit`].
+fn in_column(shift: &Shift, metric: Metric) -> String {
+    let (by, unit) = scale(metric);
+    let absolute = shift.absolute.value;
+    match (unit, shift.percent) {
+        ("%", _) => format!("{absolute:+.2}"),
+        (_, Some(percent)) => format!("{:+.1}", percent.value),
+        _ => format!("{:+.1} {unit}", absolute / by),
+    }
+}
+
+/// In what the shifts of a metric are.
+fn shift_unit(metric: Metric) -> &'static str {
+    match metric.unit() {
+        "%" => "points",
+        _ => "%",
+    }
+}
+
+/// Whether reports show this figure of the record whatever is expected of it.
+pub fn is_headline(record: &Record, name: &FigureName) -> bool {
+    let all = record.plan().instruments();
+    let mut own = all.filter(|i| i.name == name.instrument);
+    own.any(|i| i.profile.is_headline(name.metric, name.statistic))
+}
+
+impl FigureTable<'_> {
+    /// As a table whose shifts are numbers, to be narrow, or words.
+    pub(super) fn table(&self, narrow: bool) -> Table {
+        let any = |at: usize, has: fn(&FigureValue) -> bool| {
+            self.rows.iter().any(|row| has(&row.values[at]))
+        };
+        let shown: Vec<[bool; 2]> = (0..self.columns.len())
+            .map(|at| {
+                [
+                    any(at, |v| v.published.is_some()),
+                    any(at, |v| v.shift.is_some()),
+                ]
+            })
+            .collect();
+        let mut columns = vec![Column::words("case")];
+        let labels: Vec<Label> = (0..self.columns.len()).map(|at| self.label(at)).collect();
+        for ((column, [published, shift]), label) in self.columns.iter().zip(&shown).zip(&labels) {
+            let unit = scale(column.metric).1;
+            let lines = [Some(column.title()), label.heading(), Some(unit.to_owned())];
+            let lines: Vec<String> = lines.into_iter().flatten().collect();
+            columns.push(Column::numbers(lines.join("\n")));
+            let publication = || Column::numbers(format!("published\n{unit}")).beside();
+            columns.extend(published.then(publication));
+            let change = || match narrow {
+                true => Column::numbers(format!("Δ\n{}", shift_unit(column.metric))),
+                false => Column::words("Δ against the reference"),
+            };
+            columns.extend(shift.then(|| change().beside()));
+        }
+        let row = |row: &CaseRow<'_>| {
+            let mut cells = vec![Cell::from(row.title())];
+            let columns = self.columns.iter().zip(&shown).zip(&labels);
+            for (value, ((column, [published, shift]), label)) in row.values.iter().zip(columns) {
+                cells.push(value.in_words(column.statistic, *label).into());
+                cells.extend(
+                    published.then(|| {
+                        Cell::marked(or_dash(value.published.map(number)), Mark::Published)
+                    }),
+                );
+                cells.extend(shift.then(|| {
+                    let change = if narrow { &value.shift } else { &value.change };
+                    or_dash(change.clone()).into()
+                }));
+            }
+            cells
+        };
+        Table::new(self.instrument, columns).with(self.rows.iter().map(row))
+    }
+
+    /// What the intervals of a column are of.
+    pub(super) fn label(&self, column: usize) -> Label {
+        let rows = self.rows.iter();
+        Label::of(rows.filter_map(|row| Some(row.values[column].interval?.of)))
+    }
+
+    /// Every figure that it has a place for.
+    pub(super) fn names(&self) -> Vec<FigureName> {
+        let sizes: BTreeSet<Option<u64>> = self.rows.iter().map(|row| row.size).collect();
+        let of = |size: Option<u64>| {
+            self.columns
+                .iter()
+                .map(move |column| column.name(self.instrument, size))
+        };
+        sizes.into_iter().flat_map(of).collect()
+    }
+}
+
+impl FigureValue {
+    /// The number, but for a percentile of too few samples, which has none.
+    pub(super) fn number(&self, statistic: Statistic) -> String {
+        match self.value {
+            Some(_) if self.too_few && is_tail(statistic) => NOT_AVAILABLE.to_owned(),
+            Some(value) if self.at_least => format!("at least {}", number(value)),
+            value => or_dash(value.map(number)),
+        }
+    }
+
+    /// The interval, and of what it is where the heading, which has this label, speaks of others: "± 0.106", "[10.00, 10.80]";
+    /// "\[n/a\]" where the samples are too few for one.
+    pub(super) fn interval(&self, statistic: Statistic, label: Label) -> Option<String> {
+        let too_few = self.too_few && is_tail(statistic);
+        let value = self.value.filter(|_| !self.at_least && !too_few)?;
+        let Some(interval) = self.interval else {
+            return self.too_few.then(|| format!("[{NOT_AVAILABLE}]"));
+        };
+        let words = around(value, interval.ends, number);
+        Some(match label.beside(interval.of) {
+            Some(beside) => format!("{words} {beside}"),
+            None => words,
+        })
+    }
+
+    /// "3.125 ± 0.106", "10.00 [10.00, 10.80]", "at least 3.125"; under a heading that has this label.
+    fn in_words(&self, statistic: Statistic, label: Label) -> String {
+        let words = [
+            Some(self.number(statistic)),
+            self.interval(statistic, label),
+        ];
+        words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+}
+
+impl ValueColumn {
+    pub(super) fn of(name: &FigureName) -> Self {
+        Self {
+            metric: name.metric,
+            statistic: name.statistic,
+            direction: name.direction,
+            phase: name.phase,
+        }
+    }
+
+    /// As one instrument's, of one size.
+    pub(super) fn name(self, instrument: &str, size: Option<u64>) -> FigureName {
+        FigureName {
+            instrument: instrument.to_owned(),
+            metric: self.metric,
+            statistic: self.statistic,
+            direction: self.direction,
+            phase: self.phase,
+            size,
+        }
+    }
+
+    /// For people: "rtt median, up".
+    pub(super) fn title(self) -> String {
+        let mut title = self.metric.title();
+        match self.statistic {
+            Statistic::Total => {}
+            statistic => {
+                title.push(' ');
+                title.push_str(statistic.name());
+            }
+        }
+        for more in [
+            self.direction.map(Direction::name),
+            self.phase.map(Phase::name),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            title.push_str(", ");
+            title.push_str(more);
+        }
+        title
+    }
+}
+
+impl CaseRow<'_> {
+    /// The case, and the size if there are several.
+    pub(super) fn title(&self) -> String {
+        let name = &self.figures.case.name;
+        match self.size {
+            Some(size) => format!("{name}, {}", counted(size, "byte")),
+            None => name.clone(),
+        }
+    }
+}
+
+/// What is not known is a dash.
+pub(super) fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "–".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::record;
+    use crate::formats::markdown::markdown;
+    use crate::{Terminal, html, text};
+    use record::Figure;
+
+    #[test]
+    fn a_one_sided_interval_of_one_run_is_stated_as_it_is_and_said_to_be_of_the_run() {
+        let mut record = record();
+        record.runs.truncate(1);
+        record.head.plan.cases.truncate(1);
+        let goodput = &mut record.runs[0].measurements[1].measurement.figures[0];
+        *goodput = goodput.clone().within(goodput.value, 1.08 * goodput.value);
+        for report in [
+            text(&record, false, Terminal::NONE),
+            text(&record, true, Terminal::NONE),
+            markdown(&record).unwrap().replace('\\', ""),
+        ] {
+            assert!(report.contains("16.00 [16.00, 17.28]"), "{report}");
+            assert!(report.contains("in the run"), "{report}");
+            assert!(!report.contains("over 1 run"), "{report}");
+        }
+        let page = html(&record).unwrap();
+        assert!(page.contains("<b>16.00</b> <i>[16.00, 17.28]</i>"));
+        assert!(page.contains("In the run: the 95 % interval of what the network did"));
+    }
+
+    #[test]
+    fn where_one_case_ran_once_and_another_twice_each_says_what_its_interval_is_of() {
+        let mut record = record();
+        let goodput = &mut record.runs[0].measurements[1].measurement.figures[0];
+        *goodput = goodput.clone().within(goodput.value, 1.08 * goodput.value);
+        let text = markdown(&record).unwrap().replace('\\', "");
+        assert!(text.contains("goodput mean, over 2 runs, Mbit/s"), "{text}");
+        assert!(text.contains("16.00 [16.00, 17.28] in the run"), "{text}");
+        assert!(text.contains("| 8.200 ± 22.87 |"), "{text}");
+    }
+
+    #[test]
+    fn what_too_few_samples_do_not_tell_is_not_available() {
+        let mut record = record();
+        let of_ping = &mut record.runs[0].measurements[0].measurement.figures;
+        let median = of_ping.iter_mut().find(|f| f.metric == Metric::RttMs);
+        let median = median.unwrap();
+        *median = median.clone().worth(9.0);
+        let text = text(&record, false, Terminal::NONE);
+        assert!(text.contains("1.100 [n/a]"), "{text}");
+        let tail = |worth| FigureValue {
+            value: Some(7.0),
+            too_few: Figure::new(Metric::RttMs, Statistic::P99, 7.0)
+                .worth(worth)
+                .is_of_too_few(),
+            ..FigureValue::default()
+        };
+        assert_eq!(tail(99.0).in_words(Statistic::P99, Label::default()), "n/a");
+        assert_eq!(
+            tail(100.0).in_words(Statistic::P99, Label::default()),
+            "7.000"
+        );
+    }
+}

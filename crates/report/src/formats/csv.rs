@@ -1,0 +1,103 @@
+//! Every sample of a record in the long form: one a line.
+
+use std::borrow::Cow;
+use std::io::Write;
+
+use anyhow::Result;
+
+use record::Direction;
+use record::Record;
+
+const HEADER: [&str; 11] = [
+    "case",
+    "repeat",
+    "seed",
+    "instrument",
+    "at_s",
+    "metric",
+    "index",
+    "direction",
+    "stream",
+    "size",
+    "value",
+];
+
+/// Writes the samples of `record` as RFC 4180 has it.
+///
+/// # Errors
+/// `target` cannot be written.
+pub fn write_csv(record: &Record, target: &mut dyn Write) -> Result<()> {
+    let mut writer = csv::Writer::from_writer(target);
+    writer.write_record(HEADER)?;
+    for run in &record.runs {
+        let (repeat, seed) = (run.repeat.to_string(), run.seed.to_string());
+        for measured in &run.measurements {
+            for sample in &measured.measurement.samples {
+                writer.write_record([
+                    no_formula(&run.case).as_ref(),
+                    &repeat,
+                    &seed,
+                    &no_formula(&measured.instrument),
+                    &format!("{:.6}", sample.at_s),
+                    sample.metric.name(),
+                    &sample.index.to_string(),
+                    sample.direction.map_or("", Direction::name),
+                    &blank_or(sample.stream),
+                    &blank_or(sample.size),
+                    &sample.value.to_string(),
+                ])?;
+            }
+        }
+    }
+    writer.flush()?;
+    Ok(())
+}
+
+/// A name that no spreadsheet takes for a formula: behind an apostrophe where it begins as one.
+fn no_formula(name: &str) -> Cow<'_, str> {
+    match name.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
+        true => Cow::Owned(format!("'{name}")),
+        false => Cow::Borrowed(name),
+    }
+}
+
+fn blank_or(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::record;
+
+    #[test]
+    fn a_name_that_begins_as_a_formula_is_none() {
+        let mut record = record();
+        record.runs.truncate(1);
+        record.runs[0].case = "=cmd|' /C calc'!A0".to_owned();
+        let mut text = Vec::new();
+        write_csv(&record, &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let mut cells = text.lines().skip(1);
+        assert!(cells.all(|line| line.starts_with("'=cmd|")), "{text}");
+    }
+
+    #[test]
+    fn every_sample_is_a_line() {
+        let record = record();
+        let mut text = Vec::new();
+        write_csv(&record, &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let samples: usize = record
+            .runs
+            .iter()
+            .flat_map(|run| &run.measurements)
+            .map(|m| m.measurement.samples.len())
+            .sum();
+        assert_eq!(text.lines().count(), 1 + samples);
+        assert!(
+            text.contains("\nslow,2,2,ping,0.100000,rtt_ms,1,,,,3.2\n"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,261 @@
+//! Runs as flent's data files, so that flent plots them (flent 2.3.0, doc/data-format.rst, file format version 4).
+//!
+//! A file is what ran at the same time: a run, or where instruments ran one after the other, one of them. flent knows plots
+//! by the name of its own test, and series by theirs: what no test of flent has is left out.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, ensure};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::NamedFiles;
+use crate::analysis::counted;
+use crate::analysis::intervals::intervals;
+use crate::case_conditions;
+use record::plan::{Case, Instrument};
+use record::profile::FlentSeries;
+use record::{Measured, Record, Run};
+use record::{Measurement, Metric};
+
+/// From one value to the next on the common axis of time; the raw values keep their own times.
+const STEP_S: f64 = 0.1;
+
+/// A data file.
+struct DataFile {
+    /// Without the ending.
+    name: String,
+    content: Value,
+}
+
+/// Seconds since the start of what ran together, and a value in the series' unit.
+type Points = Vec<(f64, f64)>;
+
+/// A file for each group of instruments of every run that counts, in the order of the plan.
+///
+/// # Errors
+/// No instrument of the record has a test in flent.
+pub(crate) fn flent(record: &Record) -> Result<NamedFiles> {
+    let files = data_files(record).into_iter();
+    let files: NamedFiles = files
+        .map(|file| (format!("{}.flent", file.name), file.content.to_string()))
+        .collect();
+    ensure!(
+        !files.is_empty(),
+        "flent has no test for any instrument of the record"
+    );
+    Ok(files)
+}
+
+fn data_files(record: &Record) -> Vec<DataFile> {
+    let (cases, latest) = (record.plan().cases.iter(), record.latest());
+    let runs = cases.flat_map(|case| counted(&latest, case).map(move |run| (case, run)));
+    let files = runs.flat_map(|(case, run)| {
+        let groups = case.groups().into_iter();
+        groups
+            .filter_map(move |group| file(record, case, run, group))
+            .collect::<Vec<_>>()
+    });
+    files.collect()
+}
+
+fn file(record: &Record, case: &Case, run: &Run, group: &[Instrument]) -> Option<DataFile> {
+    let measured: Vec<(&Instrument, &Measured)> = group
+        .iter()
+        .filter_map(|instrument| Some((instrument, run.measured(&instrument.name)?)))
+        .collect();
+    let began = |measured: &Measured| measured.started_at.parse::<Timestamp>().ok();
+    let start = measured
+        .iter()
+        .filter_map(|(_, measured)| began(measured))
+        .min()?;
+    let mut series: BTreeMap<String, Points> = BTreeMap::new();
+    for (instrument, measured) in &measured {
+        let offset_s = began(measured)?.duration_since(start).as_secs_f64();
+        for (name, mut points) in of_instrument(&instrument.profile.flent, &measured.measurement) {
+            points.iter_mut().for_each(|point| point.0 += offset_s);
+            // flent tells several of one kind apart so.
+            let again = (2..).map(|n| format!("{name}::{n}"));
+            let free = std::iter::once(name.to_owned())
+                .chain(again)
+                .find(|name| !series.contains_key(name));
+            series.extend(free.map(|name| (name, points)));
+        }
+    }
+    let test = test(&series)?;
+    let length_s = series
+        .values()
+        .flatten()
+        .map(|point| point.0)
+        .fold(0.0, f64::max);
+    let of = group
+        .iter()
+        .map(|instrument| instrument.name.as_str())
+        .collect::<Vec<_>>()
+        .join("+");
+    let title = format!("{}, {of}, run {}", case.name, run.repeat);
+    Some(DataFile {
+        name: crate::charts::file_name(&[&case.name, &of, &run.repeat.to_string()]),
+        content: json!({
+            "version": 4,
+            "x_values": axis(length_s).collect::<Vec<_>>(),
+            "results": series.iter().map(|(name, points)| (name.clone(), interpolated(points, length_s))).collect::<BTreeMap<_, _>>(),
+            "raw_values": series.iter().map(|(name, points)| (name.clone(), raw(points, start))).collect::<BTreeMap<_, _>>(),
+            "metadata": metadata(record, case, run, &Meta { test, title: &title, start, length_s, series: &series }),
+        }),
+    })
+}
+
+/// The series of flent's names that the measurement has, in Mbit/s and ms.
+fn of_instrument<'a>(
+    series: &'a [FlentSeries],
+    measurement: &Measurement,
+) -> Vec<(&'a str, Points)> {
+    let points = |series: &FlentSeries| -> Points {
+        if series.metric == Metric::GoodputBitPerS {
+            let intervals = intervals(measurement, series.direction).into_iter();
+            return intervals
+                .filter(|(start, end, _)| end > start)
+                .map(|(start, end, bits)| (end, bits / (end - start) / 1e6))
+                .collect();
+        }
+        let samples = measurement.samples.iter();
+        let own = samples.filter(|sample| {
+            (sample.metric, sample.direction, sample.size)
+                == (series.metric, series.direction, None)
+        });
+        own.map(|sample| (sample.at_s, sample.value)).collect()
+    };
+    let all = series.iter().map(|one| (one.name.as_str(), points(one)));
+    all.filter(|(_, points)| !points.is_empty()).collect()
+}
+
+/// The test of flent that has plots for these series.
+fn test(series: &BTreeMap<String, Points>) -> Option<&'static str> {
+    let has = |name: &str| series.contains_key(name);
+    match (has("TCP download"), has("TCP upload")) {
+        (true, true) => Some("tcp_bidirectional"),
+        (true, false) => Some("tcp_download"),
+        (false, true) => Some("tcp_upload"),
+        _ if has("UDP upload") => Some("udp_flood"),
+        _ if series.keys().any(|name| name.starts_with("Ping")) => Some("ping"),
+        _ => None,
+    }
+}
+
+fn axis(length_s: f64) -> impl Iterator<Item = f64> {
+    let steps = (0..).map(|step: u32| (f64::from(step) * STEP_S * 10.0).round() / 10.0);
+    steps.take_while(move |at_s| *at_s <= length_s + STEP_S)
+}
+
+/// The values at the steps of the axis, between neighbours in a straight line; null before the first and after the last.
+fn interpolated(points: &Points, length_s: f64) -> Vec<Option<f64>> {
+    let mut sorted = points.clone();
+    sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let value = |at_s: f64| {
+        let after = sorted.partition_point(|point| point.0 < at_s);
+        match (
+            after.checked_sub(1).map(|before| sorted[before]),
+            sorted.get(after),
+        ) {
+            (_, Some(&(x, y))) if x == at_s => Some(y),
+            (Some((x0, y0)), Some(&(x1, y1))) => Some(y0 + (y1 - y0) * (at_s - x0) / (x1 - x0)),
+            _ => None,
+        }
+    };
+    axis(length_s).map(value).collect()
+}
+
+fn raw(points: &Points, start: Timestamp) -> Vec<Value> {
+    let start_s = start.as_duration().as_secs_f64();
+    points
+        .iter()
+        .map(|(at_s, value)| json!({ "t": start_s + at_s, "val": value }))
+        .collect()
+}
+
+/// What [`metadata`] says of the file itself.
+struct Meta<'a> {
+    test: &'static str,
+    title: &'a str,
+    start: Timestamp,
+    length_s: f64,
+    series: &'a BTreeMap<String, Points>,
+}
+
+fn metadata(record: &Record, case: &Case, run: &Run, meta: &Meta<'_>) -> Value {
+    let box_of = case_conditions::path(case).unwrap_or_default();
+    let bed = case_conditions::bed(case).unwrap_or_default();
+    let time = format!("{:.6}", meta.start);
+    let series = meta.series.iter().map(|(name, points)| {
+        let mean = points.iter().map(|point| point.1).sum::<f64>() / points.len() as f64;
+        let units = if name.starts_with("Ping") {
+            "ms"
+        } else {
+            "Mbits/s"
+        };
+        (name.clone(), json!({ "MEAN_VALUE": mean, "UNITS": units }))
+    });
+    json!({
+        "NAME": meta.test,
+        "TITLE": meta.title,
+        "NOTE": format!("{}: {}; box: {box_of}; bed: {bed}; seed {}", record.plan().title, case.title, run.seed),
+        "TIME": time,
+        "T0": time,
+        "LENGTH": meta.length_s.ceil(),
+        "TOTAL_LENGTH": meta.length_s.ceil(),
+        "STEP_SIZE": STEP_S,
+        "HOST": "far-end",
+        "HOSTS": ["far-end"],
+        "LOCAL_HOST": "farwire",
+        "IP_VERSION": 4,
+        "FLENT_VERSION": format!("farwire-{}", record.head.farwire),
+        "KERNEL_NAME": "Linux",
+        "KERNEL_RELEASE": record.head.host.kernel,
+        "SYSCTLS": run.environment,
+        "SERIES_META": series.collect::<BTreeMap<_, _>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::record;
+    use record::Direction;
+
+    #[test]
+    fn what_ran_apart_is_a_file_of_its_own() {
+        let files = data_files(&record());
+        let tests: Vec<_> = files
+            .iter()
+            .map(|file| file.content["metadata"]["NAME"].as_str().unwrap())
+            .collect();
+        // The downloads' bytes of the fixture have no direction.
+        assert_eq!(tests, ["ping", "ping", "ping"]);
+        assert_eq!(files[1].name, "slow-ping-1");
+    }
+
+    #[test]
+    fn what_ran_together_shares_a_file_and_its_axis() {
+        let mut record = record();
+        for instrument in &mut record.head.plan.cases[0].instruments {
+            instrument.group = Some("both".to_owned());
+        }
+        for sample in &mut record.runs[0].measurements[1].measurement.samples {
+            sample.direction = Some(Direction::Down);
+        }
+        let file = &data_files(&record)[0].content;
+        assert_eq!(file["metadata"]["NAME"], "tcp_download");
+        let steps = file["x_values"].as_array().unwrap().len();
+        for name in ["Ping (ms) ICMP", "TCP download"] {
+            assert_eq!(file["results"][name].as_array().unwrap().len(), steps);
+        }
+        assert_eq!(file["results"]["Ping (ms) ICMP"][2], 1.1);
+        assert_eq!(file["results"]["TCP download"][7], 16.0);
+        assert_eq!(file["results"]["TCP download"][3], Value::Null);
+        assert_eq!(
+            file["raw_values"]["TCP download"].as_array().unwrap().len(),
+            4
+        );
+    }
+}

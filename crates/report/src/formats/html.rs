@@ -1,0 +1,481 @@
+//! The HTML report: one file, nothing fetched.
+
+mod values;
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use askama::Template;
+use values::Values;
+
+use crate::analysis::{Analysis, CaseFigures, Verdict, baselines, left_out};
+use crate::case_conditions::CaseConditions;
+use crate::charts::{self, ChartQuestion};
+use crate::figure_tables::or_dash;
+use crate::findings::{self, LEGEND};
+use crate::render::Html;
+use crate::{case_conditions, figure_tables, hosts, spread, warm_up};
+use record::plan::{Instrument, Order};
+use record::printable::printable_lines;
+use record::quantity::counted;
+use record::summary::{DirectionSummary, Summary};
+use record::table::{Cell, Column, Mark, Table};
+use record::{LinkCounts, Record, Run, RunOutcome};
+
+/// What a fact says in different runs is listed up to so often.
+const MOST_VALUES: usize = 4;
+
+/// The record as a page that stands alone.
+///
+/// # Errors
+/// None but those of the template.
+pub fn html(record: &Record) -> Result<String> {
+    let analysis = Analysis::of(record);
+    let values = figure_tables::tables(&analysis);
+    let page = Page {
+        record,
+        analysis: &analysis,
+        questions: charts::questions(&analysis),
+        cases: standings(&analysis)?,
+        values: values.iter().map(Values::of).collect(),
+        ramps: warm_up::tables(&analysis),
+        spreads: spread::tables(&values, true),
+        conditions: findings::conditions(record.plan())?,
+    };
+    Ok(page.render()?)
+}
+
+#[derive(Template)]
+#[template(path = "page.html")]
+struct Page<'a> {
+    record: &'a Record,
+    analysis: &'a Analysis<'a>,
+    questions: Vec<ChartQuestion>,
+    cases: Vec<Standing<'a>>,
+    values: Vec<Values<'a>>,
+    ramps: Vec<Table>,
+    spreads: Vec<Table>,
+    conditions: Table,
+}
+
+impl Page<'_> {
+    fn quick(&self) -> &'static str {
+        findings::quick(self.record.plan().quick)
+    }
+
+    /// "2 cases, 1 run".
+    fn size(&self) -> String {
+        let cases = counted(self.analysis.cases.len(), "case");
+        format!("{cases}, {}", counted(self.record.runs.len(), "run"))
+    }
+
+    fn faulty_runs(&self) -> usize {
+        let runs = self.record.runs.iter();
+        runs.filter(|run| run.outcome != RunOutcome::Ok).count()
+    }
+
+    fn order(&self) -> String {
+        let plan = self.record.plan();
+        match plan.order {
+            Order::Random => format!(
+                "each round in an order of its own, drawn by seed {}",
+                plan.seed
+            ),
+            Order::AsWritten => format!("as written; seed {}", plan.seed),
+        }
+    }
+
+    /// Every instrument as used, with what it says of its own numbers.
+    fn methods(&self) -> Vec<Method<'_>> {
+        let mut methods: Vec<Method<'_>> = Vec::new();
+        for instrument in self.record.plan().instruments() {
+            let options = instrument.options();
+            let mut known = methods.iter_mut();
+            match known.find(|method| method.name == instrument.name) {
+                Some(method) if method.options.contains(&options) => {}
+                Some(method) => method.options.push(options),
+                None => methods.push(Method::of(self.record, instrument, options)),
+            }
+        }
+        methods
+    }
+
+    /// The machines, held against each other where there are several.
+    fn hosts(&self) -> Option<Table> {
+        hosts::table(self.analysis)
+    }
+
+    /// What was in effect within the rigs.
+    fn environment(&self) -> Vec<(&str, String)> {
+        values(self.record.runs.iter().flat_map(|run| &run.environment))
+    }
+
+    /// A row a run: how it ended, and what the links did.
+    fn runs(&self) -> Table {
+        let columns = [
+            Column::words("run"),
+            Column::numbers("seed"),
+            Column::words("began"),
+            Column::words("outcome"),
+            Column::numbers("departure error\nµs"),
+            Column::words("packets"),
+        ];
+        Table::new("", columns).with(self.record.runs.iter().map(run))
+    }
+
+    /// Cases of which something is to be said.
+    fn noted(&self) -> impl Iterator<Item = &CaseFigures<'_>> {
+        self.analysis
+            .cases
+            .iter()
+            .filter(|figures| !figures.case.note.is_empty())
+    }
+
+    /// The colour of the whole.
+    fn class(&self) -> &'static str {
+        match self.analysis.verdict {
+            Verdict::Met => "met",
+            Verdict::Incomplete => "incomplete",
+            _ => "unmet",
+        }
+    }
+}
+
+/// A case, the conditions in force in it, and how it stands.
+struct Standing<'a> {
+    name: &'a str,
+    title: &'a str,
+    conditions: CaseConditions,
+    verdict: Cell,
+}
+
+fn standings<'a>(analysis: &Analysis<'a>) -> Result<Vec<Standing<'a>>> {
+    let standing = |figures: &CaseFigures<'a>| {
+        let judged = !figures.checks.is_empty() || !figures.faults.is_empty();
+        Ok(Standing {
+            name: &figures.case.name,
+            title: &figures.case.title,
+            conditions: case_conditions::in_force(figures.case)?,
+            verdict: match judged {
+                true => findings::verdict(figures.verdict),
+                false => Cell::from("–"),
+            },
+        })
+    };
+    analysis.cases.iter().map(standing).collect()
+}
+
+/// An instrument, how it was used, and its facts.
+struct Method<'a> {
+    name: &'a str,
+    kind: &'a str,
+    options: Vec<String>,
+    facts: Vec<(&'a str, String)>,
+}
+
+impl<'a> Method<'a> {
+    fn of(record: &'a Record, instrument: &'a Instrument, options: String) -> Self {
+        let measured = record.runs.iter().flat_map(|run| &run.measurements);
+        let own = measured.filter(|measured| measured.instrument == instrument.name);
+        Self {
+            name: &instrument.name,
+            kind: &instrument.kind,
+            options: vec![options],
+            facts: values(own.flat_map(|measured| &measured.measurement.facts)),
+        }
+    }
+}
+
+fn run(run: &Run) -> [Cell; 6] {
+    let attempt = match run.attempt {
+        0 | 1 => String::new(),
+        attempt => format!(" (attempt {attempt})"),
+    };
+    let outcome = match &run.outcome {
+        RunOutcome::Ok => {
+            let left_out = left_out(run).into_iter().map(|one| one.to_string());
+            Cell::from(Vec::from_iter(["ok".to_owned()].into_iter().chain(left_out)).join("; "))
+        }
+        RunOutcome::Failed { cause } => Cell::marked(format!("FAILED: {cause}"), Mark::Bad),
+        RunOutcome::Invalid { cause } => Cell::marked(format!("INVALID: {cause}"), Mark::Bad),
+    };
+    // Median, 99th percentile and worst.
+    let departure_error = |link: &Summary| {
+        let error = &link.departure_error;
+        let [p50, p99, max] = [error.p50_ns, error.p99_ns, error.max_ns].map(|ns| ns as f64 / 1e3);
+        format!("{p50:.1} / {p99:.1} / {max:.0}")
+    };
+    let packets = |link: &Summary| format!("up {}; down {}", counts(&link.up), counts(&link.down));
+    [
+        format!("{}, {}{attempt}", run.case, run.repeat).into(),
+        run.seed.to_string().into(),
+        run.started_at.as_str().into(),
+        outcome,
+        match latest(&run.links) {
+            Some(link) => format!(
+                "{}, the latest: {}",
+                link.name,
+                departure_error(&link.summary)
+            ),
+            None => each_link(&run.links, departure_error),
+        }
+        .into(),
+        match run.links.len() > MOST_LINKS {
+            true => sum(&run.links),
+            false => each_link(&run.links, packets),
+        }
+        .into(),
+    ]
+}
+
+/// More links than a chain can have are clients', and shown together.
+const MOST_LINKS: usize = 16;
+
+/// Of many links, the one whose packets left latest, by their 99th percentile.
+fn latest(links: &[LinkCounts]) -> Option<&LinkCounts> {
+    let many = links.len() > MOST_LINKS;
+    let latest = links.iter().filter(|_| many);
+    latest.max_by_key(|link| link.summary.departure_error.p99_ns)
+}
+
+/// What many links carried together.
+fn sum(links: &[LinkCounts]) -> String {
+    let way = |of: fn(&Summary) -> &DirectionSummary| {
+        let ways = links.iter().map(|link| of(&link.summary));
+        let (packets, delivered) = ways.fold((0, 0), |(packets, delivered), way| {
+            (packets + way.packets, delivered + way.delivered)
+        });
+        format!("{packets} in, {delivered} delivered")
+    };
+    let (up, down) = (way(|link| &link.up), way(|link| &link.down));
+    format!("all {} links: up {up}; down {down}", links.len())
+}
+
+/// A line a link, which names it if there are several.
+fn each_link(links: &[LinkCounts], line: impl Fn(&Summary) -> String) -> String {
+    let lines = links.iter().map(|link| match links.len() {
+        1 => line(&link.summary),
+        _ => format!("{}: {}", link.name, line(&link.summary)),
+    });
+    or_dash(lines.reduce(|text, line| format!("{text}\n{line}")))
+}
+
+fn counts(direction: &DirectionSummary) -> String {
+    let own = direction.emulator_lost.iter();
+    let own = own.map(|own| format!(", emulator lost {} ({})", own.count, own.cause));
+    let model = direction.in_words().into_iter();
+    let model = model.filter(|(_, count)| *count > 0);
+    let drops = model.map(|(what, count)| format!(", {count} {what}"));
+    let drops: String = drops.chain(own).collect();
+    format!(
+        "{} in, {} delivered{drops}",
+        direction.packets, direction.delivered
+    )
+}
+
+/// Every name with what it says in all runs: several values where they differ.
+fn values<'a>(pairs: impl Iterator<Item = (&'a String, &'a String)>) -> Vec<(&'a str, String)> {
+    let mut all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, value) in pairs {
+        let values = all.entry(name).or_default();
+        if !values.contains(&value.as_str()) && values.len() <= MOST_VALUES {
+            values.push(value);
+        }
+    }
+    let joined = |(name, values): (&'a str, Vec<&str>)| {
+        let more = if values.len() > MOST_VALUES {
+            "; and others"
+        } else {
+            ""
+        };
+        let listed: Vec<&str> = values.into_iter().take(MOST_VALUES).collect();
+        (
+            name,
+            printable_lines(&(listed.join("; or ") + more)).into_owned(),
+        )
+    };
+    all.into_iter().map(joined).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::record;
+
+    #[test]
+    fn the_page_stands_alone_and_has_a_row_and_a_curve_a_case() {
+        let page = html(&record()).unwrap();
+        assert!(page.starts_with("<!doctype html>"));
+        for foreign in ["http://", "https://", "<link", "@import", "url(", " src="] {
+            let found = page.replace("http://www.w3.org/2000/svg", "");
+            assert!(!found.contains(foreign), "{foreign}");
+        }
+        assert_eq!(page.matches("<figure>").count(), 5);
+        assert!(page.contains("4 of 4 expectations met"), "{page}");
+    }
+
+    /// Every record that the tests have.
+    fn fixtures() -> Vec<Record> {
+        let files = ["small", "grid", "every-kind-v4"].map(|name| {
+            let root = env!("CARGO_MANIFEST_DIR");
+            format!("{root}/../../tests/fixtures/records/{name}.jsonl")
+        });
+        files
+            .map(|file| Record::read(std::path::Path::new(&file)).unwrap())
+            .into()
+    }
+
+    #[test]
+    fn every_heading_of_a_figure_carries_its_meaning() {
+        for record in fixtures() {
+            let page = html(&record).unwrap();
+            let analysis = Analysis::of(&record);
+            for column in figure_tables::tables(&analysis)
+                .iter()
+                .flat_map(|table| &table.columns)
+            {
+                let heading = format!(
+                    "class=\"term\">{}<span class=\"meaning\" role=\"tooltip\">{}",
+                    column.title(),
+                    column.metric.meaning().replace('\'', "&#39;")
+                );
+                assert!(page.contains(&heading), "{heading}");
+            }
+            let captions = page.matches("<figcaption>").count();
+            assert_eq!(
+                page.matches("<figcaption><button type=\"button\" class=\"term\">")
+                    .count(),
+                captions
+            );
+            assert!(!page.contains("role=\"tooltip\"></span>"));
+        }
+    }
+
+    #[test]
+    fn the_conditions_of_a_swept_case_are_its_values() {
+        let mut record = record();
+        let case = &mut record.head.plan.cases[1];
+        case.axes = vec![("link.queue".to_owned(), "300ms".to_owned())];
+        case.link = toml::from_str("rate = '20mbit'\nqueue = '300ms'").unwrap();
+        let page = html(&record).unwrap();
+        let row = page
+            .split("<tr>")
+            .find(|row| row.contains("data-label=\"conditions\"") && row.contains(">slow<"));
+        let row = row.unwrap();
+        assert!(row.contains("<li class=\"swept\">queue 300ms<li>"), "{row}");
+        assert!(row.contains("<li>rate 20mbit"), "{row}");
+    }
+
+    #[test]
+    fn every_table_scrolls_in_a_box_of_its_own_and_folds_with_its_labels() {
+        for record in fixtures() {
+            let page = html(&record).unwrap();
+            let tables = page.matches("<table").count();
+            assert!(tables > 2);
+            assert_eq!(page.matches("<div class=\"scroll\"><table").count(), tables);
+            assert_eq!(
+                page.matches("<td").count(),
+                page.matches("<td class=\"left\" data-label=\"").count()
+                    + page.matches("<td data-label=\"").count()
+            );
+        }
+    }
+
+    #[test]
+    fn a_change_stands_below_its_value_and_adds_no_column() {
+        let record = record();
+        let page = html(&record).unwrap();
+        let table = page.split("<table class=\"values\">").nth(1).unwrap();
+        let head = table.split("</thead>").next().unwrap();
+        let analysis = Analysis::of(&record);
+        assert_eq!(
+            head.matches("<th ").count(),
+            figure_tables::tables(&analysis)[0].columns.len() + 1
+        );
+        assert!(
+            table.contains("<small>Δ ") && table.contains("too few runs"),
+            "{table}"
+        );
+    }
+
+    #[test]
+    fn an_experiment_that_expects_nothing_is_not_said_to_have_met_it() {
+        let mut record = record();
+        for case in &mut record.head.plan.cases {
+            case.expect.clear();
+        }
+        record.head.plan.trends.clear();
+        let page = html(&record).unwrap();
+        assert!(page.contains("nothing was expected"), "{page}");
+        assert!(!page.contains("expectations met"), "{page}");
+    }
+
+    #[test]
+    fn nothing_that_a_user_or_a_peer_says_becomes_markup() {
+        const HOSTILE: &str = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>&";
+        let mut record = record();
+        let plan = &mut record.head.plan;
+        plan.title = HOSTILE.to_owned();
+        plan.reference = Some(HOSTILE.to_owned());
+        for case in &mut plan.cases {
+            case.title = HOSTILE.to_owned();
+            case.note = HOSTILE.to_owned();
+            case.congestion = HOSTILE.to_owned();
+            case.axes = vec![(HOSTILE.to_owned(), HOSTILE.to_owned())];
+            let arguments = &mut case.instruments[0].arguments;
+            arguments.insert(HOSTILE.to_owned(), HOSTILE.into());
+        }
+        plan.cases[0].name = HOSTILE.to_owned();
+        record.head.host.kernel = HOSTILE.to_owned();
+        record
+            .head
+            .host
+            .tools
+            .insert(HOSTILE.to_owned(), HOSTILE.to_owned());
+        record.head.scenario.text = format!("</textarea></pre>{HOSTILE}");
+        for run in &mut record.runs {
+            if run.case == "base" {
+                run.case = HOSTILE.to_owned();
+            }
+            run.environment
+                .insert(HOSTILE.to_owned(), HOSTILE.to_owned());
+            run.started_at = HOSTILE.to_owned();
+            run.outcome = RunOutcome::Failed {
+                cause: HOSTILE.to_owned(),
+            };
+            for measured in &mut run.measurements {
+                measured
+                    .measurement
+                    .facts
+                    .insert(HOSTILE.to_owned(), HOSTILE.to_owned());
+            }
+        }
+        let page = html(&record).unwrap();
+        assert!(page.contains("alert(1)"));
+        assert!(!page.contains("<script>alert") && !page.contains("<img"));
+        assert!(!page.contains("'><") && !page.contains("\"'"));
+        assert!(!page.contains("</textarea>"));
+    }
+
+    #[test]
+    fn differences_are_explained_and_failures_named() {
+        let mut record = record();
+        record.runs[0].outcome = RunOutcome::Failed {
+            cause: "the server closed".to_owned(),
+        };
+        let page = html(&record).unwrap();
+        assert!(page.contains("The document had another kernel."));
+        assert!(page.contains("run 1 failed: the server closed"));
+    }
+
+    #[test]
+    fn a_record_without_a_run_has_a_page() {
+        let mut record = record();
+        record.runs.truncate(1);
+        assert!(html(&record).unwrap().contains("2 cases, 1 run."));
+        record.runs.clear();
+        record.finished_at = None;
+        let page = html(&record).unwrap();
+        assert!(page.contains("did not finish"));
+    }
+}

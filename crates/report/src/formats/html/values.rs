@@ -1,0 +1,114 @@
+//! What an instrument measured in every case, for a page: the change and the published value stand below each value, so that a
+//! table is no wider than its figures.
+
+use askama::Template;
+
+use crate::figure_tables::{FigureTable, FigureValue, ValueColumn};
+use crate::interval::Label;
+use crate::meaning;
+use record::Statistic;
+use record::quantity::{number, scale};
+
+/// A table of values under its instrument's name.
+#[derive(Template)]
+#[template(path = "values.html")]
+pub(super) struct Values<'a> {
+    instrument: &'a str,
+    headings: Vec<Heading>,
+    rows: Vec<Row<'a>>,
+}
+
+/// Of a column.
+struct Heading {
+    title: String,
+    unit: &'static str,
+    /// What the intervals are of.
+    intervals: Option<String>,
+    /// What its figure is and what the interval says.
+    about: String,
+}
+
+struct Row<'a> {
+    case: &'a str,
+    size: Option<u64>,
+    values: Vec<Shown>,
+}
+
+/// A value and what stands below it.
+struct Shown {
+    value: String,
+    /// "± 0.106", "[10.00, 10.80]", and of what it is where the heading says it of others.
+    interval: Option<String>,
+    change: Option<String>,
+    published: Option<String>,
+}
+
+impl<'a> Values<'a> {
+    pub(super) fn of(table: &FigureTable<'a>) -> Self {
+        let labels: Vec<Label> = (0..table.columns.len()).map(|at| table.label(at)).collect();
+        let row = |row: &crate::figure_tables::CaseRow<'a>| Row {
+            case: &row.figures.case.name,
+            size: row.size,
+            values: row
+                .values
+                .iter()
+                .zip(table.columns.iter().zip(&labels))
+                .map(|(value, (column, label))| Shown::of(value, column.statistic, *label))
+                .collect(),
+        };
+        Self {
+            instrument: table.instrument,
+            headings: table
+                .columns
+                .iter()
+                .zip(&labels)
+                .map(|(column, label)| Heading::of(*column, *label))
+                .collect(),
+            rows: table.rows.iter().map(row).collect(),
+        }
+    }
+}
+
+impl Heading {
+    fn of(column: ValueColumn, label: Label) -> Self {
+        let ValueColumn {
+            metric,
+            statistic,
+            direction,
+            phase,
+        } = column;
+        let about = meaning::of(metric, statistic, direction, phase);
+        Self {
+            title: column.title(),
+            unit: scale(metric).1,
+            intervals: label.heading(),
+            about: about + &label.meaning(),
+        }
+    }
+
+    /// In one line.
+    fn label(&self) -> String {
+        let unit = Some(self.unit).filter(|unit| !unit.is_empty());
+        let parts = [Some(self.title.as_str()), unit, self.intervals.as_deref()];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Shown {
+    fn of(value: &FigureValue, statistic: Statistic, label: Label) -> Self {
+        Self {
+            value: value.number(statistic),
+            interval: value.interval(statistic, label),
+            change: value.change.as_deref().map(short),
+            published: value.published.map(number),
+        }
+    }
+}
+
+/// A change as it fits below a value: how many runs were too few is said once, above the tables.
+fn short(change: &str) -> String {
+    match change.split_once("; too few runs") {
+        Some((value, _)) => format!("{value}, too few runs"),
+        None => change.to_owned(),
+    }
+}

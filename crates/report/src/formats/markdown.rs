@@ -1,0 +1,90 @@
+//! The report in Markdown, for wikis and code reviews: the tables of the terminal, verdicts, findings, conditions.
+
+use anyhow::Result;
+
+use crate::analysis::Analysis;
+use crate::findings::{LEGEND, conditions, findings, headline, own_machine, quick, verdicts};
+use crate::render::{escaped, table_markdown};
+use crate::{false_alarms, figure_tables, hosts, spread, warm_up};
+use record::Record;
+
+/// The record as Markdown with GitHub's tables.
+///
+/// # Errors
+/// None that a record can cause.
+pub(crate) fn markdown(record: &Record) -> Result<String> {
+    let analysis = Analysis::of(record);
+    let plan = record.plan();
+    let mut text = format!(
+        "# {}\n\n**{}**\n\nMeasured by farwire {}, {}{}.\n",
+        escaped(&plan.title),
+        headline(&analysis),
+        escaped(&record.head.farwire),
+        escaped(&record.head.started_at),
+        quick(plan.quick)
+    );
+    let values = figure_tables::tables(&analysis);
+    for values in &values {
+        text += &format!("\n{}", table_markdown(&values.table(false)));
+    }
+    text += &format!("\n{LEGEND}.\n");
+    if let Some(reference) = &plan.reference {
+        text += &format!("Reference: {}.\n", escaped(reference));
+    }
+    let cases = table_markdown(&verdicts(&analysis));
+    text += &format!("\n## Verdicts\n\n{cases}\n");
+    let machine = own_machine(record);
+    for line in findings(&analysis).into_iter().chain(machine) {
+        text += &format!("- {}\n", escaped(&line));
+    }
+    let chance = false_alarms::table(&analysis).into_iter();
+    let others = chance.chain(hosts::table(&analysis)).collect();
+    for table in [
+        warm_up::tables(&analysis),
+        spread::tables(&values, false),
+        others,
+    ]
+    .concat()
+    {
+        text += &format!("\n{}", table_markdown(&table));
+    }
+    let cases = table_markdown(&conditions(plan)?);
+    text += &format!("\n## Conditions\n\n{cases}");
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::record;
+
+    #[test]
+    fn it_has_the_tables_of_the_terminal_and_the_conditions() {
+        let text = markdown(&record()).unwrap();
+        for part in [
+            "# A small experiment\n\n**Met: 4 of 4 expectations met.**",
+            "## ping\n\n| case | rtt median, over 2 runs, ms |",
+            "| slow | 3.125 ± ",
+            "| base | none | kind netns, mtu 1500",
+            "- all 4 expectations met",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn every_row_of_a_table_has_as_many_cells_as_its_header() {
+        let mut record = record();
+        record.head.plan.cases[1].title = "a | b\n| c <i>".to_owned();
+        let text = markdown(&record).unwrap();
+        let mut width = 0;
+        for line in text.lines() {
+            let cells = line.replace("\\|", "").matches('|').count();
+            if line.starts_with('|') && width > 0 {
+                assert_eq!(cells, width, "{line}");
+            }
+            width = if line.starts_with('|') { cells } else { 0 };
+        }
+        assert!(!text.contains("<i>"));
+    }
+}

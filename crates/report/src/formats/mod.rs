@@ -1,0 +1,89 @@
+//! The formats of `farwire report --format`. Each is a file here and an entry of [`FORMATS`].
+
+pub(crate) mod csv;
+pub(crate) mod flent;
+pub(crate) mod html;
+mod json;
+mod jsonl;
+pub(crate) mod junit;
+pub(crate) mod markdown;
+mod openmetrics;
+pub(crate) mod text;
+
+use std::io::Write;
+
+use anyhow::Result;
+
+use crate::Terminal;
+use record::Record;
+
+/// A form in which a record can be shown.
+#[derive(Debug)]
+pub struct ReportFormat {
+    /// As `--format` names it.
+    pub name: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+    /// The function that makes it of a record.
+    pub make: Make,
+}
+
+/// The names of files, each with the text of its file.
+pub type NamedFiles = Vec<(String, String)>;
+
+/// The ways in which a format is made of a record.
+#[derive(Clone, Copy, Debug)]
+pub enum Make {
+    /// Text that fits a terminal; with `true`, everything that the record has to say.
+    Terminal(fn(&Record, bool, Terminal) -> String),
+    /// A document that fits into memory.
+    Document(fn(&Record) -> Result<String>),
+    /// A document with a line for every sample or figure, which is written piece by piece.
+    Stream(fn(&Record, &mut dyn Write) -> Result<()>),
+    /// Several files.
+    Files(fn(&Record) -> Result<NamedFiles>),
+}
+
+/// The list of formats. The comment above a format is its help.
+macro_rules! formats {
+    ($($(#[doc = $help:literal])+ $name:literal: $form:ident($make:path),)*) => {
+        /// Every format, in the order of the help; the first is the default.
+        pub const FORMATS: &[ReportFormat] = &[
+            $(ReportFormat { name: $name, help: concat!($($help),+).trim_ascii(), make: Make::$form($make) },)*
+        ];
+    };
+}
+
+formats! {
+    /// Tables for the terminal
+    "text": Terminal(text::text),
+    /// The tables as Markdown
+    "md": Document(markdown::markdown),
+    /// A page that stands alone, with figures
+    "html": Document(html::html),
+    /// Every sample, one a line
+    "csv": Stream(csv::write_csv),
+    /// The record as one document, indented
+    "json": Stream(json::write_json),
+    /// Every figure of every run, one JSON object a line
+    "jsonl": Stream(jsonl::write_jsonl),
+    /// The verdicts as JUnit XML
+    "junit": Document(junit::junit),
+    /// Every figure as a gauge of OpenMetrics, for Prometheus
+    "openmetrics": Document(openmetrics::openmetrics),
+    /// Data files for flent, one for what ran at the same time
+    "flent": Files(flent::flent),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_has_a_row_for_every_format() {
+        let documented = include_str!("../../../../docs/reports.md");
+        for ReportFormat { name, .. } in FORMATS {
+            assert!(documented.contains(&format!("\n| `{name}` | ")), "{name}");
+        }
+    }
+}

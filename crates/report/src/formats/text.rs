@@ -1,0 +1,133 @@
+//! The report for a terminal: figures, verdicts and what spoils them; with its details all that a record has to say.
+
+use crate::analysis::Analysis;
+use crate::findings::{LEGEND, findings, own_machine, quick, verdicts};
+use crate::terminal::{Terminal, prose, table_text};
+use crate::{brief, false_alarms, figure_tables, hosts, spread, warm_up};
+use record::Record;
+use record::table::Table;
+
+/// The report of a record, within the width of the terminal.
+///
+/// One screen has the figures that readers look for first or that the scenario expects something of, the expectations that are not met,
+/// and what makes figures invalid. With `details` it has every headline, the spread and the warm-up of each figure, the machine, and a legend.
+pub fn text(record: &Record, details: bool, terminal: Terminal) -> String {
+    match details {
+        true => whole(record, terminal),
+        false => brief(record, terminal),
+    }
+}
+
+fn brief(record: &Record, terminal: Terminal) -> String {
+    let analysis = Analysis::of(record);
+    let mut text = title(record, terminal);
+    text += &blocks(brief::tables(&analysis), terminal);
+    text += &prose(&brief::note(&analysis), terminal);
+    text += &blocks(hosts::table(&analysis), terminal);
+    text.push('\n');
+    text + &prose(&findings(&analysis).join("\n"), terminal)
+}
+
+fn whole(record: &Record, terminal: Terminal) -> String {
+    let analysis = Analysis::of(record);
+    let values = figure_tables::tables(&analysis);
+    let mut text = title(record, terminal);
+    let tables = values.iter().map(|values| values.table(true));
+    text += &blocks(tables.chain([verdicts(&analysis)]), terminal);
+    text += &prose(LEGEND, terminal);
+    if let Some(reference) = &record.plan().reference {
+        text += &prose(&format!("reference: {reference}"), terminal);
+    }
+    text += &blocks(warm_up::tables(&analysis), terminal);
+    text += &spread::text(&values, terminal);
+    let chance = false_alarms::table(&analysis).into_iter();
+    text += &blocks(chance.chain(hosts::table(&analysis)), terminal);
+    text.push('\n');
+    let machine = own_machine(record);
+    let lines: Vec<String> = machine.into_iter().chain(findings(&analysis)).collect();
+    text + &prose(&lines.join("\n"), terminal)
+}
+
+/// Tables, each below an empty line.
+fn blocks(tables: impl IntoIterator<Item = Table>, terminal: Terminal) -> String {
+    let tables = tables.into_iter();
+    let texts = tables.map(|table| format!("\n{}", table_text(&table, terminal)));
+    texts.collect()
+}
+
+fn title(record: &Record, terminal: Terminal) -> String {
+    let plan = record.plan();
+    prose(&format!("{}{}", plan.title, quick(plan.quick)), terminal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::record;
+    use record::expectation::ExpectationRule;
+
+    const COLOURED: Terminal = Terminal {
+        coloured: true,
+        ..Terminal::NONE
+    };
+
+    /// With what was wrapped in one line again.
+    fn unwrapped(text: &str) -> String {
+        text.replace("\n  ", " ")
+    }
+
+    #[test]
+    fn every_case_has_a_row_of_measured_beside_published() {
+        for text in [
+            text(&record(), false, Terminal::NONE),
+            text(&record(), true, Terminal::NONE),
+        ] {
+            let row = text.lines().find(|line| line.contains("slow")).unwrap();
+            for cell in ["3.125 ± ", "3.100", "+184."] {
+                assert!(row.contains(cell), "{cell} in {row}");
+            }
+            assert!(text.contains("15.00"), "{text}");
+            assert!(text.contains("all 4 expectations met"), "{text}");
+            assert!(!text.contains('\u{1b}'));
+        }
+    }
+
+    #[test]
+    fn a_screen_holds_figures_verdicts_and_what_spoils_them_and_says_where_the_rest_is() {
+        let text = brief(&record(), Terminal::NONE);
+        assert!(text.lines().count() <= 30, "{text}");
+        for elsewhere in ["warm-up", "over the runs", "Student"] {
+            assert!(!text.contains(elsewhere), "{elsewhere} in {text}");
+            assert!(
+                whole(&record(), Terminal::NONE).contains(elsewhere),
+                "{elsewhere}"
+            );
+        }
+        assert!(text.contains("more: --details, or the report"), "{text}");
+    }
+
+    #[test]
+    fn an_experiment_that_expects_nothing_says_so() {
+        let mut record = record();
+        for case in &mut record.head.plan.cases {
+            case.expect.clear();
+        }
+        record.head.plan.trends.clear();
+        let text = text(&record, false, Terminal::NONE);
+        assert!(text.contains("nothing was expected"), "{text}");
+    }
+
+    #[test]
+    fn what_is_not_met_is_named_below_the_table() {
+        let mut record = record();
+        record.head.plan.cases[1].expect[0].rule = ExpectationRule::Gain {
+            gain: 5.0,
+            within: 0.15,
+        };
+        let text = text(&record, false, COLOURED);
+        let expected =
+            "slow: ping.rtt_ms.median: the reference's +5 ± 0.15 ms: NOT MET: 3.125 ms (+2.025)";
+        assert!(unwrapped(&text).contains(expected), "{text}");
+        assert!(text.contains('\u{1b}'));
+    }
+}

@@ -1,0 +1,163 @@
+//! How long a throughput took to reach its speed, and what it then was.
+
+use super::charts::instruments;
+use crate::analysis::Analysis;
+use crate::analysis::throughput::{LeftOutStart, Throughput};
+use crate::figure_tables::or_dash;
+use crate::interval::{Label, with_interval};
+use record::Direction;
+use record::profile::SampleKind;
+use record::table::{Column, Table};
+use stats::order_statistics;
+
+/// How to read it.
+const NOTE: &str = "Reached: when the throughput of an interval first was the steady one, median over the runs (least to greatest). Steady: the \
+                               mean of what follows the warm-up with its 95 % interval: over the runs by Student's t; in the run by batch \
+                               means over its autocorrelation, and with an asterisk the run's intervals are too few or too much alike for that to be \
+                               sure. Warm-up: as the scenario has it, or found by MSER-5";
+
+/// A table an instrument that has intervals: a row a case and direction.
+pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {
+    let names = instruments(&analysis.cases, &[SampleKind::Intervals]);
+    let tables = names.into_iter().map(|name| table(analysis, name));
+    let mut tables: Vec<Table> = tables.filter(|table| !table.rows.is_empty()).collect();
+    if let Some(last) = tables.last_mut() {
+        last.note = NOTE.to_owned();
+    }
+    tables
+}
+
+fn table(analysis: &Analysis<'_>, instrument: &str) -> Table {
+    let ways = analysis.cases.iter().flat_map(|case| {
+        let ways = Throughput::of(case, instrument).into_iter();
+        ways.map(|way| (case.name(), way))
+    });
+    let ways: Vec<(&str, Throughput)> = ways.collect();
+    let label = Label::of(ways.iter().filter_map(|(_, way)| Some(way.interval?.of)));
+    let rows = ways.iter().map(|(case, way)| cells(case, way, label));
+    let steady = [
+        Some("steady".to_owned()),
+        label.heading(),
+        Some("Mbit/s".to_owned()),
+    ];
+    let steady = steady.into_iter().flatten().collect::<Vec<_>>().join("\n");
+    let columns = [
+        Column::words("case"),
+        Column::numbers("reached after\ns"),
+        Column::numbers(steady),
+        Column::words("warm-up left out"),
+    ];
+    Table::new(format!("{instrument}: warm-up and ramp"), columns).with(rows)
+}
+
+fn cells(case: &str, way: &Throughput, label: Label) -> [String; 4] {
+    let case = match way.direction.map(Direction::name) {
+        Some(direction) => format!("{case}, {direction}"),
+        None => case.to_owned(),
+    };
+    [
+        case,
+        reached(&way.ramps_s),
+        steady(way, label),
+        left_out(&way.warm_ups),
+    ]
+}
+
+fn reached(ramps_s: &[f64]) -> String {
+    let median = order_statistics::quantile(ramps_s, 0.5);
+    or_dash(median.map(|median| match ramps_s {
+        [least, .., greatest] if least < greatest => {
+            format!("{median:.2} ({least:.2} to {greatest:.2})")
+        }
+        _ => format!("{median:.2}"),
+    }))
+}
+
+fn steady(way: &Throughput, label: Label) -> String {
+    const MEGA: f64 = 1e6;
+    let interval = way.interval.map(|own| own.in_units_of(MEGA));
+    let words = with_interval(way.steady / MEGA, interval.map(|own| own.ends));
+    let beside = interval.and_then(|own| label.beside(own.of));
+    let mark = (interval.is_some() && !way.trusted).then(|| "*".to_owned());
+    let parts = [Some(words), beside, mark].into_iter().flatten();
+    parts.collect::<Vec<_>>().join(" ")
+}
+
+fn left_out(warm_ups: &[LeftOutStart]) -> String {
+    let mut found: Vec<f64> = Vec::new();
+    let (mut unsettled, mut short) = (0, 0);
+    for warm_up in warm_ups {
+        match warm_up {
+            LeftOutStart::Fixed(seconds) => return format!("{seconds} s, fixed"),
+            LeftOutStart::Found(seconds) => found.push(*seconds),
+            LeftOutStart::Unsettled => unsettled += 1,
+            LeftOutStart::TooShort => short += 1,
+        }
+    }
+    found.sort_by(f64::total_cmp);
+    let found = match found[..] {
+        [] => None,
+        [.., 0.0] => Some("nothing, found".to_owned()),
+        [least, .., most] if least < most => Some(format!("{least:.2} to {most:.2} s, found")),
+        [least, ..] => Some(format!("{least:.2} s, found")),
+    };
+    let runs = warm_ups.len();
+    let of = |count: usize| match runs {
+        1 => String::new(),
+        _ => format!(" in {count} of {runs} runs"),
+    };
+    let unsettled = (unsettled > 0).then(|| format!("not settled{}", of(unsettled)));
+    let short = (short > 0).then(|| format!("too short to tell{}", of(short)));
+    let parts: Vec<String> = [found, unsettled, short].into_iter().flatten().collect();
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interval::{ConfidenceInterval, IntervalScope};
+
+    #[test]
+    fn warm_ups_are_told_in_words() {
+        let found = [
+            LeftOutStart::Found(0.5),
+            LeftOutStart::Found(2.0),
+            LeftOutStart::Unsettled,
+        ];
+        assert_eq!(
+            left_out(&found),
+            "0.50 to 2.00 s, found; not settled in 1 of 3 runs"
+        );
+        assert_eq!(left_out(&[LeftOutStart::Found(0.0); 2]), "nothing, found");
+        assert_eq!(left_out(&[LeftOutStart::Fixed(2.0); 3]), "2 s, fixed");
+        assert_eq!(left_out(&[LeftOutStart::TooShort]), "too short to tell");
+    }
+
+    #[test]
+    fn the_ramp_is_a_median_with_its_range() {
+        assert_eq!(reached(&[0.2, 0.4, 9.0]), "0.40 (0.20 to 9.00)");
+        assert_eq!(reached(&[0.2]), "0.20");
+        assert_eq!(reached(&[]), "–");
+    }
+
+    #[test]
+    fn an_interval_that_is_not_sure_is_marked() {
+        let way = Throughput {
+            direction: None,
+            steady: 5e6,
+            interval: Some(ConfidenceInterval {
+                ends: [4e6, 6e6],
+                of: IntervalScope::TheRun,
+            }),
+            trusted: false,
+            warm_ups: vec![LeftOutStart::TooShort],
+            ramps_s: Vec::new(),
+        };
+        assert_eq!(steady(&way, Label::default()), "5.000 ± 1.000 *");
+        let sure = Throughput {
+            trusted: true,
+            ..way
+        };
+        assert_eq!(steady(&sure, Label::default()), "5.000 ± 1.000");
+    }
+}

@@ -1,0 +1,524 @@
+//! What commands that run an experiment share: their options, and the way from a plan to a record.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use clap::{Args, ValueEnum};
+
+use super::api_server::LiveRuns;
+use super::forwarder::CpuArg;
+use super::link_conditions;
+use crate::experiment::artifacts::ARTIFACTS;
+use crate::experiment::machine_facts;
+use crate::experiment::observer::RunObserver;
+use crate::experiment::runner::Measures;
+use crate::experiment::uses::{self, Uses};
+use crate::experiment::{host_baseline, record_directory, runner, sharding, testbed, testbeds};
+use crate::named_files::{self, AllowFilesArg};
+use crate::notes::{self, note};
+use crate::testbed::TestbedBuilder;
+use conditions::reach::{self, Host};
+use conditions::warnings;
+use instruments::failure::{Blame, Failure};
+use instruments::measure;
+use instruments::output;
+use instruments::output::Prepared;
+use netio::stop::Stop;
+use record::lateness::LateBudget;
+use record::plan::{Case, Order, Plan};
+use record::quantity::counted;
+use record::{
+    GivenScenario, Record, RecordHead, RecordWriter, Shard, ShardBy, ShardNumber, is_full,
+};
+
+/// The reports beside a record.
+pub(crate) const PAGE: &str = "report.html";
+const SAMPLES: &str = "samples.csv";
+
+/// How an experiment is run, and what of it.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ExperimentArgs {
+    /// Shorten counts and sizes, never the conditions
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Only the case of this name, or those that a sweep made of it, and the reference; may be repeated
+    #[arg(long, value_name = "CASE")]
+    only: Vec<String>,
+    /// Print the plan, how long it should take and every command, file and host that it would use (with --json these alone as
+    /// JSON), try what it needs of this machine, and run nothing
+    #[arg(long)]
+    check: bool,
+    /// Do the runs that the record in DIR is missing
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["quick", "only", "check", "out", "overwrite", "late_budget"])]
+    resume: Option<PathBuf>,
+    /// With --resume: repeat the runs that the machine spoilt as well
+    #[arg(long, requires = "resume")]
+    redo_invalid: bool,
+    /// Where record.jsonl, report.html and samples.csv go [default: out/NAME, or the first free one of out/NAME-2 and so on]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Replace a record that is there
+    #[arg(long)]
+    overwrite: bool,
+    #[command(flatten)]
+    files: AllowFilesArg,
+    /// Whether the forwarder may spin to be on time
+    #[arg(long, value_name = "USE", default_value = "spin")]
+    cpu: CpuArg,
+    /// A packet that leaves the emulator later than this after its due time counts as late; above 0, at most 1s [default:
+    /// what the file says, else 1ms]
+    #[arg(long, value_name = "TIME")]
+    late_budget: Option<LateBudget>,
+    /// Write the results as JSON there; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// An experiment that has ended, by itself or by a signal.
+pub(crate) struct FinishedExperiment {
+    pub(crate) record: Record,
+    /// Where its record is.
+    pub(crate) directory: PathBuf,
+    command: &'static str,
+    stop: Stop,
+}
+
+/// `--shard-by`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ShardByArg {
+    /// A run: a case's repeats are spread over the shards
+    Run,
+    /// A case: its repeats, and what drifts between them, are one host's
+    Case,
+}
+
+impl From<ShardByArg> for ShardBy {
+    fn from(arg: ShardByArg) -> Self {
+        match arg {
+            ShardByArg::Run => Self::Run,
+            ShardByArg::Case => Self::Case,
+        }
+    }
+}
+
+impl ExperimentArgs {
+    /// Of the experiment `name`, one of several.
+    ///
+    /// # Errors
+    /// An option that is of one experiment.
+    pub(crate) fn of_several(&self, name: &str) -> Result<Self, Failure> {
+        let of_one = [
+            ("--only", !self.only.is_empty()),
+            ("--json", self.json.is_some()),
+        ];
+        if let Some((option, _)) = of_one.iter().find(|(_, given)| *given) {
+            return Err(Failure::bad_input(format_args!(
+                "{option} is of one scenario: run it by itself"
+            )));
+        }
+        Ok(Self {
+            out: self.out.as_ref().map(|out| out.join(name)),
+            ..self.clone()
+        })
+    }
+
+    /// Folders below which the scenario may name files, beside its own.
+    pub(crate) fn allowed(&self) -> &[PathBuf] {
+        &self.files.allow_files
+    }
+
+    /// The folder that holds those of several experiments.
+    pub(crate) fn folder(&self) -> &Path {
+        self.out
+            .as_deref()
+            .unwrap_or(Path::new(record_directory::OUT))
+    }
+
+    /// Runs the plan that `given` makes of `--quick`, or the rest of one; nothing when only the plan was asked for.
+    ///
+    /// `prepare` has the last word on the plan, but for `--only` and `shard`; `command` is the one that goes on with the record; its
+    /// runs are watched at `live`.
+    pub(crate) fn run(
+        &self,
+        command: &'static str,
+        given: impl FnOnce(bool) -> Result<(GivenScenario, Plan)>,
+        prepare: impl FnOnce(Plan) -> Plan,
+        shard: Option<(ShardNumber, ShardBy)>,
+        live: &mut LiveRuns,
+    ) -> Result<Option<FinishedExperiment>, Failure> {
+        if let Some(directory) = &self.resume {
+            let (mut record, mut writer) = RecordWriter::resume(directory).or_bad_input()?;
+            if record.finished_at.is_some() && !self.redo_invalid {
+                note(format_args!("{}: nothing is missing", directory.display()));
+            }
+            refuse_files(&record, writer.path(), self.allowed()).or_bad_input()?;
+            let tools = tools(record.plan()).or_machine()?;
+            if record.finished_at.is_none() || self.redo_invalid {
+                writer.go_on(&mut record, machine_facts::collect(tools))?;
+            }
+            return self.finish(command, record, writer, live).map(Some);
+        }
+        let (given, plan) = given(self.quick).or_bad_input()?;
+        let mut plan = prepare(plan);
+        plan.late_budget = self.late_budget.unwrap_or(plan.late_budget);
+        keep_only(&mut plan, &self.only).or_bad_input()?;
+        plan.shard = shard.map(|(number, by)| sharding::of(&plan, number, by));
+        live.check(&plan).or_bad_input()?;
+        warn(&plan).or_bad_input()?;
+        if self.check {
+            let tools = tools(&plan).or_machine()?;
+            let uses = Uses::of(&plan, Path::new(&given.file), self.allowed(), tools);
+            let uses = uses.or_bad_input()?;
+            let text = format!("{}{uses}", outline(&plan));
+            crate::cli::show(self.json.as_deref(), &uses, &text, notes::beside())?;
+            self.check_machine(&plan)?;
+            return warn_of_host(&plan).or_bad_input().map(|()| None);
+        }
+        let out = self.out.as_deref();
+        let directory =
+            record_directory::choose(command, out, &record_directory::name(&plan), self.overwrite)
+                .or_bad_input()?;
+        let tools = tools(&plan).or_machine()?;
+        self.testbeds(&plan)?;
+        warn_of_host(&plan).or_bad_input()?;
+        let head = RecordHead::new(given, plan, machine_facts::collect(tools));
+        let replaces = Record::is_in(&directory);
+        let writer = match RecordWriter::begin(&directory, &head, self.overwrite) {
+            Err(error) if is_full(&error) => return Err(error.into()),
+            begun => begun.or_bad_input()?,
+        };
+        clear_reports(&directory, replaces);
+        self.finish(command, Record::new(head), writer, live)
+            .map(Some)
+    }
+
+    /// Refuses what the run would refuse of this machine; interfaces and hosts that exist are left alone.
+    fn check_machine(&self, plan: &Plan) -> Result<(), Failure> {
+        let mut specs = testbeds(plan);
+        let builder = TestbedBuilder::prepare(&specs, self.cpu.into(), plan.late_budget)?;
+        specs.retain(|spec| spec.bed.is_own());
+        builder.try_out(&specs, plan.seed)
+    }
+
+    /// What sets up the test beds of `plan`; each was set up once.
+    fn testbeds(&self, plan: &Plan) -> Result<TestbedBuilder, Failure> {
+        let specs = testbeds(plan);
+        let builder = TestbedBuilder::prepare(&specs, self.cpu.into(), plan.late_budget)?;
+        builder.try_out(&specs, plan.seed)?;
+        Ok(builder.keeping_flows(plan.by_flow))
+    }
+
+    /// Does the runs that `record` is missing, and writes the reports beside it.
+    fn finish(
+        &self,
+        command: &'static str,
+        mut record: Record,
+        mut writer: RecordWriter,
+        live: &mut LiveRuns,
+    ) -> Result<FinishedExperiment, Failure> {
+        say_shard(record.plan());
+        let builder = self.testbeds(record.plan())?;
+        let set_up = |case: &Case, seed| builder.set_up(&testbed(case), seed);
+        let stop = Stop::on_signals()?;
+        let watched = live.watch()?;
+        let measures = Measures {
+            set_up: &set_up,
+            baseline: &host_baseline::measure,
+            watch: RunObserver::by(watched.links),
+            captures: watched.captures,
+        };
+        let redo_invalid = self.redo_invalid;
+        let directory = writer.path().parent().unwrap_or(Path::new(".")).to_owned();
+        let ran = runner::run(&measures, &mut record, &mut writer, redo_invalid, &stop);
+        ran.map_err(|error| match is_full(&error) {
+            true => anyhow!(
+                "{error:#}; once there is room, `farwire {command} --resume {}` does the rest",
+                directory.display()
+            ),
+            false => error,
+        })?;
+        measures.watch.enter("reports");
+        write_reports(&record, &directory)?;
+        Ok(FinishedExperiment {
+            record,
+            directory,
+            command,
+            stop,
+        })
+    }
+}
+
+impl FinishedExperiment {
+    /// Its report.
+    pub(crate) fn page(&self) -> PathBuf {
+        self.directory.join(PAGE)
+    }
+
+    /// Says where the report is, and how to go on with what a signal cut short.
+    pub(crate) fn conclude(&self) -> Result<(), Failure> {
+        note(format_args!("report: {}", self.page().display()));
+        match self.stop.cause() {
+            None => Ok(()),
+            Some(cause) => Err(anyhow!(
+                "{cause}; the runs before it are kept; the rest: `farwire {} --resume {}{}`",
+                self.command,
+                self.directory.display(),
+                self.files_to_allow()?
+            )
+            .into()),
+        }
+    }
+
+    /// What a resumed experiment needs said of the files that it sends.
+    fn files_to_allow(&self) -> Result<String> {
+        let files = uses::sent(self.record.plan())?.into_iter();
+        let folders: BTreeSet<PathBuf> = files
+            .filter_map(|(_, _, file)| Some(file.parent()?.to_owned()))
+            .collect();
+        let option = |folder: &PathBuf| format!(" --allow-files {}", folder.display());
+        Ok(folders.iter().map(option).collect())
+    }
+}
+
+/// Writes the reports beside a record.
+pub(crate) fn write_reports(record: &Record, directory: &Path) -> Result<()> {
+    let page = report::html(record)?;
+    output::write(Some(&directory.join(PAGE)), &page)?;
+    let samples = Prepared::open(&directory.join(SAMPLES))?;
+    samples.replace(|file| report::write_csv(record, &mut BufWriter::new(file)))
+}
+
+/// Removes what lay beside a record that was there before; with `replaced` also what its instruments wrote.
+pub(crate) fn clear_reports(directory: &Path, replaced: bool) {
+    if replaced {
+        let _ = fs::remove_dir_all(directory.join(ARTIFACTS));
+    }
+    for report in [PAGE, SAMPLES] {
+        let _ = fs::remove_file(directory.join(report));
+    }
+}
+
+/// Refuses a record whose instruments send files that lie neither below its directory nor below one of `also`: what a stranger's
+/// record goes on with is not said on the command line, as a scenario is.
+fn refuse_files(record: &Record, kept_in: &Path, also: &[PathBuf]) -> Result<()> {
+    for (case, instrument, file) in uses::sent(record.plan())? {
+        let is_it = named_files::find(kept_in, &file, also).and_then(|found| {
+            ensure!(
+                found == file,
+                "{}: no whole path, as a run keeps it",
+                file.display()
+            );
+            Ok(())
+        });
+        is_it.with_context(|| format!("case `{}`: {}: file", case.name, instrument.name))?;
+    }
+    Ok(())
+}
+
+/// Leaves the cases named, and the reference that they are held against.
+pub(crate) fn keep_only(plan: &mut Plan, names: &[String]) -> Result<()> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    // A case by its name, or all that a sweep or a calibration made of it.
+    let is_of = |case: &Case, name: &String| {
+        let rest = case.name.strip_prefix(name.as_str());
+        rest.is_some_and(|rest| {
+            ["", "[", ": "].iter().any(|next| match *next {
+                "" => rest.is_empty(),
+                next => rest.starts_with(next),
+            })
+        })
+    };
+    for name in names {
+        let known = || plan.cases.iter().map(|case| case.name.as_str());
+        ensure!(
+            plan.cases.iter().any(|case| is_of(case, name)),
+            "--only {name}: there is no such case; there are: {}",
+            known().collect::<Vec<_>>().join(", ")
+        );
+    }
+    let reference = plan.reference.clone();
+    plan.cases.retain(|case| {
+        names.iter().any(|name| is_of(case, name)) || reference.as_ref() == Some(&case.name)
+    });
+    let kept = |name: &String| plan.cases.iter().any(|case| case.name == *name);
+    plan.trends.retain(|trend| trend.cases.iter().all(kept));
+    Ok(())
+}
+
+/// Says which part of the experiment takes place here.
+fn say_shard(plan: &Plan) {
+    if let Some(shard) = &plan.shard {
+        note(part(plan, shard));
+    }
+}
+
+/// The runs of a shard, and about how long they take: "shard 3/16 has 12 of 200 runs, about 60 s".
+fn part(plan: &Plan, shard: &Shard) -> String {
+    let runs = |case: &Case| shard.runs.get(&case.name).map_or(0, Vec::len);
+    let (mut own, mut all, mut time) = (0, 0, Duration::ZERO);
+    for case in &plan.cases {
+        // Those that are sure, where the first ones say how many there are.
+        let sure = runs(case).min(case.repeats.least as usize);
+        own += sure;
+        all += case.repeats.least as usize;
+        time += runner::estimate(case) * u32::try_from(sure).unwrap_or(u32::MAX);
+    }
+    match own {
+        0 => format!(
+            "shard {} has none of the {}",
+            shard.number,
+            counted(all, "run")
+        ),
+        _ => format!(
+            "shard {} has {own} of {}, about {:.0} s",
+            shard.number,
+            counted(all, "run"),
+            time.as_secs_f64()
+        ),
+    }
+}
+
+/// The external tools that the plan uses, with their versions.
+fn tools(plan: &Plan) -> Result<BTreeMap<String, String>> {
+    let mut tools = BTreeMap::new();
+    for instrument in plan.instruments() {
+        for tool in measure::tools(instrument)? {
+            tools.insert(tool.path.display().to_string(), tool.version);
+        }
+    }
+    Ok(tools)
+}
+
+/// What a case runs under: "link: delay 10ms".
+fn conditions(case: &Case) -> String {
+    let link = report::link(&case.link).unwrap_or_else(|error| format!("{error:#}"));
+    format!("link: {link}")
+}
+
+/// Says what the conditions of each case do that their words do not.
+pub(crate) fn warn(plan: &Plan) -> Result<()> {
+    for case in &plan.cases {
+        // Those of several clients are alike.
+        for (_, link) in case.links(plan.seed)?.into_iter().take(kinds(case)) {
+            for line in warnings::of_link(&link.config) {
+                note(format_args!("{}: {line}", case.name));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How many of the first links of `case` have conditions that the others have not: one where the others are other clients'.
+fn kinds(case: &Case) -> usize {
+    match case.bed.clients() {
+        1 => usize::MAX,
+        _ => 1,
+    }
+}
+
+/// Says what the conditions of each case ask for and do not get here; call it when there are the privileges that there will be.
+fn warn_of_host(plan: &Plan) -> Result<()> {
+    let mut links = Vec::new();
+    for case in &plan.cases {
+        for (_, link) in case.links(plan.seed)?.into_iter().take(kinds(case)) {
+            links.push((&case.name, link.config));
+        }
+    }
+    let delays = links
+        .iter()
+        .filter_map(|(_, link)| reach::shortest_delay(link));
+    let host = Host {
+        wake_up: link_conditions::wake_up(delays.min()),
+        wire: None,
+    };
+    for (case, link) in links {
+        for line in reach::beyond(&link, &host) {
+            note(format_args!("{case}: {line}"));
+        }
+    }
+    Ok(())
+}
+
+/// The plan for people: what runs how often, with which instruments, and about how long.
+fn outline(plan: &Plan) -> String {
+    let mut lines = vec![plan.title.clone()];
+    let (mut least, mut most) = (Duration::ZERO, Duration::ZERO);
+    for case in &plan.cases {
+        let time = runner::estimate(case);
+        least += time * case.repeats.least;
+        most += time * case.repeats.most;
+        let runs = match (case.repeats.least, case.repeats.most) {
+            (least, most) if least == most => counted(least, "run"),
+            (least, most) => format!("{least} to {most} runs"),
+        };
+        lines.push(format!(
+            "{}: {runs}, {:.1} s each",
+            case.name,
+            time.as_secs_f64()
+        ));
+        lines.push(format!("  {}, TCP {}", conditions(case), case.congestion));
+        for instrument in &case.instruments {
+            let options = instrument.options();
+            let (name, kind) = (&instrument.name, &instrument.kind);
+            lines.push(format!("  {name}: {kind} {options}").trim_end().to_owned());
+        }
+    }
+    let order = match plan.order {
+        Order::Random => format!("each round in an order drawn by seed {}", plan.seed),
+        Order::AsWritten => "as written".to_owned(),
+    };
+    let runs: u32 = plan.cases.iter().map(|case| case.repeats.least).sum();
+    let time = if least == most {
+        format!("{:.0} s", least.as_secs_f64())
+    } else {
+        format!("{:.0} to {:.0} s", least.as_secs_f64(), most.as_secs_f64())
+    };
+    lines.push(format!(
+        "{}, {}, {order}; about {time}, without what has no stated time",
+        counted(plan.cases.len(), "case"),
+        counted(runs, "run")
+    ));
+    lines.extend(plan.shard.as_ref().map(|shard| part(plan, shard)));
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::small_record as record;
+
+    #[test]
+    fn only_keeps_the_reference_too() {
+        let mut plan = record().head.plan;
+        keep_only(&mut plan, &["slow".to_owned()]).unwrap();
+        assert_eq!((plan.cases.len(), plan.trends.len()), (2, 1));
+        keep_only(&mut plan, &["base".to_owned()]).unwrap();
+        assert_eq!((plan.cases.len(), plan.trends.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_case_that_is_not_there_is_refused_with_those_that_are() {
+        let error = keep_only(&mut record().head.plan, &["fast".to_owned()]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "--only fast: there is no such case; there are: base, slow"
+        );
+    }
+
+    #[test]
+    fn the_outline_has_every_case_and_the_time_that_is_known() {
+        let text = outline(&record().head.plan);
+        assert!(text.contains("slow: 2 runs"), "{text}");
+        assert!(text.contains("  ping: ping --count=3"), "{text}");
+        assert!(
+            text.contains("2 cases, 3 runs, each round in an order drawn by seed 1"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,323 @@
+//! The LINK arguments that `exec`, `emulate` and `link` share.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use conditions::reach::{self, Host};
+use conditions::{
+    CONDITIONS, Condition, ConditionKind, ConditionSet, LinkProfile, LinkSpec, PROFILES,
+    ToffeeSpec, warnings,
+};
+use model::{BitsPerSec, LinkConfig, Nanos};
+use netio::{CpuUse, Waiter};
+
+use crate::named_files::AllowFilesArg;
+use crate::notes::note;
+use crate::toml_file;
+
+/// Threads wake up sooner than this wherever anything can be measured.
+const LATEST_WAKE_UP: Nanos = Nanos::from_millis(1);
+
+/// Conditions of the link; what is named here overrides what `--link FILE` or `--profile NAME` says.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Link")]
+pub(crate) struct ConditionsArgs {
+    #[command(flatten)]
+    conditions: ConditionFlags,
+    /// Seed of every random draw [default: 1]
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+    /// TOFFEE-Mocha's box, one server for both directions: delay=1ms,dynamic=1,drop=2,queue=1000pkt
+    #[arg(long, value_name = "KEY=VALUE,...")]
+    toffee: Option<ToffeeSpec>,
+    /// Conditions from a TOML file
+    #[arg(long, value_name = "FILE.toml")]
+    link: Option<PathBuf>,
+    #[command(flatten)]
+    files: AllowFilesArg,
+    /// The conditions of a kind of network; `farwire profiles` lists them. A file names its own: profile = "NAME"
+    #[arg(long, value_name = "NAME", value_parser = profile_parser(), conflicts_with = "link")]
+    profile: Option<LinkProfile>,
+}
+
+/// A flag for every condition in each direction, one for up and one for down.
+#[derive(Clone, Debug, Default)]
+struct ConditionFlags {
+    both: ConditionSet,
+    up: ConditionSet,
+    down: ConditionSet,
+}
+
+const UP: &str = "up-";
+const DOWN: &str = "down-";
+
+impl ConditionsArgs {
+    /// The conditions in effect: the file's or the profile's, overridden by the flags, checked.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is wrong, or conditions that contradict each other.
+    pub(crate) fn to_spec(&self) -> Result<LinkSpec> {
+        let ConditionFlags { both, up, down } = self.conditions.clone();
+        let flags = LinkSpec {
+            both: both.into(),
+            toffee: self.toffee.clone(),
+            seed: self.seed,
+            up: up.into(),
+            down: down.into(),
+            ..LinkSpec::default()
+        };
+        let spec = match (&self.link, &self.profile) {
+            (Some(file), _) => flags.or(toml_file::read_link(file, &self.files.allow_files)?),
+            (None, Some(profile)) => flags.or(profile.conditions()),
+            (None, None) => flags,
+        };
+        spec.check().context("the link's conditions")?;
+        Ok(spec)
+    }
+
+    /// Folders below which files may name files, beside their own.
+    pub(crate) fn allowed_files(&self) -> &[PathBuf] {
+        &self.files.allow_files
+    }
+}
+
+/// Reads the name of a profile; help, completions and errors know all there are.
+pub(crate) fn profile_parser() -> impl TypedValueParser<Value = LinkProfile> {
+    let names = PROFILES.iter().map(|profile| profile.name);
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<LinkProfile>())
+}
+
+/// Says what these conditions do that their words do not.
+pub(crate) fn warn(link: &LinkConfig) {
+    for line in warnings::of_link(link) {
+        note(format_args!("farwire: {line}"));
+    }
+}
+
+/// Says what these conditions ask for and do not get here, between interfaces of these speeds; call it when the process has the
+/// privileges that it will have, because a thread is started.
+pub(crate) fn warn_of_host(link: &LinkConfig, speeds: impl IntoIterator<Item = BitsPerSec>) {
+    let host = Host {
+        wake_up: wake_up(reach::shortest_delay(link)),
+        wire: speeds.into_iter().min_by_key(|speed| speed.get()),
+    };
+    for line in reach::beyond(link, &host) {
+        note(format_args!("farwire: {line}"));
+    }
+}
+
+/// How late a thread wakes up, scheduled as the forwarder's is, if a delay may be as short; takes about 10 ms.
+pub(crate) fn wake_up(shortest_delay: Option<Nanos>) -> Nanos {
+    if shortest_delay.is_none_or(|delay| delay > LATEST_WAKE_UP) {
+        return Nanos::ZERO;
+    }
+    // A thread of its own: the schedule stays with it.
+    let measured = std::thread::spawn(|| Waiter::measure(CpuUse::Spin).wake_up_latency());
+    measured.join().expect("measuring does not panic")
+}
+
+impl Args for ConditionFlags {
+    fn augment_args(command: Command) -> Command {
+        let both = CONDITIONS.iter().map(|one| flag("", one).help(one.help));
+        let only = |prefix, way| {
+            let flag = move |one| flag(prefix, one).help(format!("--{} {way}", name("", one)));
+            CONDITIONS.iter().map(flag)
+        };
+        command
+            .args(both)
+            .args(only(UP, "from client to server (IF_A to IF_B)"))
+            .args(only(DOWN, "from server to client (IF_B to IF_A)"))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ConditionFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = |prefix| {
+            let one = |kind| matches.get_one::<Condition>(&name(prefix, kind)).cloned();
+            CONDITIONS.iter().filter_map(one).collect()
+        };
+        Ok(Self {
+            both: given(""),
+            up: given(UP),
+            down: given(DOWN),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+fn flag(prefix: &str, condition: &'static ConditionKind) -> Arg {
+    let name = name(prefix, condition);
+    let flag = Arg::new(name.clone())
+        .long(name)
+        .value_name(condition.value_name)
+        .value_parser(condition.read);
+    match prefix {
+        "" => flag,
+        _ => flag.help_heading("Link, one direction only"),
+    }
+}
+
+fn name(prefix: &str, condition: &ConditionKind) -> String {
+    format!("{prefix}{}", condition.key.replace('_', "-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use conditions::route::{FULL_FRAME, PathStages};
+    use conditions::{DelaySpec, LossSpec};
+    use model::StageSpec;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        link: ConditionsArgs,
+    }
+
+    fn parse(line: &str) -> Result<LinkSpec> {
+        Program::try_parse_from(line.split_whitespace())?
+            .link
+            .to_spec()
+    }
+
+    #[test]
+    fn what_is_in_force_is_one_line() {
+        let line = |line: &str| crate::live::in_force(&parse(line).unwrap()).unwrap();
+        assert_eq!(line("x"), "a link that changes nothing");
+        assert_eq!(
+            line("x --rate 10mbit --delay 20ms"),
+            "delay 20ms, rate 10mbit each way"
+        );
+        assert_eq!(
+            line("x --delay 20ms --up-loss 1% --down-rate 2mbit"),
+            "delay 20ms each way, down rate 2mbit, up loss 1%"
+        );
+        assert_eq!(line("x --up-loss 1%"), "up loss 1%");
+    }
+
+    #[test]
+    fn flags_become_conditions() {
+        let spec =
+            parse("x --delay 20ms --loss 1% --rate 10mbit --down-rate 2mbit --seed 7").unwrap();
+        let hop = spec.hop("box").unwrap();
+        let slowest =
+            |stages: &[StageSpec]| PathStages(stages.to_vec()).slowest(FULL_FRAME).unwrap().0;
+        assert_eq!(slowest(&hop.rest.up), "10mbit".parse().unwrap());
+        assert_eq!(slowest(&hop.rest.down), "2mbit".parse().unwrap());
+        assert_eq!(spec.seed(), 7);
+    }
+
+    #[test]
+    fn a_flag_overrides_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("slow.toml");
+        std::fs::write(&file, "delay = '20ms'\nloss = '1%'\n").unwrap();
+        let spec = parse(&format!("x --delay 5ms --link {}", file.display())).unwrap();
+        assert_eq!(spec.both.get(), Some(&"5ms".parse::<DelaySpec>().unwrap()));
+        assert_eq!(spec.both.get(), Some(&"1%".parse::<LossSpec>().unwrap()));
+    }
+
+    #[test]
+    fn a_flag_overrides_the_profile() {
+        let profile: LinkProfile = "in-flight".parse().unwrap();
+        assert_eq!(
+            parse("x --profile in-flight").unwrap(),
+            profile.conditions()
+        );
+        let spec = parse("x --rate 1mbit --profile in-flight --seed 7").unwrap();
+        let hop = spec.hop("box").unwrap();
+        let slowest = |stages: &[StageSpec]| {
+            PathStages(stages.to_vec())
+                .slowest(model::Bytes(1514))
+                .unwrap()
+                .0
+        };
+        assert_eq!(slowest(&hop.rest.up), "1mbit".parse().unwrap());
+        assert_eq!(slowest(&hop.rest.down), "1mbit".parse().unwrap());
+        assert_eq!(
+            spec.both.get::<DelaySpec>(),
+            profile.conditions().both.get()
+        );
+        assert_eq!(spec.seed(), 7);
+    }
+
+    #[test]
+    fn a_profile_that_is_not_there_or_stands_beside_a_file_is_refused() {
+        let refused = |line| parse(line).unwrap_err().to_string();
+        let unknown = refused("x --profile mobil");
+        assert!(
+            unknown.contains("geo-satellite, in-flight, mobile"),
+            "{unknown}"
+        );
+        assert!(
+            unknown.contains("similar value exists: 'mobile'"),
+            "{unknown}"
+        );
+        let both = refused("x --profile mobile --link slow.toml");
+        assert!(both.contains("cannot be used with '--link"), "{both}");
+    }
+
+    #[test]
+    fn every_condition_has_flags_that_say_what_a_file_says() {
+        for prefix in ["", "up", "down"] {
+            let mut line = vec!["x".to_owned()];
+            let mut file = match prefix {
+                "" => String::new(),
+                _ => format!("[{prefix}]\n"),
+            };
+            for ConditionKind { key, example, .. } in CONDITIONS {
+                let flag = match prefix {
+                    "" => key.replace('_', "-"),
+                    _ => format!("{prefix}-{}", key.replace('_', "-")),
+                };
+                line.extend([format!("--{flag}"), (*example).to_owned()]);
+                file += &format!("{key} = '{example}'\n");
+            }
+            let read: LinkSpec = toml::from_str(&file).unwrap();
+            let spec = Program::try_parse_from(line).unwrap().link.to_spec();
+            assert_eq!(spec.unwrap(), read);
+        }
+    }
+
+    #[test]
+    fn every_condition_with_a_wrong_value_is_refused_with_its_flag_and_the_correct_form() {
+        for ConditionKind { key, .. } in CONDITIONS {
+            for prefix in ["", UP, DOWN] {
+                let flag = format!("--{prefix}{}", key.replace('_', "-"));
+                let line = ["x", flag.as_str(), "%"];
+                let error = Program::try_parse_from(line).map(drop).unwrap_err();
+                let error = error.to_string();
+                let is_right = ["write ", "as in ", "there are: "];
+                assert!(error.contains(&flag), "{error}");
+                assert!(
+                    is_right.iter().any(|right| error.contains(right)),
+                    "{error}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn contradictions_and_bad_units_are_refused() {
+        assert!(format!("{:#}", parse("x --queue 10pkt").unwrap_err()).contains("needs a rate"));
+        assert!(parse("x --delay 20").is_err());
+        assert!(parse("x --loss 101%").is_err());
+        assert!(parse("x --toffee drop=0").is_err());
+        let refused = |line| format!("{:#}", parse(line).unwrap_err());
+        assert!(refused("x --aqm codel").contains("aqm: it manages the queue of a rate"));
+        assert!(refused("x --loss 1%,burst=0.5").contains("at least 1 packet"));
+        assert!(refused("x --jitter 2").contains("unit"));
+        assert!(refused("x --rate 0bit").contains("0bit for good"));
+    }
+}

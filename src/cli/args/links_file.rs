@@ -1,0 +1,239 @@
+//! The file of `emulate --links`: many links, each between two interfaces of its own.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use conditions::{At, LinkSpec, require};
+use record::quantity::counted;
+use record::summary::{DirectionSummary, Summary};
+use serde::{Deserialize, Serialize};
+
+use crate::emulate::BoxLink;
+use crate::toml_file::{Below, SourceFile};
+
+/// The file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinksFile {
+    links: Vec<LinkBetween>,
+}
+
+/// A link, and where it stands.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LinkBetween {
+    /// The client's side.
+    pub(crate) a: String,
+    /// The server's side.
+    pub(crate) b: String,
+    /// Its conditions; without any it changes nothing.
+    #[serde(default)]
+    pub(crate) link: LinkSpec,
+}
+
+impl LinkBetween {
+    /// What the link is known by.
+    pub(crate) fn name(&self) -> String {
+        format!("{}-{}", self.a, self.b)
+    }
+
+    /// As a box takes it; its number keeps its draws apart from those of others with its seed.
+    ///
+    /// # Errors
+    /// None that conditions which were checked can cause.
+    pub(crate) fn to_link(&self, number: usize) -> Result<BoxLink> {
+        Ok(BoxLink {
+            names: [self.a.clone(), self.b.clone()],
+            link: self.link.to_link_of("box", number as u64)?,
+        })
+    }
+}
+
+/// Reads the links of `file`, which may name files below its own folder and below those of `also`.
+///
+/// # Errors
+/// A file that cannot be read, an unknown key or a value out of range, with file, line and key.
+pub(crate) fn read(file: &Path, also: &[PathBuf]) -> Result<Vec<LinkBetween>> {
+    let name = file.display().to_string();
+    let text = std::fs::read_to_string(file).with_context(|| format!("{name}: cannot read"))?;
+    let source = SourceFile {
+        file: &name,
+        text: &text,
+        also,
+    };
+    let table = source.parse()?;
+    let LinksFile { links } = source.read(&table)?;
+    let checked = check(&links);
+    checked.map_err(|error| source.refusal(&table, "", error))?;
+    Ok(links)
+}
+
+/// What all links did, as JSON.
+#[derive(Debug, Serialize)]
+pub(crate) struct AllLinks {
+    links: Vec<LinkTold>,
+}
+
+#[derive(Debug, Serialize)]
+struct LinkTold {
+    a: String,
+    b: String,
+    #[serde(flatten)]
+    summary: Summary,
+}
+
+impl AllLinks {
+    pub(crate) fn new(links: &[LinkBetween], summaries: Vec<Summary>) -> Self {
+        let told = links.iter().zip(summaries);
+        let told = told.map(|(LinkBetween { a, b, .. }, summary)| LinkTold {
+            a: a.clone(),
+            b: b.clone(),
+            summary,
+        });
+        Self {
+            links: told.collect(),
+        }
+    }
+}
+
+impl fmt::Display for AllLinks {
+    /// What they did together, and which of them cannot be trusted.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let links = self.links.iter().map(|link| &link.summary);
+        let silent = |of: &&Summary| of.up.packets + of.down.packets == 0;
+        let sum = |count: fn(&DirectionSummary) -> u64| {
+            links
+                .clone()
+                .map(|of| count(&of.up) + count(&of.down))
+                .sum::<u64>()
+        };
+        let worst = links.clone().map(|of| of.departure_error.p99_ns).max();
+        write!(
+            f,
+            "{}, {} of them silent: {}, {} delivered, {} dropped; late by at most {} us (p99 of each link)",
+            counted(self.links.len() as u64, "link"),
+            links.clone().filter(silent).count(),
+            counted(sum(|way| way.packets), "packet"),
+            sum(|way| way.delivered),
+            sum(DirectionSummary::dropped_all),
+            worst.unwrap_or(0) / 1_000,
+        )?;
+        if let Some(of) = links.clone().next() {
+            write!(
+                f,
+                "\nheld: at most {} bytes of {} allowed, and receive rings of {} bytes, by all together",
+                of.peak_held_bytes, of.held_limit_bytes, of.ring_bytes
+            )?;
+        }
+        let invalid = |link: &LinkTold| {
+            Some(format!(
+                "{} <-> {}: {}",
+                link.a,
+                link.b,
+                link.summary.invalid()?
+            ))
+        };
+        let invalid: Vec<String> = self.links.iter().filter_map(invalid).collect();
+        for why in invalid.iter().take(MOST_NAMED) {
+            write!(f, "\nINVALID: {why}")?;
+        }
+        match invalid.len().saturating_sub(MOST_NAMED) {
+            0 => Ok(()),
+            more => write!(f, "\nINVALID: {} more", counted(more as u64, "link")),
+        }
+    }
+}
+
+/// Links that are named one by one.
+const MOST_NAMED: usize = 5;
+
+fn check(links: &[LinkBetween]) -> Result<()> {
+    require!(!links.is_empty(), "links": "there is none: a box needs one");
+    for (index, between) in links.iter().enumerate() {
+        let before = &links[..index];
+        let check = || {
+            between.link.check().at("link")?;
+            for (key, name) in [("a", &between.a), ("b", &between.b)] {
+                let is_taken = before
+                    .iter()
+                    .any(|other| [&other.a, &other.b].contains(&name));
+                require!(
+                    !is_taken && (key == "a" || between.a != *name),
+                    key => "{name} is an end of another link: each link is between two interfaces of its own"
+                );
+            }
+            let name = between.name();
+            require!(
+                !before.iter().any(|other| other.name() == name),
+                "a": "another link is called {name} as well: rename an interface"
+            );
+            Ok::<_, conditions::Error>(())
+        };
+        check().below_item("links", index)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use conditions::DelaySpec;
+
+    fn read_text(text: &str) -> Result<Vec<LinkBetween>, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("links.toml");
+        std::fs::write(&file, text).unwrap();
+        let prefix = format!("{}/", directory.path().display());
+        read(&file, &[]).map_err(|error| format!("{error:#}").replace(&prefix, ""))
+    }
+
+    #[test]
+    fn each_link_has_conditions_and_draws_of_its_own() {
+        let text = "[[links]]\na = 'x0'\nb = 'y0'\nlink = { delay = '20ms', loss = '1%' }\n\n[[links]]\na = 'x1'\nb = 'y1'\n";
+        let links = read_text(text).unwrap();
+        assert_eq!(
+            links[0].link.both.get(),
+            Some(&"20ms".parse::<DelaySpec>().unwrap())
+        );
+        assert_eq!(links[1].link, LinkSpec::default());
+        let boxed: Vec<_> = (0..)
+            .zip(&links)
+            .map(|(n, link)| link.to_link(n).unwrap())
+            .collect();
+        assert_eq!(boxed[1].names, ["x1", "y1"]);
+        assert_eq!([0, 1].map(|n: usize| boxed[n].link.config.link), [0, 1]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        let refused = |text: &str| read_text(text).unwrap_err();
+        assert!(refused("links = []").contains("links.toml:1: links: there is none"));
+        let one = "[[links]]\na = 'x'\nb = 'y'\n";
+        let twice = refused(&format!("{one}{one}"));
+        assert!(
+            twice.starts_with("links.toml:5: links 2: a: x is an end"),
+            "{twice}"
+        );
+        let alike = refused("[[links]]\na = 'x-y'\nb = 'z'\n[[links]]\na = 'x'\nb = 'y-z'\n");
+        assert!(
+            alike.starts_with("links.toml:5: links 2: a: another link is called x-y-z"),
+            "{alike}"
+        );
+        let same = refused("[[links]]\na = 'x'\nb = 'x'\n");
+        assert!(
+            same.starts_with("links.toml:3: links 1: b: x is an end"),
+            "{same}"
+        );
+        let unknown = refused(&format!("{one}dely = '1ms'\n"));
+        assert!(
+            unknown.contains("links.toml:4") && unknown.contains("dely"),
+            "{unknown}"
+        );
+        let wrong = refused(&format!("{one}link = {{ queue = '5pkt' }}\n"));
+        assert!(
+            wrong.starts_with("links.toml:4: links 1: link: queue"),
+            "{wrong}"
+        );
+    }
+}

@@ -1,0 +1,202 @@
+//! What is told of a running experiment to who watches it: its links while they run, how far it is, its figures so far.
+//!
+//! Nobody changes the conditions of a run that is measured: they are what its record says.
+
+use std::time::Duration;
+
+use crate::live::{FigureRow, Links, NewLink, NumberedRun};
+use crate::testbed::Testbed;
+use conditions::LinkSpec;
+use record::Record;
+use record::bed::{Bed, THE_LINK};
+use record::plan::{Case, Plan, PlannedRun};
+
+/// Why a link's conditions stay as they are.
+const FIXED: &str = "a measured run's conditions are its scenario's, which its record says: a link of `farwire exec` can be changed";
+
+/// Who watches, if anybody may.
+#[derive(Clone, Copy)]
+pub(crate) struct RunObserver<'a>(Option<&'a Links>);
+
+/// The links of a run, to be seen until it is dropped.
+pub(crate) struct Shown<'a>(Option<&'a Links>);
+
+impl<'a> RunObserver<'a> {
+    /// Nobody.
+    pub(crate) const NOBODY: Self = Self(None);
+
+    /// Who has these links.
+    pub(crate) fn by(links: Option<&'a Links>) -> Self {
+        Self(links)
+    }
+
+    /// An experiment begins.
+    pub(super) fn begin(self, plan: &Plan) {
+        if let Some(links) = self.0 {
+            links.experiment().begin(&plan.name, &plan.title);
+        }
+    }
+
+    /// So long the runs should take that are still to come.
+    pub(super) fn expect(self, left: &[Duration]) {
+        if let Some(links) = self.0 {
+            links.experiment().expect(left.len(), left.iter().sum());
+        }
+    }
+
+    /// It is this run's turn, then that one's.
+    pub(super) fn turn_to(
+        self,
+        this: NumberedRun,
+        following: impl FnOnce() -> Option<NumberedRun>,
+    ) {
+        if let Some(links) = self.0 {
+            links.experiment().turn_to(this, following());
+        }
+    }
+
+    /// What is done now.
+    pub(crate) fn enter(self, phase: &str) {
+        if let Some(links) = self.0 {
+            links.experiment().enter(phase);
+        }
+    }
+
+    /// The links of a run that is set up.
+    pub(super) fn show(self, testbed: &dyn Testbed, run: &PlannedRun<'_>) -> Shown<'a> {
+        if let Some(links) = self.0 {
+            let conditions = conditions(run.case).into_iter();
+            for (named, (forwarder, number)) in conditions.zip(testbed.forwarders()) {
+                let (name, ends, spec) = named;
+                links.put(NewLink {
+                    name,
+                    ends,
+                    forwarder,
+                    number,
+                    spec: LinkSpec {
+                        seed: Some(run.seed),
+                        ..spec
+                    },
+                    build: Err(fixed(&run.case.bed)),
+                });
+            }
+            links.experiment().set_up(true);
+        }
+        Shown(self.0)
+    }
+
+    /// A run has ended, and is in the record.
+    pub(super) fn ended(self, record: &Record, case: &Case) {
+        if let Some(links) = self.0 {
+            let so_far = report::so_far(record, case).into_iter();
+            let rows = so_far.map(|figure| FigureRow {
+                case: case.name.clone(),
+                instrument: figure.name.instrument.clone(),
+                figure: of_instrument(&figure.name.to_string(), &figure.name.instrument),
+                value: figure.value,
+                low: figure.interval.map(|ends| ends[0]),
+                high: figure.interval.map(|ends| ends[1]),
+                runs: figure.runs,
+                valid: figure.valid,
+            });
+            links.experiment().ended(&case.name, rows.collect());
+        }
+    }
+}
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        if let Some(links) = self.0 {
+            links.clear();
+            links.experiment().set_up(false);
+        }
+    }
+}
+
+/// A figure's name without its instrument's.
+fn of_instrument(name: &str, instrument: &str) -> String {
+    let figure = name.strip_prefix(instrument).unwrap_or(name);
+    figure.trim_start_matches('.').to_owned()
+}
+
+/// The emulated links of a case in their order: what each is called, what it joins, and its conditions.
+pub(super) fn conditions(case: &Case) -> Vec<(String, [String; 2], LinkSpec)> {
+    match &case.bed {
+        Bed::Netns(pair) => {
+            let name = |number: u32| match pair.clients {
+                1 => THE_LINK.to_owned(),
+                _ => format!("client {number}"),
+            };
+            let ends = ["client", "server"].map(str::to_owned);
+            let all = 1..=pair.clients;
+            all.map(|number| (name(number), ends.clone(), case.link.clone()))
+                .collect()
+        }
+        Bed::Chain(chain) => {
+            let ends = chain.nodes.windows(2);
+            let all = chain.segments().zip(ends);
+            all.map(|(name, ends)| {
+                let spec = chain.links.get(&name).cloned().unwrap_or_default();
+                (name, [ends[0].clone(), ends[1].clone()], spec)
+            })
+            .collect()
+        }
+        Bed::External(_) | Bed::Nics(_) => Vec::new(),
+    }
+}
+
+/// Why nobody changes the links of this bed; with what else they pass.
+fn fixed(bed: &Bed) -> String {
+    let wire = match bed {
+        Bed::Netns(pair) if pair.wire != LinkSpec::default() => report::link(&pair.wire).ok(),
+        _ => None,
+    };
+    let wire = wire.map(|wire| format!("; the bed's own wire before it has {wire}"));
+    format!("{FIXED}{}", wire.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case(bed: &str) -> Case {
+        let mut case = crate::experiment::small_record().head.plan.cases[0].clone();
+        case.bed = toml::from_str(bed).unwrap();
+        case.link = LinkSpec::default();
+        case
+    }
+
+    #[test]
+    fn links_are_named_as_the_bed_names_them_and_say_what_they_join() {
+        for bed in [
+            "kind = 'netns'",
+            "kind = 'netns'\nclients = 3",
+            "kind = 'chain'\nnodes = ['a', 'b', 'c']\nlinks = { 'b-c' = { delay = '1ms' } }",
+        ] {
+            let case = case(bed);
+            let named = case.links(1).unwrap().into_iter().map(|(name, _)| name);
+            let shown = conditions(&case);
+            let shown_names = shown.iter().map(|(name, ..)| name.clone());
+            assert!(named.eq(shown_names), "{bed}: {shown:?}");
+        }
+        let chain = conditions(&case(
+            "kind = 'chain'\nnodes = ['a', 'b', 'c']\nlinks = { 'b-c' = { delay = '1ms' } }",
+        ));
+        assert_eq!(chain[1].1, ["b", "c"].map(str::to_owned));
+        assert_eq!(chain[1].2, toml::from_str("delay = '1ms'").unwrap());
+        assert_eq!(chain[0].2, LinkSpec::default());
+    }
+
+    #[test]
+    fn what_a_wire_adds_is_said_beside_the_conditions() {
+        let plain = fixed(&case("kind = 'netns'").bed);
+        assert_eq!(plain, FIXED);
+        let wired = fixed(&case("kind = 'netns'\nwire = { delay = '3ms' }").bed);
+        assert!(wired.ends_with("wire before it has delay 3ms"), "{wired}");
+    }
+
+    #[test]
+    fn a_figure_is_told_without_its_instrument() {
+        assert_eq!(of_instrument("ping.rtt_ms.median", "ping"), "rtt_ms.median");
+    }
+}

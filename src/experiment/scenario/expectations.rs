@@ -1,0 +1,507 @@
+//! `expect` and `trends` of a scenario file.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use anyhow::{Context, Result, bail, ensure};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{self, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::toml_file::Below;
+use conditions::{nearest, require};
+use instruments::measure;
+use record::expectation::{Expectation, ExpectationRule, Judgement, Met, Trend, TrendWay};
+use record::figure_name::FigureName;
+use record::plan::{Case, Published};
+use record::quantity::counted;
+use stats::deciding::Centre;
+
+/// A text or a bare number.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "TextOrNumber")]
+pub(super) struct AmountText(pub(super) String);
+
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "must be a text such as \"20ms\", \"10mbit\" or \"5%\", or a number"
+)]
+enum TextOrNumber {
+    Text(String),
+    Whole(i64),
+    Number(f64),
+}
+
+impl JsonSchema for AmountText {
+    fn schema_name() -> Cow<'static, str> {
+        "Amount".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": ["string", "number"],
+            "description": "A value with its unit, such as \"20ms\", or a number in the figure's own."
+        })
+    }
+}
+
+impl TryFrom<TextOrNumber> for AmountText {
+    type Error = String;
+
+    fn try_from(value: TextOrNumber) -> Result<Self, String> {
+        Ok(Self(match value {
+            TextOrNumber::Text(text) if text.parse::<f64>().is_ok() => {
+                return Err(format!(
+                    "`{text}` has no unit: write it with one, as in 20ms, 10mbit or 5%, or without quotes, which is in the figure's own"
+                ));
+            }
+            TextOrNumber::Text(text) => text,
+            TextOrNumber::Whole(number) => number.to_string(),
+            TextOrNumber::Number(number) => number.to_string(),
+        }))
+    }
+}
+
+/// What somebody else measured of a figure: a value, or a list with one of each of their runs.
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(untagged)]
+pub(super) enum PublishedText {
+    Value(AmountText),
+    Runs(#[schemars(length(min = 1))] Vec<AmountText>),
+}
+
+struct PublishedVisitor;
+
+impl<'de> Visitor<'de> for PublishedVisitor {
+    type Value = PublishedText;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text such as \"20ms\", \"10mbit\" or \"5%\", a number, or a list of them")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<PublishedText, E> {
+        one(TextOrNumber::Text(text.to_owned()))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<PublishedText, E> {
+        one(TextOrNumber::Whole(number))
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<PublishedText, E> {
+        one(TextOrNumber::Number(number))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<PublishedText, A::Error> {
+        let all = Vec::deserialize(SeqAccessDeserializer::new(list))?;
+        Ok(PublishedText::Runs(all))
+    }
+}
+
+fn one<E: de::Error>(value: TextOrNumber) -> Result<PublishedText, E> {
+    let text = AmountText::try_from(value).map_err(E::custom)?;
+    Ok(PublishedText::Value(text))
+}
+
+/// By hand, because serde's `untagged` would hide what is wrong with a value.
+impl<'de> Deserialize<'de> for PublishedText {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(PublishedVisitor)
+    }
+}
+
+impl PublishedText {
+    /// In the unit of the figure `of`.
+    ///
+    /// # Errors
+    /// A value of another unit; a list of none.
+    pub(super) fn resolve(&self, of: &FigureName) -> Result<Published> {
+        Ok(match self {
+            Self::Value(text) => Published::Value(of.value(&text.0).below(of.to_string())?),
+            Self::Runs(all) => {
+                require!(!all.is_empty(), of.to_string() => "a list needs a value of each run");
+                let value = |(index, text): (usize, &AmountText)| {
+                    of.value(&text.0).below_item(&of.to_string(), index)
+                };
+                Published::Runs(all.iter().enumerate().map(value).collect::<Result<_>>()?)
+            }
+        })
+    }
+}
+
+/// One of a case's `expect`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExpectTable {
+    of: FigureName,
+    least: Option<AmountText>,
+    most: Option<AmountText>,
+    value: Option<AmountText>,
+    gain: Option<AmountText>,
+    ratio: Option<RatioText>,
+    within: Option<AmountText>,
+    published: Option<PublishedTable>,
+    spread: Option<SpreadTable>,
+    /// What of the runs is held against it: their mean when absent.
+    #[serde(default)]
+    over: Centre,
+    /// When it is met: by the value itself when absent.
+    #[serde(default)]
+    met: Met,
+}
+
+/// How many times the reference's: a number, to which `within` says how near, or the least and the most.
+#[derive(Clone, Copy, Debug, JsonSchema)]
+#[schemars(untagged)]
+enum RatioText {
+    Times(f64),
+    Between(RatioTable),
+}
+
+/// Both included; one may be left out.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RatioTable {
+    least: Option<f64>,
+    most: Option<f64>,
+}
+
+struct RatioVisitor;
+
+impl<'de> Visitor<'de> for RatioVisitor {
+    type Value = RatioText;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number, or { least, most }")
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<RatioText, E> {
+        self.visit_f64(number as f64)
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<RatioText, E> {
+        Ok(RatioText::Times(number))
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<RatioText, M::Error> {
+        let table = RatioTable::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(RatioText::Between(table))
+    }
+}
+
+/// By hand, because serde's `untagged` would hide what is wrong with a value.
+impl<'de> Deserialize<'de> for RatioText {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(RatioVisitor)
+    }
+}
+
+/// How near a figure must come to the published.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct PublishedTable {
+    within: Option<AmountText>,
+    factor: Option<f64>,
+}
+
+/// Of the runs but the greatest and the least one, the greatest less the least in percent of the median.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SpreadTable {
+    least: Option<AmountText>,
+    most: Option<AmountText>,
+}
+
+/// One of `trends`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TrendTable {
+    of: FigureName,
+    rising: Option<Vec<String>>,
+    falling: Option<Vec<String>>,
+    /// What of the runs is held against it: their mean when absent.
+    #[serde(default)]
+    over: Centre,
+    /// When it is met: by the values themselves when absent.
+    #[serde(default)]
+    met: Met,
+}
+
+impl ExpectTable {
+    /// The rule that the table stands for.
+    ///
+    /// # Errors
+    /// No rule, or two; a value of another unit.
+    pub(super) fn resolve(&self) -> Result<Expectation> {
+        Ok(Expectation {
+            of: self.of.clone(),
+            rule: self.rule()?,
+            judgement: Judgement {
+                over: self.over,
+                met: self.met,
+            },
+        })
+    }
+
+    fn rule(&self) -> Result<ExpectationRule> {
+        let amount = |text: &AmountText| self.of.value(&text.0);
+        let range =
+            (self.least.is_some() || self.most.is_some()).then_some((&self.least, &self.most));
+        Ok(
+            match (
+                range,
+                &self.value,
+                &self.gain,
+                self.ratio,
+                &self.published,
+                &self.spread,
+            ) {
+                (Some((least, most)), None, None, None, None, None) => {
+                    require!(self.within.is_none(), "within": "a range needs none");
+                    ExpectationRule::Range {
+                        least: least.as_ref().map(amount).transpose().below("least")?,
+                        most: most.as_ref().map(amount).transpose().below("most")?,
+                    }
+                }
+                (None, Some(value), None, None, None, None) => {
+                    let value = amount(value).below("value")?;
+                    ExpectationRule::Value {
+                        value,
+                        within: self.absolute(value)?,
+                    }
+                }
+                (None, None, Some(gain), None, None, None) => {
+                    let gain = amount(gain).below("gain")?;
+                    ExpectationRule::Gain {
+                        gain,
+                        within: self.absolute(gain)?,
+                    }
+                }
+                (None, None, None, Some(RatioText::Times(ratio)), None, None) => {
+                    ExpectationRule::Ratio {
+                        ratio,
+                        within: fraction(self.within.as_ref())?,
+                    }
+                }
+                (None, None, None, Some(RatioText::Between(between)), None, None) => {
+                    let RatioTable { least, most } = between;
+                    require!(self.within.is_none(), "within": "a range needs none");
+                    require!(
+                        least.is_some() || most.is_some(),
+                        "ratio": "say `least`, `most` or both"
+                    );
+                    ExpectationRule::RatioRange { least, most }
+                }
+                (None, None, None, None, Some(published), None) => {
+                    published.rule().below("published")?
+                }
+                (None, None, None, None, None, Some(spread)) => {
+                    require!(self.within.is_none(), "within": "a spread needs none");
+                    require!(
+                        (self.over, self.met) == (Centre::Mean, Met::ByValue),
+                        "spread": "it is decided by its value: leave out `over` and `met`"
+                    );
+                    spread.rule().below("spread")?
+                }
+                _ => bail!(
+                    "say one of least and most, value, gain, ratio, spread, or published = {{ within or factor }}"
+                ),
+            },
+        )
+    }
+
+    /// `within` in the metric's unit: an amount, or a percentage of `value`.
+    fn absolute(&self, value: f64) -> Result<f64> {
+        let text = &self.within.as_ref().context("say `within`")?.0;
+        let within = match text.strip_suffix('%') {
+            Some(_) if self.of.metric.unit() != "%" => {
+                fraction(self.within.as_ref())? * value.abs()
+            }
+            _ => self.of.value(text).below("within")?,
+        };
+        require!(within >= 0.0, "within": "must not be below 0");
+        Ok(within)
+    }
+}
+
+impl PublishedTable {
+    fn rule(&self) -> Result<ExpectationRule> {
+        Ok(match self.factor {
+            Some(factor) if self.within.is_none() => {
+                require!(factor >= 1.0, "factor": "at least 1");
+                ExpectationRule::PublishedFactor { factor }
+            }
+            _ => ExpectationRule::Published {
+                within: fraction(self.within.as_ref())?,
+            },
+        })
+    }
+}
+
+impl SpreadTable {
+    fn rule(&self) -> Result<ExpectationRule> {
+        let [least, most] = [("least", &self.least), ("most", &self.most)].map(|(key, text)| {
+            let percent = text.as_ref().map(percentage).transpose();
+            percent.below(key)
+        });
+        let (least, most) = (least?, most?);
+        ensure!(least.is_some() || most.is_some(), "say least, most or both");
+        Ok(ExpectationRule::Spread { least, most })
+    }
+}
+
+fn fraction(within: Option<&AmountText>) -> Result<f64> {
+    let within = within.context("say `within`")?;
+    Ok(percentage(within).below("within")? / 100.0)
+}
+
+/// In percent.
+fn percentage(AmountText(text): &AmountText) -> Result<f64> {
+    let percent = text
+        .strip_suffix('%')
+        .and_then(|number| number.trim().parse::<f64>().ok())
+        .filter(|percent| *percent >= 0.0);
+    percent.with_context(|| format!("`{text}` is no percentage, such as 15%"))
+}
+
+impl TrendTable {
+    /// The rule that the table stands for, where a name of `groups` stands for its cases.
+    ///
+    /// # Errors
+    /// An unknown case, or fewer than two.
+    pub(super) fn resolve(
+        &self,
+        groups: &BTreeMap<String, Vec<String>>,
+        cases: &[Case],
+        quick: bool,
+    ) -> Result<Trend> {
+        let (key, names, way) = match (&self.rising, &self.falling) {
+            (Some(names), None) => ("rising", names, TrendWay::Rising),
+            (None, Some(names)) => ("falling", names, TrendWay::Falling),
+            _ => bail!("say either rising or falling, a list of cases"),
+        };
+        let mut named = Vec::new();
+        for (index, name) in names.iter().enumerate() {
+            let known = groups.get(name).with_context(|| {
+                let known = nearest::or_all(name, groups.keys().map(String::as_str));
+                format!("there is no case `{name}`{known}")
+            });
+            let known = known.below_item(key, index)?;
+            named.extend(known.iter().cloned());
+        }
+        require!(named.len() > 1, key => "a trend needs two cases");
+        let trend = Trend {
+            of: self.of.clone(),
+            cases: named,
+            way,
+            judgement: Judgement {
+                over: self.over,
+                met: self.met,
+            },
+        };
+        for case in cases.iter().filter(|case| trend.cases.contains(&case.name)) {
+            let checked = check_figure(case, &self.of);
+            checked
+                .with_context(|| format!("in case `{}`", case.name))
+                .below("of")?;
+            check_runs(case, trend.fewest_runs(), "an interval", quick).below("met")?;
+        }
+        Ok(trend)
+    }
+}
+
+/// Refuses rules about what is not there.
+///
+/// # Errors
+/// A figure that the case's instruments do not state, a gain without a reference, a published value that is missing, fewer runs
+/// than an interval or a spread takes.
+pub(super) fn check(case: &Case, has_reference: bool, quick: bool) -> Result<()> {
+    for (index, expectation) in case.expect.iter().enumerate() {
+        let check = || {
+            let Expectation { of, rule, .. } = expectation;
+            check_figure(case, of).below("of")?;
+            ensure!(
+                has_reference || !rule.is_relative(),
+                "{of}: needs a case to compare with: name it in `reference`"
+            );
+            ensure!(
+                case.published.contains_key(of) || !rule.is_of_the_published(),
+                "{of}: needs its value in `published`{}",
+                match of.is_of_the_whole() {
+                    true => ", which --quick leaves out of a total or a time",
+                    false => "",
+                }
+            );
+            let (key, what) = match rule {
+                ExpectationRule::Spread { .. } => ("spread", "a spread"),
+                _ => ("met", "an interval"),
+            };
+            check_runs(case, expectation.fewest_runs(), what, quick).below(key)
+        };
+        check().below_item("expect", index)?;
+    }
+    for of in case.published.keys() {
+        let checked = check_figure(case, of);
+        checked.below(of.to_string()).below("published")?;
+    }
+    if let Some(narrow) = &case.repeats.until {
+        let checked = check_figure(case, &narrow.of);
+        checked.below("of").below("repeats")?;
+    }
+    Ok(())
+}
+
+/// Refuses what relates `case` to a reference that has fewer runs than an interval takes.
+///
+/// # Errors
+/// Which of its rules, and how many runs that would be.
+pub(super) fn check_reference_runs(case: &Case, reference: &Case, quick: bool) -> Result<()> {
+    for (index, expectation) in case.expect.iter().enumerate() {
+        if expectation.rule.is_relative() {
+            let checked = check_runs(reference, expectation.fewest_runs(), "an interval", quick);
+            checked.below("met").below_item("expect", index)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses fewer runs of `case` than `what` takes.
+fn check_runs(case: &Case, fewest: usize, what: &str, quick: bool) -> Result<()> {
+    let least = case.repeats.least;
+    ensure!(
+        least as usize >= fewest,
+        "needs at least {fewest} repeats for {what}; case `{}` has {}{}",
+        case.name,
+        counted(least, "run"),
+        if quick { " with --quick" } else { "" }
+    );
+    Ok(())
+}
+
+/// Refuses a figure that none of the case's instruments states.
+fn check_figure(case: &Case, of: &FigureName) -> Result<()> {
+    let known = case.instruments.iter().map(|i| i.name.as_str());
+    let instrument = case.instrument(&of.instrument).with_context(|| {
+        let known = nearest::or_all(&of.instrument, known);
+        format!("the case has no instrument `{}`{known}", of.instrument)
+    })?;
+    let mut stated = measure::figures(instrument)?;
+    if case.bed.clients() > 1 {
+        stated = stated.of_clients(instrument.profile.samples);
+    }
+    ensure!(
+        stated.has(of),
+        "`{}` as it is used here does not state {of}; it states {}",
+        of.instrument,
+        in_words(&stated.nearest(of))
+    );
+    Ok(())
+}
+
+/// The nearest first.
+fn in_words(figures: &[FigureName]) -> String {
+    let texts: Vec<String> = figures.iter().map(ToString::to_string).collect();
+    texts.join(", ")
+}
