@@ -86,7 +86,7 @@ fn check_refusal(output: &std::process::Output, word: &str) -> Result<()> {
 
 #[test_support::test(Namespaces)]
 fn daemons_of_the_command_end_with_it() -> Result<()> {
-    let family = Family::new();
+    let family = Family::begin();
     let directory = tempfile::tempdir()?;
     let ran = directory.path().join("ran");
     // A daemon in a session of its own, whose parent has ended.
@@ -155,7 +155,7 @@ impl Moment {
 }
 
 fn leaves_nothing(signal: Signal, moment: Moment) -> Result<()> {
-    let family = Family::new();
+    let family = Family::begin();
     let directory = tempfile::tempdir()?;
     let mark = directory.path().join("running");
     let mut farwire = start(&family, &mark)?;

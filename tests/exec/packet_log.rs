@@ -11,7 +11,7 @@ use test_support::wan_box::{Direction, Summary};
 /// Rows as maps from column to value.
 type Row = BTreeMap<String, String>;
 
-#[test_support::test(Namespaces)]
+#[test_support::test(serial, Namespaces)]
 fn the_packet_log_has_a_line_for_every_packet_that_the_summary_counts() -> Result<()> {
     let (log, json) = (NamedTempFile::new()?, NamedTempFile::new()?);
     let mut command = process::farwire();

@@ -97,7 +97,7 @@ fn every_client_has_a_link_of_its_own_and_all_measure_at_once() -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(Namespaces)]
+#[test_support::test(serial, Namespaces)]
 fn a_bed_of_two_hundred_clients_is_pinged() -> Result<()> {
     let cases = "[[cases]]\nname = 'many'\n";
     let small = Small::written(&[&clients_head(200), PING, cases].concat())?;

@@ -32,7 +32,7 @@ fn add(suite: &mut Suite) {
 }
 
 fn leaves_the_record(signal: Signal) -> Result<()> {
-    let family = Family::new();
+    let family = Family::begin();
     let small = Small::of(&[WGET, PLAIN, ENDLESS])?;
     let mut child = family
         .mark(&mut small.command())

@@ -106,7 +106,7 @@ impl Place {
 
     /// Starts one, kills it `after` so long, and looks for what is left.
     fn kill(&self, what: Killed, after: Duration) -> Result<()> {
-        let family = Family::new();
+        let family = Family::begin();
         let mut child = self.start(what, &family)?;
         thread::sleep(after);
         let ended = child.try_wait()?;

@@ -64,7 +64,7 @@ struct Kind {
     figure: Option<(&'static str, &'static str)>,
 }
 
-#[test_support::test]
+#[test_support::test(serial, All)]
 fn fifty_clients_ten_of_which_misbehave_leave_nothing_and_are_all_accounted_for() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let log = directory.path().join("log");

@@ -19,7 +19,8 @@ pub struct Family {
 const VARIABLE: &str = "FARWIRE_TEST_FAMILY";
 
 impl Family {
-    pub fn new() -> Self {
+    /// A family that has no members yet.
+    pub fn begin() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         Self {
