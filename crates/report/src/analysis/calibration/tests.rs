@@ -285,7 +285,7 @@ fn a_policer_a_server_and_a_trace_limit_the_rate() {
         let mut record = measured(&[rtt(24.05, 0.1)]);
         let case = &mut record.head.plan.cases[0];
         case.link = toml::from_str(link).unwrap();
-        Conditions::of(case).rate_bit_per_s
+        CellConditions::of(case).rate_bit_per_s
     };
     assert_eq!(rate("delay = '1ms'"), None);
     assert_eq!(
