@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::notes;
 use instruments::failure::{Blame, Failure};
+use instruments::iperf3::intervals;
 use instruments::measure::{Common, Instrument, InstrumentArgs, MeasureOutput};
 use instruments::output;
 use instruments::output::Prepared;
@@ -29,7 +30,7 @@ impl MeasureArgs {
         let instrument = self.asked.instrument();
         let common = instrument.common();
         let json = prepare_json(common).or_bad_input()?;
-        let found = instrument.measure(&session()?)?;
+        let found = self.asked.measure(&session()?)?;
         let written = write_json(common, &found, json);
         show(instrument, &found)?;
         written?;
@@ -65,10 +66,8 @@ fn write_json(common: &Common, found: &MeasureOutput, file: Option<Prepared>) ->
         return Ok(());
     }
     let mut json = serde_json::to_value(&found.measurement)?;
-    let iperf3 = found.start.as_ref();
-    let iperf3 = iperf3.map(|start| report::iperf3(&found.measurement, start));
-    if let (Value::Object(all), Some(Value::Object(more))) = (&mut json, iperf3) {
-        all.extend(more);
+    if let (Value::Object(all), Some(Value::Object(more))) = (&mut json, &found.iperf3) {
+        all.extend(more.clone());
     }
     let json = output::json(&json)?;
     match file {
@@ -93,9 +92,9 @@ fn show(instrument: &dyn Instrument, found: &MeasureOutput) -> Result<(), Failur
     let table = own.unwrap_or_else(|| report::figures(measurement));
     let figures = report::table_text(&table, super::terminal());
     let intervals = found
-        .start
+        .iperf3
         .as_ref()
-        .map(|_| report::table_text(&report::intervals(measurement), super::terminal()))
+        .map(|_| report::table_text(&intervals(measurement), super::terminal()))
         .unwrap_or_default();
     let text = format!(
         "{}{intervals}{figures}{facts}",

@@ -10,6 +10,7 @@ use model::Nanos;
 
 use super::experiment::{PAGE, clear_reports, keep_only, warn, write_reports};
 use super::run::ShardByArg;
+use crate::experiment::Plan;
 use crate::experiment::scenario;
 use crate::named_files::AllowFilesArg;
 use crate::notes::{self, note};
@@ -17,7 +18,6 @@ use crate::submit::{self, Asked, Reached, Resources, Status, Submission};
 use instruments::failure::{Blame, Failure};
 use instruments::output;
 use record::lateness::LateBudget;
-use record::plan::Plan;
 use record::quantity::counted;
 use record::{Merge, Record};
 use report::analysis::{Analysis, Verdict};

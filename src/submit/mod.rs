@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 
+use crate::experiment::Plan;
 use crate::experiment::shard;
 use crate::notes::note;
 use directory::Directory;
@@ -26,7 +27,6 @@ use instruments::failure::Failure;
 use netio::stop::Stop;
 use pass::Pass;
 use record::ShardBy;
-use record::plan::Plan;
 use record::quantity::counted;
 use slurm::{Slurm, Submitted};
 

@@ -1,7 +1,7 @@
 //! What every instrument is: arguments that people write, what it makes of a far end, and what it says of its numbers.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
@@ -9,9 +9,9 @@ use clap::Args;
 use model::Nanos;
 use record::Measurement;
 use record::lateness::Traffic;
+use record::metric_table::MetricTable;
 use record::pace::Pace;
 use record::profile::Profile;
-use record::stated::Stated;
 use record::table::Table;
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ use crate::external::{FarTool, Tool};
 use crate::failure::Failure;
 
 /// What all instruments take.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct Common {
     /// Send from this address, or through this interface
     #[arg(short = 'B', long, value_name = "ADDR|IF")]
@@ -46,11 +46,11 @@ pub trait Instrument: Sync {
     /// What reports need to know of its numbers.
     fn profile(&self) -> Profile;
 
-    /// Which figures it can state.
+    /// The metrics of which it states figures.
     ///
     /// # Errors
     /// Its arguments contradict each other.
-    fn figures(&self) -> Result<Stated>;
+    fn metrics(&self) -> Result<MetricTable>;
 
     /// Which packets its figures are of, so that an emulator's lateness counts against those alone.
     fn traffic(&self) -> Vec<Traffic>;
@@ -62,17 +62,17 @@ pub trait Instrument: Sync {
     fn use_congestion(&mut self, _name: &str) {}
 
     /// The file that it sends, its option `file`.
-    fn file(&mut self) -> Option<&mut PathBuf> {
+    fn file(&self) -> Option<&Path> {
+        None
+    }
+
+    /// The same file, for a scenario to make a whole path of it.
+    fn file_mut(&mut self) -> Option<&mut PathBuf> {
         None
     }
 
     /// Whether it has a CSV of its own, for [`Session::csv`].
     fn writes_csv(&self) -> bool {
-        false
-    }
-
-    /// Whether its arguments name a file that it reads.
-    fn reads_a_file(&self) -> bool {
         false
     }
 
@@ -136,8 +136,8 @@ pub struct FarEnd {
 pub struct MeasureOutput {
     /// What goes into a record.
     pub measurement: Measurement,
-    /// What a test over iperf3's protocol was set up with, as `start` of iperf3's JSON.
-    pub start: Option<Value>,
+    /// Of a test over iperf3's protocol with details: the measurement as iperf3's JSON has it.
+    pub iperf3: Option<Value>,
 }
 
 impl From<Measurement> for MeasureOutput {

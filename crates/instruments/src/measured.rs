@@ -1,9 +1,19 @@
 //! Measurements put together from tables of what was found; what was not found is left out.
 
+use record::metric_table::MetricRow;
+use record::profile::FlentSeries;
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::Layers;
 use stats::median::Median;
 use stats::{order_statistics, proportion, t_interval};
+
+/// The row of a goodput of streams of `protocol`.
+pub(crate) fn goodput(protocol: &str) -> MetricRow {
+    let series = FlentSeries::of_streams(protocol);
+    MetricRow::mean(Metric::GoodputBitPerS)
+        .headline()
+        .flent_series(series)
+}
 
 /// Figures of what was found, all of one direction if they are of any.
 pub(crate) fn figures(

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::metric_table::MetricTable;
 use crate::{Direction, Metric, Statistic};
 
 /// An instrument as it is used: what its numbers are of, and what they are held against.
@@ -124,15 +125,15 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Profile {
-    /// Of an instrument whose payload goes no particular way and whose main figure is `figure`.
-    pub fn new(figure: Headline, host_limit: HostLimit) -> Self {
+    /// Of an instrument with these metrics whose payload goes no particular way; `figure` is its main one.
+    pub fn new(metrics: &MetricTable, figure: Headline, host_limit: HostLimit) -> Self {
         Self {
             direction: None,
             carrier: None,
-            headlines: vec![figure],
+            headlines: metrics.headlines(),
             samples: None,
             host_limit,
-            flent: Vec::new(),
+            flent: metrics.flent(),
             calibration: Calibration {
                 figure,
                 omits_start: false,

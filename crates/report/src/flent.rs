@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::case_conditions;
 use crate::analysis::counted;
 use crate::analysis::intervals::intervals;
-use record::plan::{Case, Instrument};
+use record::plan::{Case, PlannedInstrument};
 use record::profile::FlentSeries;
 use record::{Measured, Record, Run};
 use record::{Measurement, Metric};
@@ -42,8 +42,8 @@ pub fn flent(record: &Record) -> Vec<DataFile> {
     files.collect()
 }
 
-fn file(record: &Record, case: &Case, run: &Run, group: &[Instrument]) -> Option<DataFile> {
-    let measured: Vec<(&Instrument, &Measured)> = group
+fn file(record: &Record, case: &Case, run: &Run, group: &[PlannedInstrument]) -> Option<DataFile> {
+    let measured: Vec<(&PlannedInstrument, &Measured)> = group
         .iter()
         .filter_map(|instrument| {
             let mut all = run.measurements.iter();

@@ -15,7 +15,7 @@ use super::render::Html;
 use super::tables::or_dash;
 use super::{case_conditions, hosts, spread, steady, tables};
 use crate::analysis::{Analysis, CaseFigures, Verdict, left_out, machine};
-use record::plan::{Instrument, Order};
+use record::plan::{Order, PlannedInstrument};
 use record::printable::printable_lines;
 use record::summary::{DirectionSummary, Summary};
 use record::table::{Cell, Column, Mark, Table};
@@ -98,7 +98,7 @@ impl Page<'_> {
             .iter()
             .flat_map(|case| &case.instruments)
         {
-            let options = instrument.options();
+            let options = instrument.args.options();
             match methods
                 .iter_mut()
                 .find(|method| method.name == instrument.name)
@@ -185,12 +185,12 @@ struct Method<'a> {
 }
 
 impl<'a> Method<'a> {
-    fn of(record: &'a Record, instrument: &'a Instrument, options: String) -> Self {
+    fn of(record: &'a Record, instrument: &'a PlannedInstrument, options: String) -> Self {
         let measured = record.runs.iter().flat_map(|run| &run.measurements);
         let own = measured.filter(|measured| measured.instrument == instrument.name);
         Self {
             name: &instrument.name,
-            kind: &instrument.kind,
+            kind: &instrument.args.kind,
             options: vec![options],
             facts: values(own.flat_map(|measured| &measured.measurement.facts)),
         }
@@ -433,7 +433,7 @@ mod tests {
             case.note = HOSTILE.to_owned();
             case.congestion = HOSTILE.to_owned();
             case.axes = vec![(HOSTILE.to_owned(), HOSTILE.to_owned())];
-            let arguments = &mut case.instruments[0].arguments;
+            let arguments = &mut case.instruments[0].args.arguments;
             arguments.insert(HOSTILE.to_owned(), HOSTILE.into());
         }
         plan.cases[0].name = HOSTILE.to_owned();

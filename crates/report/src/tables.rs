@@ -6,7 +6,7 @@ use crate::analysis::{Analysis, CaseFigures};
 use crate::interval::{Interval, Label, NOT_AVAILABLE, around, is_tail};
 use record::Record;
 use record::figure_name::FigureName;
-use record::plan::Instrument;
+use record::plan::PlannedInstrument;
 use record::profile::Profile;
 use record::quantity::{counted, number, scale};
 use record::table::{Cell, Column, Mark, Table};
@@ -56,7 +56,7 @@ pub(super) struct Value {
 
 /// The tables of a record, in the order of its instruments.
 pub(super) fn tables<'a>(analysis: &'a Analysis<'a>) -> Vec<InstrumentTable<'a>> {
-    let mut instruments: Vec<&Instrument> = Vec::new();
+    let mut instruments: Vec<&PlannedInstrument> = Vec::new();
     for instrument in analysis.cases.iter().flat_map(|c| &c.case.instruments) {
         if instruments
             .iter()

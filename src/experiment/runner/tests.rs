@@ -4,7 +4,7 @@ use crate::testbed::ClientWork;
 use crate::toml_file::SourceFile;
 use anyhow::{anyhow, ensure};
 use instruments::external::{Launcher, Running, Tool};
-use instruments::measure::FarEnd;
+use instruments::measure::{FarEnd, read_plan, record_plan};
 use instruments::serve;
 use instruments::serve::{ServeConfig, Server};
 use record::HostFacts;
@@ -136,7 +136,7 @@ fn head(cases: &str) -> Head {
         file: "x.toml".to_owned(),
         text,
     };
-    Head::new(given, plan, HostFacts::default())
+    Head::new(given, record_plan(&plan), HostFacts::default())
 }
 
 /// Runs what `directory`'s record is missing; what it then holds.
@@ -162,7 +162,8 @@ fn go_on_until(
         captures: None,
         watch: Watch::NOBODY,
     };
-    run(&measures, record, writer, redo_invalid, stop).unwrap();
+    let plan = read_plan(record.plan()).unwrap();
+    run(&measures, &plan, record, writer, redo_invalid, stop).unwrap();
 }
 
 fn experiment(cases: &str) -> Record {

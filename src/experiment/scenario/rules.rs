@@ -10,11 +10,11 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::experiment::Case;
 use conditions::nearest;
-use instruments::measure;
 use record::expectation::{Expectation, Judgement, Met, Rule, Trend, TrendWay};
 use record::figure_name::FigureName;
-use record::plan::{Case, Published};
+use record::plan::Published;
 use record::quantity::counted;
 use stats::deciding::Centre;
 
@@ -482,7 +482,7 @@ fn check_figure(case: &Case, of: &FigureName) -> Result<()> {
         let known = nearest::or_all(&of.instrument, known);
         format!("the case has no instrument `{}`{known}", of.instrument)
     })?;
-    let mut stated = measure::figures(instrument)?;
+    let mut stated = instrument.args.instrument().metrics()?.figures();
     if case.bed.clients() > 1 {
         stated = stated.of_clients(instrument.profile.samples);
     }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer};
 use super::TakenOut;
 use super::rules::{ExpectTable, PublishedText, Text};
 use crate::experiment::host;
+use crate::experiment::{Case, PlannedInstrument};
 use crate::forward::thread::HELD_MEMORY;
 use crate::toml_file::SourceFile;
 use conditions::in_effect::MemoryNeed;
@@ -22,7 +23,7 @@ use conditions::nearest;
 use instruments::measure::{InstrumentArgs, Kind, Parameters};
 use record::bed::Bed;
 use record::figure_name::FigureName;
-use record::plan::{Case, Instrument, Narrow, Repeats};
+use record::plan::{Narrow, Repeats};
 use stats::repeats;
 
 /// The `quick` table: what `--quick` changes of all cases.
@@ -178,7 +179,7 @@ impl InstrumentTable {
     /// The instrument with these parameters; the file that it takes is one that `source` may name, by its whole path.
     fn with(&self, parameters: &Parameters, source: SourceFile<'_>) -> Result<InstrumentArgs> {
         let mut asked = self.kind.with(parameters)?;
-        if let Some(file) = asked.file() {
+        if let Some(file) = asked.file_mut() {
             *file = source.named(file).context("file")?;
         }
         Ok(asked)
@@ -258,7 +259,7 @@ impl CaseTable {
         all: &[InstrumentTable],
         axes: &[(String, String)],
         quick: bool,
-    ) -> Result<Vec<Instrument>> {
+    ) -> Result<Vec<PlannedInstrument>> {
         let known = |name: &str| nearest::or_all(name, all.iter().map(InstrumentTable::name));
         let find = |name: &str| all.iter().find(|i| i.name() == name);
         for name in self.parameters.keys() {
@@ -304,11 +305,10 @@ impl CaseTable {
                 self.bed.clients() == 1 || !matches!(asked.instrument().server(), Ok(Some(_))),
                 "parameters: {name}: tool: its server takes one test at a time: leave the tool out, or have one client"
             );
-            Ok(Instrument {
+            Ok(PlannedInstrument {
                 name: name.to_owned(),
-                kind: table.kind.name().to_owned(),
-                arguments: asked.arguments(),
                 profile: asked.instrument().profile(),
+                args: asked,
                 group: table.group.clone(),
                 timeout: table.timeout,
                 warm_up: table.warm_up,

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use netio::stop::STOP_INTERVAL;
 use record::{Direction, Measurement};
 
-use super::CapacityPlan;
+use super::CapacityArgs;
 use super::channel::{Channel, now};
 use super::exchange::Exchange;
 use super::outcome::{Agreed, SILENCE};
@@ -20,7 +20,7 @@ use super::wire::{
     SetupAnswer, Sizes, TestParameters, Version,
 };
 use crate::Session;
-use crate::endpoint::{self, Local};
+use crate::endpoint;
 use crate::failure::go_on;
 use crate::iperf3::control::is_pause;
 
@@ -32,44 +32,44 @@ const REFERENCE_TIME_S: u16 = 10;
 /// Measures the capacity between here and the server whose control port `target` is.
 pub(crate) fn measure(
     target: SocketAddr,
-    local: Option<&Local>,
-    plan: &CapacityPlan,
+    args: &CapacityArgs,
+    parameters: &TestParameters,
     session: &Session,
 ) -> Measurement {
-    run(target, local, plan, session)
+    run(target, args, parameters, session)
         .unwrap_or_else(|error| Measurement::failed(format!("{error:#}")))
 }
 
 fn run(
     target: SocketAddr,
-    local: Option<&Local>,
-    plan: &CapacityPlan,
+    args: &CapacityArgs,
+    parameters: &TestParameters,
     session: &Session,
 ) -> Result<Measurement> {
-    let socket = endpoint::udp(target, local)?;
+    let socket = endpoint::udp(target, args.common.bind.as_ref())?;
     socket.set_read_timeout(Some(STOP_INTERVAL))?;
     let mut request = TestRequest {
         socket,
         target,
         session,
         version: Version::NEWEST,
-        sizes: plan.datagrams.map(Sizes::from).unwrap_or_default(),
+        sizes: args.datagrams.map(Sizes::from).unwrap_or_default(),
         notes: Vec::new(),
     };
-    let port = request.set_up(plan.datagrams.is_none())?;
+    let port = request.set_up(args.datagrams.is_none())?;
     request
         .socket
         .connect(SocketAddr::new(target.ip(), port))
         .with_context(|| format!("no way to port {port} of {target}"))?;
+    let asked = parameters;
     let Activation {
         parameters, rate, ..
-    } = request.activate(plan)?;
-    check(&plan.parameters(), &parameters)
-        .with_context(|| format!("{target} accepts what cannot be"))?;
-    request.note_changes(&plan.parameters(), &parameters);
+    } = request.activate(args.direction(), asked)?;
+    check(asked, &parameters).with_context(|| format!("{target} accepts what cannot be"))?;
+    request.note_changes(asked, &parameters);
     let agreed = Agreed {
         peer: target,
-        direction: plan.direction,
+        direction: args.direction(),
         version: request.version,
         sizes: request.sizes,
         parameters,
@@ -149,14 +149,18 @@ impl TestRequest<'_> {
         })
     }
 
-    fn activate(&mut self, plan: &CapacityPlan) -> Result<Activation> {
+    fn activate(
+        &mut self,
+        direction: Direction,
+        parameters: &TestParameters,
+    ) -> Result<Activation> {
         let request = Activation {
-            direction: plan.direction,
+            direction,
             answer: None,
-            parameters: plan.parameters(),
+            parameters: *parameters,
             rate: SendingRate::default(),
         };
-        let down = plan.direction == Direction::Down;
+        let down = direction == Direction::Down;
         let version = self.version;
         let bytes = request.encode(version);
         let answer = self.ask("the activation request", &bytes, |datagram| {
@@ -168,7 +172,7 @@ impl TestRequest<'_> {
             Activation::decode(datagram, version).map(Some)
         })?;
         match answer.answer {
-            Some(ActivationAnswer::ACCEPTED) if answer.direction == plan.direction => Ok(answer),
+            Some(ActivationAnswer::ACCEPTED) if answer.direction == direction => Ok(answer),
             Some(ActivationAnswer::ACCEPTED) => bail!("{} accepts another direction", self.target),
             Some(refusal) => bail!("{} {refusal}", self.target),
             None => bail!("{} asks for a test instead of answering", self.target),
@@ -270,18 +274,20 @@ fn check(asked: &TestParameters, given: &TestParameters) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capacity::wire::{Algorithm, Thresholds};
+    use crate::capacity::wire::{Algorithm, StartRow, Thresholds};
 
-    fn parameters(duration_s: u64) -> TestParameters {
-        CapacityPlan {
-            direction: Direction::Down,
-            duration: Duration::from_secs(duration_s),
-            sub_interval: Duration::from_secs(1),
-            algorithm: Algorithm::B,
+    fn parameters(duration_s: u16) -> TestParameters {
+        TestParameters {
             thresholds: Thresholds::default(),
-            datagrams: None,
+            algorithm: Algorithm::B,
+            feedback_ms: 50,
+            duration_s,
+            sub_interval_ms: 1000,
+            start: StartRow::Lowest,
+            one_way: false,
+            ignore_reordering: true,
+            random_payload: true,
         }
-        .parameters()
     }
 
     #[test]

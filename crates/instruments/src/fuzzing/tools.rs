@@ -1,6 +1,6 @@
 //! Whatever a tool says, its parser comes to an end and gives numbers that are numbers.
 
-use std::time::Duration;
+use model::Nanos;
 
 use crate::external::{OutputLine, OutputStream, ToolOutput};
 use crate::http::{curl, wget};
@@ -16,9 +16,10 @@ const MOST_SAMPLES: usize = 16;
 pub(crate) const PING: PingPlan = PingPlan {
     size: 1200,
     count: 3,
-    interval: Duration::from_millis(100),
-    timeout: Duration::from_secs(1),
+    interval: Nanos::from_millis(100),
+    timeout: Nanos::from_secs(1),
     tos: None,
+    dscp: None,
     ttl: None,
 };
 

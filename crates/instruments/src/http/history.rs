@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::iter;
 
 use record::Statistic::{Max, Mean};
-use record::stated::Stated;
+use record::metric_table::{MetricRow, MetricTable};
 use record::{Figure, Metric};
 use stats::t_interval;
 
@@ -17,10 +17,13 @@ const SAMPLES: usize = 20;
 /// each of so many seconds at least (`DLSPEED_SAMPLE_MIN`): three in all, or more where reads come seldom.
 const SAMPLE_S: f64 = 0.15;
 
-/// The figures of a download's course.
-pub(super) fn stated() -> Stated {
-    Stated::means(&[Metric::GoodputVariationPercent, Metric::FinalGoodputBitPerS])
-        .and(Stated::of(Metric::LongestStallS, &[Max]))
+/// The metrics of a download's course.
+pub(super) fn metrics() -> MetricTable {
+    MetricTable::new([
+        MetricRow::mean(Metric::GoodputVariationPercent),
+        MetricRow::mean(Metric::FinalGoodputBitPerS),
+        MetricRow::new(Metric::LongestStallS, &[Max]),
+    ])
 }
 
 /// The course of a download. All times are seconds since the request and never decrease.

@@ -21,21 +21,13 @@ use self::history::History;
 use super::Session;
 use super::meter::Meter;
 use crate::endpoint::{self, Family, Local};
-use crate::measured::{failed, failure, figures};
+use crate::measured::{failed, failure, figures, goodput};
 use record::Statistic::{Mean, Total};
+use record::metric_table::{MetricRow, MetricTable};
 use record::{Figure, Measurement, Metric};
 
 /// Length of the intervals in which bytes are counted, unless said.
 pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
-
-/// How to download.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct HttpPlan {
-    /// When to end.
-    pub(crate) amount: Amount,
-    /// Length of the intervals in which bytes are counted.
-    pub(crate) interval: Duration,
-}
 
 /// How much to download.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -128,14 +120,25 @@ impl fmt::Display for HttpTarget {
     }
 }
 
+/// The metrics of one download.
+pub(crate) fn metrics() -> MetricTable {
+    MetricTable::new([
+        goodput("TCP"),
+        MetricRow::mean(Metric::FirstByteMs),
+        MetricRow::total(Metric::ReceivedBytes),
+        MetricRow::total(Metric::ElapsedS),
+    ])
+}
+
 /// Downloads `target` from the calling thread's namespace, and from `local` if that is said.
 pub(crate) fn measure(
     target: &HttpTarget,
-    plan: &HttpPlan,
+    amount: Amount,
+    interval: Duration,
     local: Option<&Local>,
     session: &Session,
 ) -> Measurement {
-    let measurement = match Download::request(target, plan, local, session) {
+    let measurement = match Download::request(target, amount, interval, local, session) {
         Ok(mut download) => {
             let failure = failure(download.receive(session));
             Measurement {
@@ -145,7 +148,7 @@ pub(crate) fn measure(
         }
         Err(error) => failed(error),
     };
-    let end = match plan.amount {
+    let end = match amount {
         Amount::Whole | Amount::Bytes(_) => "the last byte received",
         Amount::For(_) => "the end of the stated time",
     };
@@ -155,8 +158,8 @@ pub(crate) fn measure(
     )
 }
 
-struct Download<'a> {
-    plan: &'a HttpPlan,
+struct Download {
+    amount: Amount,
     connection: HttpConnection,
     start: Instant,
     head: ResponseHead,
@@ -165,10 +168,11 @@ struct Download<'a> {
     history: History,
 }
 
-impl<'a> Download<'a> {
+impl Download {
     fn request(
         target: &HttpTarget,
-        plan: &'a HttpPlan,
+        amount: Amount,
+        interval: Duration,
         local: Option<&Local>,
         session: &Session,
     ) -> Result<Self> {
@@ -178,19 +182,19 @@ impl<'a> Download<'a> {
         let head =
             head.context("the server closed the connection within the answer's head, at once")?;
         Ok(Self {
-            plan,
+            amount,
             connection,
             start,
             head,
             last_byte_s: 0.0,
-            meter: Meter::new(plan.interval),
+            meter: Meter::new(interval),
             history: History::default(),
         })
     }
 
-    /// Reads the body until the plan is met.
+    /// Reads the body until the amount is there.
     fn receive(&mut self, session: &Session) -> Result<()> {
-        let (most, time) = match self.plan.amount {
+        let (most, time) = match self.amount {
             Amount::Whole => (None, None),
             Amount::Bytes(bytes) => (Some(bytes), None),
             Amount::For(time) => (None, Some(time)),
@@ -307,18 +311,8 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
-    const PLAN: HttpPlan = HttpPlan {
-        amount: Amount::Whole,
-        interval: Duration::from_millis(100),
-    };
-
     fn download(target: &HttpTarget, amount: Amount) -> Measurement {
-        measure(
-            target,
-            &HttpPlan { amount, ..PLAN },
-            None,
-            &Session::default(),
-        )
+        measure(target, amount, DEFAULT_INTERVAL, None, &Session::default())
     }
 
     /// A server that says `answer` to whatever it is asked and closes.

@@ -17,16 +17,14 @@ use crate::iperf3::plan::{
 use crate::iperf3::tcp::measure;
 use crate::iperf3::tool::{StreamTest, StreamTool};
 use record::lateness::Traffic;
+use record::metric_table::MetricTable;
 use record::pace::Pace;
-use record::profile::{
-    Calibration, Carrier, FlentSeries, Headline, HostLimit, Profile, SampleKind,
-};
-use record::stated::Stated;
+use record::profile::{Calibration, Carrier, Headline, HostLimit, Profile, SampleKind};
 use record::{Direction, Measurement, Metric, Statistic};
 use serde::{Deserialize, Serialize};
 
 /// TCP throughput, as iperf3 measures it, against any iperf3 or farwire server
-#[derive(Args, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct TcpArgs {
     #[command(flatten)]
     #[serde(flatten)]
@@ -53,7 +51,7 @@ pub struct TcpArgs {
 }
 
 /// What iperf3's two kinds of test share.
-#[derive(Args, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Iperf3Args {
     /// Name or address
     #[serde(skip)]
@@ -108,32 +106,17 @@ impl Instrument for TcpArgs {
     }
 
     fn profile(&self) -> Profile {
-        let usual = self.test.profile("TCP", HostLimit::TcpRate);
-        let headline = |(metric, statistic)| Headline::new(metric, statistic);
-        let more = [
-            (Metric::SentRateBitPerS, Statistic::Mean),
-            (Metric::RetransmittedPackets, Statistic::Total),
-            (Metric::TcpRttMs, Statistic::Mean),
-            (Metric::SenderCpuPercent, Statistic::Mean),
-            (Metric::ReceiverCpuPercent, Statistic::Mean),
-        ];
         Profile {
             carrier: Some(Carrier::Tcp {
                 streams: self.test.parallel,
                 congestion: self.congestion.clone(),
             }),
-            headlines: usual
-                .headlines
-                .iter()
-                .copied()
-                .chain(more.map(headline))
-                .collect(),
-            ..usual
+            ..self.test.profile(Protocol::Tcp, HostLimit::TcpRate)
         }
     }
 
-    fn figures(&self) -> Result<Stated> {
-        Ok(self.test.stated(Protocol::Tcp))
+    fn metrics(&self) -> Result<MetricTable> {
+        Ok(self.test.metrics(Protocol::Tcp))
     }
 
     fn traffic(&self) -> Vec<Traffic> {
@@ -200,19 +183,18 @@ impl Iperf3Args {
     }
 
     /// What its two kinds have alike: a goodput, interval by interval.
-    pub(crate) fn profile(&self, protocol: &str, host_limit: HostLimit) -> Profile {
+    pub(crate) fn profile(&self, protocol: Protocol, host_limit: HostLimit) -> Profile {
         let goodput = Headline::new(Metric::GoodputBitPerS, Statistic::Mean);
         let direction = if self.reverse {
             Direction::Down
         } else {
             Direction::Up
         };
-        let usual = Profile::new(goodput.toward(direction), host_limit);
+        let metrics = self.metrics(protocol);
+        let usual = Profile::new(&metrics, goodput.toward(direction), host_limit);
         Profile {
             direction: Some(direction),
-            headlines: vec![goodput],
             samples: Some(SampleKind::Intervals),
-            flent: FlentSeries::of_streams(protocol),
             calibration: Calibration {
                 omits_start: self.omit > Nanos::ZERO,
                 timed: self.bytes.is_none(),
@@ -222,10 +204,9 @@ impl Iperf3Args {
         }
     }
 
-    /// Which figures it can state over this protocol.
-    pub(crate) fn stated(&self, protocol: Protocol) -> Stated {
-        let way = self.plan(protocol).way;
-        super::stated::stated(self.tool, protocol, way, self.parallel)
+    /// Its metrics over this protocol.
+    pub(crate) fn metrics(&self, protocol: Protocol) -> MetricTable {
+        super::metrics::metrics(self.tool, &self.plan(protocol))
     }
 
     /// The server that another program needs for `plan`, if one was asked for and farwire's is not of its kind.

@@ -5,14 +5,16 @@ mod scenario;
 use clap::Subcommand;
 use serde::{Deserialize, Serialize};
 
+use crate::Session;
+use crate::failure::{Blame, Failure};
 pub use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
-pub use scenario::{Kind, OptionText, Parameters, estimate, figures, file, tools, traffic};
+pub use scenario::{Kind, OptionText, Parameters, read_plan, record_plan};
 
 /// The one list of kinds: a variant, its name and its arguments each.
 macro_rules! kinds {
     ($($kind:ident $name:literal $arguments:ty,)*) => {
         /// One kind of instrument with its arguments.
-        #[derive(Debug, Subcommand, Serialize, Deserialize)]
+        #[derive(Clone, Debug, Subcommand, Serialize, Deserialize)]
         #[serde(tag = "kind", content = "arguments")]
         #[allow(missing_docs, reason = "clap would show them in place of those of the arguments")]
         pub enum InstrumentArgs {
@@ -28,6 +30,22 @@ macro_rules! kinds {
                 match self {
                     $(Self::$kind(arguments) => arguments,)*
                 }
+            }
+
+            /// Measures, and keeps the figures that the instrument's table of metrics has.
+            ///
+            /// # Errors
+            /// As [`Instrument::measure`].
+            pub fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
+                let instrument = self.instrument();
+                let metrics = instrument.metrics().or_bad_input()?;
+                let mut output = instrument.measure(session)?;
+                output.measurement.figures.retain(|figure| {
+                    let is_declared = metrics.has(figure);
+                    debug_assert!(is_declared, "not in the table of metrics: {figure:?}");
+                    is_declared
+                });
+                Ok(output)
             }
 
             fn instrument_mut(&mut self) -> &mut dyn Instrument {

@@ -9,15 +9,16 @@ use crate::instrument::{Common, FarEnd};
 use crate::messages::sizes::{Load, MessageSizes, Sweep};
 use crate::messages::wire::{DEFAULT_PORT, SIZES};
 use crate::messages::{MessageTarget, SILENCE};
+use record::metric_table::MetricTable;
 use record::profile::{Calibration, Carrier, Headline, HostLimit, Profile};
 use record::{Direction, Metric, Statistic};
 
 /// The far end, and what TCP is to do.
-#[derive(Args, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Connection {
     /// Name or address of `farwire serve`; its port, if not 5203, behind it: HOST:PORT
     #[serde(skip)]
-    host: String,
+    pub(crate) host: String,
     /// Runs of each size, on a connection each
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
@@ -26,11 +27,11 @@ pub(crate) struct Connection {
     pub(crate) nagle: bool,
     /// Largest TCP segment in bytes, to send and to announce [default: the path's]
     #[arg(short = 'M', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=32_767))]
-    set_mss: Option<u32>,
+    pub(crate) set_mss: Option<u32>,
 }
 
 /// Which messages.
-#[derive(Args, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Messages {
     /// Message size in bytes, 1 to 1,000,000: one, a list 1,64,1KiB or a doubling range 1..131072
     #[arg(
@@ -40,7 +41,7 @@ pub(crate) struct Messages {
         default_value = "1",
         conflicts_with = "sweep"
     )]
-    size: MessageSizes,
+    pub(crate) size: MessageSizes,
     /// Sizes and counts of a published table instead
     #[arg(long, value_name = "NAME")]
     pub(crate) sweep: Option<Sweep>,
@@ -55,21 +56,17 @@ impl Connection {
         self.host = far_end.address.to_string();
     }
 
-    /// Of what sends one way and is received whole, run by run; besides its goodput, the means of these are looked for.
-    pub(crate) fn profile(&self, means: &[Metric]) -> Profile {
-        let headline = |metric| Headline::new(metric, Statistic::Mean);
-        let goodput = headline(Metric::GoodputBitPerS);
-        let usual = Profile::new(goodput.toward(Direction::Up), HostLimit::TcpRate);
+    /// Of an instrument with these metrics that sends one way and is received whole, run by run.
+    pub(crate) fn profile(&self, metrics: &MetricTable) -> Profile {
+        let goodput = Headline::new(Metric::GoodputBitPerS, Statistic::Mean);
+        let goodput = goodput.toward(Direction::Up);
+        let usual = Profile::new(metrics, goodput, HostLimit::TcpRate);
         Profile {
             direction: Some(Direction::Up),
             carrier: Some(Carrier::Tcp {
                 streams: 1,
                 congestion: None,
             }),
-            headlines: [goodput]
-                .into_iter()
-                .chain(means.iter().copied().map(headline))
-                .collect(),
             calibration: Calibration {
                 runs: Some(self.runs),
                 answers: true,

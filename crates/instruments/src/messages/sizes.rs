@@ -68,6 +68,11 @@ pub(crate) const TRANSFER_BLOCKS: [usize; 8] =
 const MOST: usize = 100;
 
 impl MessageSizes {
+    #[cfg(test)]
+    pub(crate) fn of(sizes: &[usize]) -> Self {
+        Self(sizes.into())
+    }
+
     /// The sizes in the order written.
     pub fn list(&self) -> &[usize] {
         &self.0

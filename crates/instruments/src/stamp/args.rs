@@ -9,30 +9,28 @@ use std::time::Duration;
 use crate::codec::as_text;
 use anyhow::{Result, anyhow, ensure};
 use clap::Args;
-use model::{BitsPerSec, Nanos};
+use model::BitsPerSec;
 
 use crate::failure::{Blame, Failure};
-use crate::instrument::{
-    Common, FarEnd, Instrument, MeasureOutput, above_zero, estimated, interval,
-};
+use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, estimated};
 use crate::iperf3::client::Server;
-use crate::iperf3::plan::{MOST_STREAMS, Plan, Protocol, Until, Way};
+use crate::iperf3::plan::{MOST_STREAMS, Plan, Protocol, Until};
 use crate::iperf3::{self, tcp, udp};
 use crate::output::Prepared;
 use crate::stamp::loaded_latency::{self, Load};
-use crate::stamp::{self, FULL, ProbePlan, ProbeResults, wire};
+use crate::stamp::{self, ProbePlan, ProbeResults, wire};
 use crate::{Session, endpoint};
 use record::lateness::Traffic;
+use record::metric_table::MetricTable;
 use record::pace::Pace;
-use record::profile::{FlentSeries, Headline, HostLimit, Profile, SampleKind};
-use record::stated::Stated;
+use record::profile::{Headline, HostLimit, Profile, SampleKind};
 use record::{Figure, Measurement, Metric, Phase, Statistic};
 use serde::{Deserialize, Serialize};
 
 /// STAMP (RFC 8762): delay, its variation, loss and order of packets, by direction
 ///
 /// HOST runs `farwire serve` or any STAMP or TWAMP Light reflector without authentication.
-#[derive(Args, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct ProbeArgs {
     /// Name or address of the reflector, and its port if it is not 862
     #[arg(value_name = "HOST[:PORT]")]
@@ -41,18 +39,9 @@ pub struct ProbeArgs {
     /// UDP port of the reflector, unless it stands behind HOST
     #[arg(short, long, default_value_t = wire::PORT)]
     port: u16,
-    /// Payload bytes; below 104, a probe asks for no extension of RFC 8972
-    #[arg(short, long, value_name = "BYTES", default_value_t = FULL)]
-    size: u16,
-    /// Probes to send
-    #[arg(short, long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    count: u32,
-    /// From one probe to the next: seconds, or 10ms, 500us
-    #[arg(short, long, value_name = "TIME", default_value = "10ms", value_parser = interval)]
-    interval: Nanos,
-    /// After which an answer is late and its probe lost
-    #[arg(short = 'W', long, value_name = "TIME", default_value = "2s", value_parser = above_zero)]
-    timeout: Nanos,
+    #[command(flatten)]
+    #[serde(flatten)]
+    plan: ProbePlan,
     /// Probe once more, beside TCP streams or a UDP stream to the same far end: tcp:3, udp:10mbit
     #[arg(long, value_name = "LOAD")]
     under: Option<Beside>,
@@ -85,32 +74,18 @@ impl Instrument for ProbeArgs {
     fn profile(&self) -> Profile {
         let rtt = Headline::new(Metric::NetworkRttMs, Statistic::Median);
         Profile {
-            headlines: vec![
-                rtt,
-                Headline::new(Metric::OneWayDelayMs, Statistic::Median),
-                Headline::new(Metric::LostPercent, Statistic::Mean),
-            ],
             samples: Some(SampleKind::Probes),
-            flent: vec![FlentSeries::new(
-                "Ping (ms) UDP",
-                Metric::NetworkRttMs,
-                None,
-            )],
-            ..Profile::new(rtt, HostLimit::RoundTrip)
+            ..Profile::new(&stamp::results::metrics(), rtt, HostLimit::RoundTrip)
         }
     }
 
-    fn figures(&self) -> Result<Stated> {
-        let figures = stamp::results::stated();
+    fn metrics(&self) -> Result<MetricTable> {
+        let metrics = stamp::results::metrics();
         let Some(beside) = self.under else {
-            return Ok(figures);
+            return Ok(metrics);
         };
-        let (protocol, streams) = match beside {
-            Beside::Tcp(streams) => (Protocol::Tcp, streams),
-            Beside::Udp(_) => (Protocol::Udp, 1),
-        };
-        let load = iperf3::stated::stated(None, protocol, Way::Up, streams);
-        Ok(figures
+        let load = iperf3::metrics::metrics(None, &beside.plan());
+        Ok(metrics
             .during(&[Phase::Idle, Phase::Loaded])
             .and(load.during(&[Phase::Loaded])))
     }
@@ -135,14 +110,14 @@ impl Instrument for ProbeArgs {
     }
 
     fn expected(&self) -> Option<Duration> {
-        let once = Duration::from(self.interval) * self.count + self.timeout.into();
+        let once = self.plan.interval() * self.plan.count + self.plan.timeout();
         Some(if self.under.is_some() { 2 * once } else { once })
     }
 
     fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
-        let size = self.size.into();
+        let size = self.plan.size.into();
         let round_trip = pace.map_or(0.0, |pace| pace.round_trip_s(size, size));
-        let sent = Duration::from(self.interval) * self.count.saturating_sub(1);
+        let sent = self.plan.interval() * self.plan.count.saturating_sub(1);
         let once = sent + estimated(round_trip);
         Some(if self.under.is_some() { 2 * once } else { once })
     }
@@ -150,27 +125,22 @@ impl Instrument for ProbeArgs {
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
         let family = self.common.family();
         let target = endpoint::resolve(&self.host, self.port, family).or_bad_input()?;
-        let plan = ProbePlan {
-            size: self.size,
-            count: self.count,
-            interval: self.interval.into(),
-            timeout: self.timeout.into(),
-        };
+        let plan = &self.plan;
         plan.check().or_bad_input()?;
         let csv = self.csv.as_deref().or(session.csv.as_deref());
         let csv = csv.map(Prepared::open);
         let csv = csv.transpose().or_bad_input()?;
         let local = self.common.bind.as_ref();
-        let probe = || stamp::probe(target, local, &plan, session);
+        let probe = || stamp::probe(target, local, plan, session);
         let Some(beside) = self.under else {
             let (outcome, failure) = probe()?;
             let written = write_csv(csv, &[("", &outcome)]);
-            let mut measurement = outcome.measurement(&plan);
+            let mut measurement = outcome.measurement(plan);
             measurement.failure = failure.or(written);
             return Ok(measurement.into());
         };
         let load = self.load(beside, target);
-        let found = loaded_latency::measure(&plan, load, session, probe)?;
+        let found = loaded_latency::measure(plan, load, session, probe)?;
         let loaded = found
             .loaded
             .as_ref()
@@ -178,7 +148,7 @@ impl Instrument for ProbeArgs {
         let idle = (Phase::Idle.name(), &found.idle);
         let phases: Vec<_> = [idle].into_iter().chain(loaded).collect();
         let written = write_csv(csv, &phases);
-        let mut measurement = found.measurement(&plan);
+        let mut measurement = found.measurement(plan);
         measurement.failure = measurement.failure.or(written);
         Ok(measurement.into())
     }
@@ -194,16 +164,7 @@ impl ProbeArgs {
             local: self.common.bind.clone(),
             ..Server::at(SocketAddr::new(target.ip(), self.under_port))
         };
-        let plan = match beside {
-            Beside::Tcp(streams) => Plan {
-                parallel: streams,
-                ..Plan::new(Protocol::Tcp)
-            },
-            Beside::Udp(rate) => Plan {
-                bitrate: Some(rate.get()),
-                ..Plan::new(Protocol::Udp)
-            },
-        };
+        let plan = beside.plan();
         Box::new(move |lasting, session| {
             let plan = Plan {
                 until: Until::For(lasting),
@@ -218,6 +179,21 @@ impl ProbeArgs {
 }
 
 as_text!(Beside);
+
+impl Beside {
+    fn plan(self) -> Plan {
+        match self {
+            Self::Tcp(streams) => Plan {
+                parallel: streams,
+                ..Plan::new(Protocol::Tcp)
+            },
+            Self::Udp(rate) => Plan {
+                bitrate: Some(rate.get()),
+                ..Plan::new(Protocol::Udp)
+            },
+        }
+    }
+}
 
 impl fmt::Display for Beside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

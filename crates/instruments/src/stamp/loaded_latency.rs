@@ -49,7 +49,7 @@ pub(crate) fn measure<E>(
             failure,
         });
     }
-    let lasting = WARM_UP + plan.interval * plan.count + LEAD_OUT;
+    let lasting = WARM_UP + plan.interval() * plan.count + LEAD_OUT;
     let began = clock::now();
     thread::scope(|scope| {
         let load = scope.spawn(|| load(lasting, session));

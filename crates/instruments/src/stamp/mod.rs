@@ -21,7 +21,7 @@ use netio::clock::WallClock;
 pub(crate) use self::csv::write as write_csv;
 pub(crate) use self::results::ProbeResults;
 use self::sender::Sender;
-pub(crate) use self::sender::{FULL, ProbePlan};
+pub(crate) use self::sender::ProbePlan;
 use crate::Session;
 use crate::endpoint::Local;
 use crate::failure::Failure;

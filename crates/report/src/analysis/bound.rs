@@ -7,7 +7,7 @@ use model::{BitsPerSec, Bytes, Nanos, Probability, Toffee};
 use conditions::way::{Bottleneck, Route, Way};
 use record::Direction;
 use record::pace;
-use record::plan::{Case, Instrument};
+use record::plan::{Case, PlannedInstrument};
 use record::profile::Carrier;
 use stats::layers::{Counted, Protocol, Stack};
 use stats::theory::PathConditions;
@@ -28,7 +28,7 @@ impl Bound {
     /// has none but the rate that the case gives it.
     pub(crate) fn of(
         case: &Case,
-        instrument: &Instrument,
+        instrument: &PlannedInstrument,
         direction: Option<Direction>,
     ) -> Option<Self> {
         let carrier = instrument.profile.carrier.as_ref()?;

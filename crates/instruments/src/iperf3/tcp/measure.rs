@@ -6,9 +6,9 @@ use anyhow::{Context, Result};
 use socket2::SockRef;
 
 use super::super::client::{self, Opening, Server};
+use super::super::json;
 use super::super::messages::Params;
 use super::super::plan::{Plan, StreamSpec};
-use super::super::start::start;
 use super::report::measurement;
 use super::{Connection, TcpStreams, block, set_options};
 use crate::instrument::MeasureOutput;
@@ -32,7 +32,7 @@ pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measur
     });
     let plan = &params.plan;
     let ends: Vec<_> = connections.iter().map(Connection::ends).collect();
-    let mut start = start(plan, server.address, tested.cookie, &ends);
+    let mut start = json::start(plan, server.address, tested.cookie, &ends);
     let measured = |streams| measurement(plan, streams, &tested.sides, true);
     let mut measurement = tested.streams.as_ref().map(measured).unwrap_or_default();
     if let (Some(_), Some(first)) = (&tested.streams, connections.first()) {
@@ -48,9 +48,11 @@ pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measur
             .with_fact("socket buffers", buffers);
     }
     measurement.failure = tested.failure.or(measurement.failure);
+    let measurement = measurement.with_fact("server", server.address);
+    let json = session.details.then(|| json::of(&measurement, &start));
     MeasureOutput {
-        measurement: measurement.with_fact("server", server.address),
-        start: Some(start),
+        measurement,
+        iperf3: json,
     }
 }
 

@@ -13,10 +13,9 @@ use crate::iperf3::args::Iperf3Args;
 use crate::iperf3::plan::{Plan, Protocol};
 use crate::iperf3::udp;
 use record::lateness::Traffic;
+use record::metric_table::MetricTable;
 use record::pace::Pace;
-use record::profile::{Carrier, Headline, HostLimit, Profile};
-use record::stated::Stated;
-use record::{Metric, Statistic};
+use record::profile::{Carrier, HostLimit, Profile};
 use serde::{Deserialize, Serialize};
 
 /// Payload bits a second and stream when nothing is asked for, as in iperf3.
@@ -27,7 +26,7 @@ const LONGEST_PAYLOAD: i64 = 65_507;
 const SHORTEST_PAYLOAD: i64 = 16;
 
 /// UDP goodput, loss, jitter and reordering, as iperf3 measures them, against any iperf3 or farwire server
-#[derive(Args, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct UdpArgs {
     #[command(flatten)]
     #[serde(flatten)]
@@ -50,20 +49,16 @@ impl Instrument for UdpArgs {
     }
 
     fn profile(&self) -> Profile {
-        let usual = self.test.profile("UDP", HostLimit::UdpPackets);
-        let more = [Metric::LostPercent, Metric::JitterMs];
-        let more = more.map(|metric| Headline::new(metric, Statistic::Mean));
         Profile {
             carrier: Some(Carrier::Udp {
                 length: self.length,
             }),
-            headlines: usual.headlines.iter().copied().chain(more).collect(),
-            ..usual
+            ..self.test.profile(Protocol::Udp, HostLimit::UdpPackets)
         }
     }
 
-    fn figures(&self) -> Result<Stated> {
-        Ok(self.test.stated(Protocol::Udp))
+    fn metrics(&self) -> Result<MetricTable> {
+        Ok(self.test.metrics(Protocol::Udp))
     }
 
     fn traffic(&self) -> Vec<Traffic> {

@@ -8,9 +8,9 @@ use super::streams::UdpStreams;
 use super::{report, wire};
 use crate::instrument::MeasureOutput;
 use crate::iperf3::client::{self, Opening, Server};
+use crate::iperf3::json;
 use crate::iperf3::messages::Params;
 use crate::iperf3::plan::Plan;
-use crate::iperf3::start::start;
 use crate::{Session, endpoint};
 
 /// Measures `plan` against `server` from the calling thread's namespace.
@@ -40,9 +40,14 @@ pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measur
     let measured = |streams| report::measurement(streams, &tested.sides);
     let mut measurement = tested.streams.as_ref().map(measured).unwrap_or_default();
     measurement.failure = tested.failure.or(measurement.failure);
+    let measurement = measurement.with_fact("server", server.address);
+    let json = session.details.then(|| {
+        let start = json::start(&plan, server.address, tested.cookie, &connected);
+        json::of(&measurement, &start)
+    });
     MeasureOutput {
-        measurement: measurement.with_fact("server", server.address),
-        start: Some(start(&plan, server.address, tested.cookie, &connected)),
+        measurement,
+        iperf3: json,
     }
 }
 

@@ -6,7 +6,7 @@ use super::cause::{self, Seen};
 use super::standing::{Cell, Standing};
 use super::truth::{Crossing, Truth};
 use record::figure_name::FigureName;
-use record::plan::{Case, Instrument};
+use record::plan::{Case, PlannedInstrument};
 use record::{Direction, Figure, Metric};
 use record::{Outcome, Record, Run};
 use stats::proportion::least_by_chance;
@@ -38,13 +38,18 @@ pub(super) fn cells(record: &Record) -> Vec<(&str, Cell)> {
         cells.extend(
             found
                 .into_iter()
-                .map(|cell| (instrument.kind.as_str(), cell)),
+                .map(|cell| (instrument.args.kind.as_str(), cell)),
         );
     }
     cells
 }
 
-fn of_case(record: &Record, case: &Case, instrument: &Instrument, runs: &[&Run]) -> Vec<Cell> {
+fn of_case(
+    record: &Record,
+    case: &Case,
+    instrument: &PlannedInstrument,
+    runs: &[&Run],
+) -> Vec<Cell> {
     let sound: Vec<Crossing<'_>> = runs
         .iter()
         .filter(|run| {
@@ -88,7 +93,7 @@ pub(super) fn not_run(record: &Record) -> Vec<String> {
 }
 
 /// The cell of a case of which no run was sound; none where there is no truth to be had, or no run.
-fn spoilt(case: &Case, instrument: &Instrument, runs: &[&Run]) -> Option<Cell> {
+fn spoilt(case: &Case, instrument: &PlannedInstrument, runs: &[&Run]) -> Option<Cell> {
     let cause = runs.iter().find_map(|run| match &run.outcome {
         Outcome::Ok => None,
         Outcome::Failed { cause } => Some(format!("failed: {cause}")),

@@ -5,7 +5,7 @@ use model::{DropCause, Effect};
 
 use conditions::way::FULL_FRAME;
 use record::crossing::CrossedFlow;
-use record::plan::{Case, Instrument};
+use record::plan::{Case, PlannedInstrument};
 use record::profile::{Carrier, Profile, SampleKind};
 use record::summary::{DirectionSummary, Summary};
 use record::{Direction, Figure, Measurement, Metric, Statistic};
@@ -35,7 +35,7 @@ pub(super) struct Truth {
 /// An instrument that had a link to itself.
 pub(super) struct Crossing<'a> {
     pub(super) case: &'a Case,
-    pub(super) instrument: &'a Instrument,
+    pub(super) instrument: &'a PlannedInstrument,
     pub(super) link: &'a Summary,
     pub(super) measurement: &'a Measurement,
 }
