@@ -1,5 +1,7 @@
 //! Whatever a tool says, its parser comes to an end and gives numbers that are numbers.
 
+use std::time::Duration;
+
 use model::Nanos;
 
 use crate::external::{OutputLine, OutputStream, ToolOutput};

@@ -379,7 +379,13 @@ mod tests {
     fn the_interval_of_a_goodput_has_what_was_read_and_what_else_arrived() {
         let server = serve::start(ServeConfig::on_loopback()).unwrap();
         let target = HttpTarget::of(server.address("http").unwrap(), "/bytes/1000000");
-        let measurement = measure(&target, &PLAN, None, &Session::default());
+        let measurement = measure(
+            &target,
+            Amount::Whole,
+            DEFAULT_INTERVAL,
+            None,
+            &Session::default(),
+        );
         let mut figures = measurement.figures.iter();
         let goodput = figures
             .find(|f| f.metric == Metric::GoodputBitPerS)
@@ -393,9 +399,15 @@ mod tests {
         let server = serve::start(ServeConfig::on_loopback()).unwrap();
         let target = HttpTarget::of(server.address("http").unwrap(), "/seconds/3600");
         let stop = Stop::default().within(Duration::from_millis(100));
-        let cause = measure(&target, &PLAN, None, &Session::quiet(stop))
-            .failure
-            .unwrap();
+        let cause = measure(
+            &target,
+            Amount::Whole,
+            DEFAULT_INTERVAL,
+            None,
+            &Session::quiet(stop),
+        )
+        .failure
+        .unwrap();
         assert!(cause.contains("not done within"), "{cause}");
     }
 

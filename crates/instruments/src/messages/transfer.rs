@@ -207,10 +207,13 @@ pub(crate) fn measure(far: &MessageTarget, plan: &TransferArgs, session: &Sessio
     measurement
 }
 
+/// A value of one connection.
+type ValueOf = fn(&TransferResult) -> f64;
+
 /// What "Perl TCP Transfer Test" prints of one connection: each value, what it is of its metric, and whether people look first for its
 /// mean over the runs. Its "average milliseconds" are of network elapsed time and a read, its "milliseconds/MiB" of network elapsed time
 /// and 2^20 bytes.
-const VALUES: [(Metric, Statistic, bool, fn(&TransferResult) -> f64); 8] = [
+const VALUES: [(Metric, Statistic, bool, ValueOf); 8] = [
     (Metric::GoodputBitPerS, Mean, true, |result| {
         result.bytes as f64 * 8.0 / result.total.as_secs_f64()
     }),

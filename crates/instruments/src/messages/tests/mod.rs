@@ -211,7 +211,7 @@ fn a_transfer_s_figures_are_those_of_the_perl_transfer_test() {
 #[test]
 fn what_the_server_does_not_allow_is_its_own_line() {
     let limits = Limits {
-        memory: model::Bytes(300_000),
+        memory: Bytes(300_000),
         idle: Duration::from_secs(2),
         ..Limits::default()
     };
