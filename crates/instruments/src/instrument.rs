@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, ensure};
+use crate::error::{Error, Result, ensure};
 use clap::Args;
 use model::Nanos;
 use record::Measurement;
@@ -163,7 +163,7 @@ impl Common {
 /// The time of `-i` that is not 0: bare seconds as with ping(8) and iperf3, or with a unit.
 pub(crate) fn interval(text: &str) -> Result<Nanos> {
     let time = seconds(text)?;
-    ensure!(time > Nanos::ZERO, "must be above 0");
+    ensure!(Input, time > Nanos::ZERO, "must be above 0");
     Ok(time)
 }
 
@@ -186,7 +186,7 @@ pub(crate) fn estimated(seconds: f64) -> Duration {
 pub(crate) fn above_zero(text: &str) -> Result<Nanos> {
     let time: Nanos = text.parse()?;
     if time == Nanos::ZERO {
-        Err(anyhow!("must be above 0"))
+        Err(Error::Input(format!("must be above 0")))
     } else {
         Ok(time)
     }

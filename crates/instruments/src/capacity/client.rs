@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use crate::error::{Context, Error, Result, bail, ensure};
 use netio::stop::STOP_INTERVAL;
 use record::{Direction, Measurement};
 
@@ -108,7 +108,7 @@ impl TestRequest<'_> {
             let answer = self.request_setup()?;
             match answer.answer {
                 Some(SetupAnswer::ACCEPTED) if answer.port != 0 => return Ok(answer.port),
-                Some(SetupAnswer::ACCEPTED) => bail!("{} accepts on port 0", self.target),
+                Some(SetupAnswer::ACCEPTED) => bail!(Peer, "{} accepts on port 0", self.target),
                 Some(SetupAnswer::BAD_VERSION) if version_open => {
                     version_open = false;
                     self.version = Version::spoken(answer.version).with_context(|| {
@@ -129,8 +129,8 @@ impl TestRequest<'_> {
                     self.sizes.traditional = !self.sizes.traditional;
                     self.note("datagrams", "sizes as the server wants them");
                 }
-                Some(refusal) => bail!("{} {refusal}", self.target),
-                None => bail!("{} asks for a test instead of answering", self.target),
+                Some(refusal) => bail!(Peer, "{} {refusal}", self.target),
+                None => bail!(Peer, "{} asks for a test instead of answering", self.target),
             }
         }
     }
@@ -173,9 +173,11 @@ impl TestRequest<'_> {
         })?;
         match answer.answer {
             Some(ActivationAnswer::ACCEPTED) if answer.direction == direction => Ok(answer),
-            Some(ActivationAnswer::ACCEPTED) => bail!("{} accepts another direction", self.target),
-            Some(refusal) => bail!("{} {refusal}", self.target),
-            None => bail!("{} asks for a test instead of answering", self.target),
+            Some(ActivationAnswer::ACCEPTED) => {
+                bail!(Peer, "{} accepts another direction", self.target)
+            }
+            Some(refusal) => bail!(Peer, "{} {refusal}", self.target),
+            None => bail!(Peer, "{} asks for a test instead of answering", self.target),
         }
     }
 
@@ -216,15 +218,18 @@ impl TestRequest<'_> {
             None => "no UDP Speed Test server, or one that does not take this client".to_owned(),
         };
         let (target, seconds) = (self.target, SILENCE.as_secs());
-        bail!("{target} does not answer {name} within {seconds} s: {cause}")
+        bail!(
+            Peer,
+            "{target} does not answer {name} within {seconds} s: {cause}"
+        )
     }
 
     fn explained<T>(&self, result: io::Result<T>) -> Result<T> {
         result.map_err(|error| match error.kind() {
             io::ErrorKind::ConnectionRefused => {
-                anyhow!("{} refuses: nothing listens there", self.target)
+                Error::Peer(format!("{} refuses: nothing listens there", self.target))
             }
-            _ => anyhow!(error).context(format!("asking {}", self.target)),
+            _ => Error::from(error).during(format!("asking {}", self.target)),
         })
     }
 
@@ -260,6 +265,7 @@ impl TestRequest<'_> {
 fn check(asked: &TestParameters, given: &TestParameters) -> Result<()> {
     let within = |name: &str, value: u16, least: u16, most: u16| {
         ensure!(
+            Peer,
             (least..=most).contains(&value),
             "{name} of {value}: {least} to {most} are possible"
         );

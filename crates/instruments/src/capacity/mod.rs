@@ -18,7 +18,7 @@ pub mod wire;
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use crate::error::{Context, Result, ensure};
 use clap::Args;
 use model::Nanos;
 use serde::{Deserialize, Serialize};
@@ -176,18 +176,18 @@ fn whole_seconds(text: &str) -> Result<Nanos> {
         Ok(seconds) => seconds,
         Err(_) => {
             let time = Duration::from(text.parse::<Nanos>()?);
-            ensure!(time.subsec_nanos() == 0, "must be whole seconds");
+            ensure!(Input, time.subsec_nanos() == 0, "must be whole seconds");
             time.as_secs()
         }
     };
-    ensure!((1..=3600).contains(&seconds), "must be 1 to 3600 s");
+    ensure!(Input, (1..=3600).contains(&seconds), "must be 1 to 3600 s");
     Ok(Nanos::from_secs(seconds))
 }
 
 fn sub_interval(text: &str) -> Result<Nanos> {
     let time = seconds(text)?;
     let ms = in_milliseconds(time)?;
-    ensure!((100..=10_000).contains(&ms), "must be 100ms to 10s");
+    ensure!(Input, (100..=10_000).contains(&ms), "must be 100ms to 10s");
     Ok(time)
 }
 
@@ -197,14 +197,19 @@ fn delay_thresholds(text: &str) -> Result<(Nanos, Nanos)> {
         .context("write both, as in 30ms,90ms")?;
     let times = (low.parse()?, upper.parse()?);
     let (low, upper) = (in_milliseconds(times.0)?, in_milliseconds(times.1)?);
-    ensure!(low >= 1 && upper <= 10_000, "must be 1ms to 10s");
-    ensure!(low <= upper, "the first must not be above the second");
+    ensure!(Input, low >= 1 && upper <= 10_000, "must be 1ms to 10s");
+    ensure!(
+        Input,
+        low <= upper,
+        "the first must not be above the second"
+    );
     Ok(times)
 }
 
 fn in_milliseconds(time: Nanos) -> Result<u16> {
     let time = Duration::from(time);
     ensure!(
+        Input,
         time.subsec_nanos() % 1_000_000 == 0,
         "must be whole milliseconds"
     );

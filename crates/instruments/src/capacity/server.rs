@@ -1,12 +1,12 @@
 //! The UDP Speed Test Protocol's server (RFC 9946): a control port, and a port and a thread for each test.
 
+use crate::error::Result;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use netio::stop::STOP_INTERVAL;
 use netio::udp::{AskedUdp, Request};
 use record::Direction;

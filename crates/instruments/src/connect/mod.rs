@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use crate::error::{Context, Error, Result};
 use clap::Args;
 use model::Nanos;
 use serde::{Deserialize, Serialize};
@@ -214,7 +214,7 @@ impl Connector<'_> {
             Err(error) => match error.kind() {
                 io::ErrorKind::ConnectionRefused => (Outcome::Refused { ms }, Ok(())),
                 io::ErrorKind::TimedOut => (Outcome::Lost, Ok(())),
-                _ => (Outcome::Lost, Err(anyhow!(error))),
+                _ => (Outcome::Lost, Err(Error::from(error))),
             },
         };
         self.probes.push((begun.as_secs_f64(), outcome));

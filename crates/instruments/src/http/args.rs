@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use crate::error::{Result, ensure};
 use clap::Args;
 use model::{Bytes, Nanos};
 use record::lateness::Traffic;
@@ -193,6 +193,6 @@ impl Served {
 }
 
 fn path(text: &str) -> Result<String> {
-    ensure!(text.starts_with('/'), "a path begins with /");
+    ensure!(Input, text.starts_with('/'), "a path begins with /");
     Ok(text.to_owned())
 }

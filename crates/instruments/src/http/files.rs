@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use crate::error::{Context, Result, bail, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +70,7 @@ impl FilesArgs {
             (Some(_), true) => Ok(target.sized()),
             (Some(_), false) => {
                 ensure!(
+                    Input,
                     target.has_size(),
                     "{target}: write {{size}} where the server takes a file's size"
                 );
@@ -77,6 +78,7 @@ impl FilesArgs {
             }
             (None, _) => {
                 ensure!(
+                    Input,
                     !target.has_size(),
                     "{target}: say with --sizes what {{size}} is to be"
                 );
@@ -306,7 +308,10 @@ impl Fetch<'_> {
         let completed = Instant::now();
         let wanted = file.size.unwrap_or(bytes);
         if bytes != wanted {
-            bail!("the server gave {bytes} bytes where {wanted} were asked for");
+            bail!(
+                Peer,
+                "the server gave {bytes} bytes where {wanted} were asked for"
+            );
         }
         *kept = Some(connection).filter(|_| persistent && self.plan.keep_alive);
         Ok(Fetched {
@@ -352,7 +357,7 @@ impl Fetch<'_> {
                 }
             }
             if self.failed.load(Ordering::Relaxed) {
-                bail!("another file failed");
+                bail!(Peer, "another file failed");
             }
         }
         Ok(total)

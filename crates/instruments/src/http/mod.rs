@@ -14,7 +14,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use crate::error::{Context, Result, bail, ensure};
 
 use self::connection::{HttpConnection, ResponseHead, Waited};
 use self::history::History;
@@ -97,6 +97,7 @@ impl HttpTarget {
         let uri = url.parse::<http::Uri>();
         let uri = uri.with_context(|| format!("`{url}` is not a URL"))?;
         ensure!(
+            Input,
             uri.scheme_str() == Some("http"),
             "`{url}`: write http://HOST[:PORT]/PATH (farwire measures without TLS)"
         );
@@ -275,7 +276,10 @@ impl Download {
 fn whole(total: u64, most: Option<u64>) -> Result<()> {
     match most {
         Some(most) if total < most => {
-            bail!("the server gave {total} of the {most} bytes asked for")
+            bail!(
+                Peer,
+                "the server gave {total} of the {most} bytes asked for"
+            )
         }
         _ => Ok(()),
     }

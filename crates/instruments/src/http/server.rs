@@ -1,5 +1,6 @@
 //! HTTP/1.1: `GET /bytes/N` gives N bytes, `GET /seconds/T` streams until T seconds have passed.
 
+use crate::error::Result;
 use std::convert::Infallible;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener};
@@ -9,7 +10,6 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};

@@ -1,6 +1,6 @@
 //! `farwire measure tcp`.
 
-use anyhow::{Result, bail, ensure};
+use crate::error::{Error, Result, bail, ensure};
 use clap::Args;
 use model::{BitsPerSec, Bytes, Nanos};
 use std::time::Duration;
@@ -284,6 +284,7 @@ fn duration(text: &str) -> Result<Nanos> {
     let time = seconds(text)?;
     let longest = Nanos::from_secs(LONGEST_TEST_S.into());
     ensure!(
+        Input,
         time > Nanos::ZERO && time <= longest,
         "must be above 0 and at most {LONGEST_TEST_S} s"
     );
@@ -293,6 +294,7 @@ fn duration(text: &str) -> Result<Nanos> {
 fn omit(text: &str) -> Result<Nanos> {
     let time = seconds(text)?;
     ensure!(
+        Input,
         Duration::from(time).subsec_nanos() == 0 && time <= Nanos::from_secs(LONGEST_OMIT_S.into()),
         "must be whole seconds, as iperf3's protocol has it, at most {LONGEST_OMIT_S}"
     );
@@ -302,7 +304,7 @@ fn omit(text: &str) -> Result<Nanos> {
 fn interval(text: &str) -> Result<Nanos> {
     let time = seconds(text)?;
     let least = Nanos::from_millis(10);
-    ensure!(time >= least, "must be at least 10 ms");
+    ensure!(Input, time >= least, "must be at least 10 ms");
     Ok(time)
 }
 
@@ -311,7 +313,7 @@ fn connect_timeout(text: &str) -> Result<Nanos> {
         Ok(number) => Duration::try_from_secs_f64(number / 1e3)?.into(),
         Err(_) => text.parse()?,
     };
-    ensure!(time > Nanos::ZERO, "must be above 0");
+    ensure!(Input, time > Nanos::ZERO, "must be above 0");
     Ok(time)
 }
 
@@ -344,7 +346,7 @@ fn size(text: &str) -> Result<u64> {
         Some(bytes) => bytes,
         None => text.parse::<Bytes>()?.0,
     };
-    ensure!(bytes > 0, "must be above 0");
+    ensure!(Input, bytes > 0, "must be above 0");
     Ok(bytes)
 }
 
@@ -363,6 +365,7 @@ fn small_size(text: &str, most: u32) -> Result<u32> {
         Err(_) => text.parse::<Bytes>()?.0,
     };
     ensure!(
+        Input,
         bytes > 0 && bytes <= most.into(),
         "must be above 0 and at most {}",
         Bytes(most.into())
@@ -377,7 +380,7 @@ pub(crate) fn tos(text: &str) -> Result<u8> {
         None if text.len() > 1 && text.starts_with('0') => u8::from_str_radix(&text[1..], 8),
         None => text.parse(),
     };
-    parsed.map_err(|_| anyhow::anyhow!("write 0 to 255, as in 184, 0xb8 or 0270"))
+    parsed.map_err(|_| Error::Input(format!("write 0 to 255, as in 184, 0xb8 or 0270")))
 }
 
 /// Code points as RFC 2474, RFC 2597 and RFC 3246 name them.
@@ -397,9 +400,9 @@ pub(crate) fn dscp(text: &str) -> Result<u8> {
         ("af", &[class @ 1..=4, drop @ 1..=3]) => class * 8 + drop * 2,
         ("", _) => match name.parse() {
             Ok(code @ 0..=63) => code,
-            _ => bail!("write 0 to 63"),
+            _ => bail!(Input, "write 0 to 63"),
         },
-        _ => bail!("write 0 to 63, cs0 to cs7, af11 to af43 or ef"),
+        _ => bail!(Input, "write 0 to 63, cs0 to cs7, af11 to af43 or ef"),
     };
     Ok(code)
 }

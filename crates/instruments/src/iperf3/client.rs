@@ -1,5 +1,6 @@
 //! The client's side of a test: the control session, in which the streams of TCP or UDP run.
 
+use crate::error::Result;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -84,7 +85,7 @@ pub(crate) fn run<S: Streams>(
     server: &Server,
     params: &Params,
     session: &Session,
-    open: impl FnOnce(&Opening<'_>) -> anyhow::Result<S>,
+    open: impl FnOnce(&Opening<'_>) -> Result<S>,
 ) -> Tested<S> {
     let mut tested = Tested {
         streams: None,
@@ -113,7 +114,7 @@ struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    fn connect(server: &'a Server, params: &Params, session: &'a Session) -> anyhow::Result<Self> {
+    fn connect(server: &'a Server, params: &Params, session: &'a Session) -> Result<Self> {
         let (address, timeout) = (server.address, server.connect_timeout);
         let socket = endpoint::tcp(address, server.local.as_ref())?;
         let stream = endpoint::connect(socket, address, timeout, &session.stop)?;
@@ -133,7 +134,7 @@ impl<'a> Client<'a> {
 
     fn test<S: Streams>(
         &mut self,
-        open: impl FnOnce(&Opening<'_>) -> anyhow::Result<S>,
+        open: impl FnOnce(&Opening<'_>) -> Result<S>,
         tested: &mut Tested<S>,
     ) -> ControlResult<()> {
         self.control.send_cookie(&tested.cookie)?;

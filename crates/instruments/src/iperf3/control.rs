@@ -1,5 +1,6 @@
 //! The control connection: states and JSON messages, each within a stated time.
 
+use crate::error::Result;
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -180,7 +181,7 @@ impl Control {
         deadline: Instant,
         longest: usize,
         what: &str,
-        parse: impl FnOnce(&[u8]) -> anyhow::Result<T>,
+        parse: impl FnOnce(&[u8]) -> Result<T>,
     ) -> ControlResult<T> {
         let mut length = [0; 4];
         self.fill(&mut length, deadline, what)?;

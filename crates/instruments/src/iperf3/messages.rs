@@ -7,7 +7,7 @@ use crate::measured::mean;
 use record::{Direction, Figure, Metric};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use crate::error::{Context, Result, bail, ensure};
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
@@ -97,14 +97,14 @@ impl Params {
         let protocol = match (fields.flag("tcp")?, fields.flag("udp")?) {
             (true, false) => Protocol::Tcp,
             (false, true) => Protocol::Udp,
-            (true, true) => bail!("tcp and udp are both true"),
-            (false, false) => bail!("neither tcp nor udp is true"),
+            (true, true) => bail!(Peer, "tcp and udp are both true"),
+            (false, false) => bail!(Peer, "neither tcp nor udp is true"),
         };
         let way = match (fields.flag("reverse")?, fields.flag("bidirectional")?) {
             (false, false) => Way::Up,
             (true, false) => Way::Down,
             (false, true) => Way::Both,
-            (true, true) => bail!("reverse and bidirectional are both true"),
+            (true, true) => bail!(Peer, "reverse and bidirectional are both true"),
         };
         let above_zero = |name| -> Result<Option<u64>> {
             Ok(fields.within(name, 0, i64::MAX)?.filter(|n| *n > 0))
@@ -239,7 +239,10 @@ impl StreamResults {
             omitted: match (omitted("omitted_errors")?, omitted("omitted_packets")?) {
                 (Some(errors), Some(packets)) => Some([errors, packets]),
                 (None, None) => None,
-                _ => bail!("omitted_errors and omitted_packets come together or not at all"),
+                _ => bail!(
+                    Peer,
+                    "omitted_errors and omitted_packets come together or not at all"
+                ),
             },
             seconds: times.map(|(start, end)| end - start).filter(|s| *s > 0.0),
             detail: fields
@@ -283,7 +286,7 @@ impl Fields {
     fn of(value: Value) -> Result<Self> {
         match value {
             Value::Object(fields) => Ok(Self(fields)),
-            other => bail!("it is not a JSON object but {}", quoted(&other)),
+            other => bail!(Peer, "it is not a JSON object but {}", quoted(&other)),
         }
     }
 
@@ -334,6 +337,7 @@ impl Fields {
         let text = self.read(name, "a text", Value::as_str)?;
         let length = text.map_or(0, str::len);
         ensure!(
+            Peer,
             length <= longest,
             "{name} must be at most {longest} bytes long, not {length}"
         );
@@ -345,6 +349,7 @@ impl Fields {
         let streams = self.read("streams", "an array", Value::as_array);
         let (streams, most) = (required("streams", streams)?, 2 * MOST_STREAMS as usize);
         ensure!(
+            Peer,
             streams.len() <= most,
             "streams must have at most {most} entries, not {}",
             streams.len()

@@ -1,5 +1,6 @@
 //! The running part of a test, the same at both ends and over TCP and UDP: intervals, the omitted start, silence.
 
+use crate::error::Result;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ pub(crate) trait Streams {
     ///
     /// # Errors
     /// No thread can be started.
-    fn start(&mut self, start: Instant) -> anyhow::Result<()>;
+    fn start(&mut self, start: Instant) -> Result<()>;
 
     /// Forgets what was counted until now in everything that [`results`](Self::results) and
     /// [`progress`](Self::progress) say.

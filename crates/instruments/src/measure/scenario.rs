@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, bail};
+use crate::error::{Context, Error, Result, bail};
 use clap::builder::ArgAction;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command, FromArgMatches as _, Subcommand as _};
@@ -80,7 +80,10 @@ fn text(key: &str, value: &Value) -> Result<String> {
             let all = all.iter().map(|one| text(key, one));
             all.collect::<Result<Vec<_>>>()?.join(",")
         }
-        _ => bail!("{key}: must be a text, a number, true, false or a list"),
+        _ => bail!(
+            Input,
+            "{key}: must be a text, a number, true, false or a list"
+        ),
     })
 }
 
@@ -141,7 +144,7 @@ impl Kind {
                     || format!("it has {}", known.collect::<Vec<_>>().join(", ")),
                     |near| format!("did you mean `{near}`?"),
                 );
-                bail!("{name}: no option of {}; {near}", self.0);
+                bail!(Input, "{name}: no option of {}; {near}", self.0);
             }
         }
         let mut line = vec!["farwire".to_owned(), self.0.to_owned()];
@@ -253,7 +256,7 @@ impl FarEnd {
 }
 
 /// What clap says, without usage and advice, behind the option that it is about.
-fn plain(error: &clap::Error) -> anyhow::Error {
+fn plain(error: &clap::Error) -> Error {
     let option = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(option)) => option.trim_start_matches('-'),
         _ => "",
@@ -269,8 +272,8 @@ fn plain(error: &clap::Error) -> anyhow::Error {
     let text = lines.join(" ");
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     match option {
-        "" => anyhow!("{text}"),
-        option => anyhow!("{option}: {text}"),
+        "" => Error::Input(format!("{text}")),
+        option => Error::Input(format!("{option}: {text}")),
     }
 }
 

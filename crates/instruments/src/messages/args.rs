@@ -1,6 +1,6 @@
 //! What `pingpong`, `blast` and `transfer` take alike.
 
-use anyhow::{Result, ensure};
+use crate::error::{Result, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
@@ -101,6 +101,7 @@ impl Messages {
         let loads = self.size.loads(self.count.unwrap_or(COUNT));
         for load in &loads {
             ensure!(
+                Input,
                 load.size as u64 <= largest,
                 "a message of {} bytes is too large: at most {largest}",
                 load.size

@@ -1,9 +1,9 @@
 //! `blast`: messages one way; the far end swallows them and sends one byte at the end, as nettest had it
 //! ("Experiment on Oct 10").
 
+use crate::error::Result;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 

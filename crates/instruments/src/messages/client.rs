@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use crate::error::{Context, Error, Result};
 use netio::tcp;
 use socket2::SockRef;
 
@@ -79,10 +79,10 @@ impl MessageTarget {
     }
 
     /// The error of a connection that broke while the far end was `doing` something.
-    pub(super) fn blame(&self, doing: &str, broken: MessageError) -> anyhow::Error {
+    pub(super) fn blame(&self, doing: &str, broken: MessageError) -> Error {
         match broken {
-            MessageError::Stopped(cause) => anyhow!("{cause}"),
-            broken => anyhow!("{} failed at {doing}: {broken}", self.address),
+            MessageError::Stopped(cause) => Error::Stopped(cause),
+            broken => Error::Peer(format!("{} failed at {doing}: {broken}", self.address)),
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use crate::error::{Context, Result, ensure};
 use clap::Args;
 use model::Nanos;
 use serde::{Deserialize, Serialize};
@@ -286,6 +286,7 @@ impl Runs<'_> {
             }
         }
         ensure!(
+            Peer,
             answer == message,
             "{} sends back other bytes than it got",
             self.far.address
@@ -357,6 +358,7 @@ impl Runs<'_> {
         let result = result.map_err(|broken| far.blame("counting the messages", broken))?;
         let result: EchoResult = result.parse().with_context(|| far.address.to_string())?;
         ensure!(
+            Peer,
             counts.answered <= result.received && result.received <= counts.sent,
             "{} counts {} messages, of {} that were sent and {} that it answered",
             far.address,

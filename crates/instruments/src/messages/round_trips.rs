@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use crate::error::{Context, Error, Result};
 use hdrhistogram::Histogram;
 
 use super::connection::MessageStream;
@@ -188,7 +188,7 @@ pub(super) fn host_overhead(
     let open = |socket| {
         let mut stream = MessageStream::new(socket, stop.clone(), Duration::from_secs(1))?;
         stream.wait = wait;
-        Ok::<_, anyhow::Error>(stream)
+        Ok::<_, Error>(stream)
     };
     let (near, far) = (open(near)?, open(far)?);
     let pause = pause.min(LONGEST_PAUSE);

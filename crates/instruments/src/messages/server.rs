@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use crate::error::{Context, Error, Result, ensure};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::connection::{DatagramWait, MessageError, MessageStream, NumberedDatagrams, number_of};
@@ -116,12 +116,14 @@ impl MessageServer {
         let limits = self.shared.limits();
         let memory = memory_for(&request.mode) as u64;
         ensure!(
+            Peer,
             memory <= limits.memory.0,
             "{memory} bytes of memory are more than the {} of a test here",
             limits.memory.0
         );
         if let Mode::Transfer { latency, .. } = request.mode {
             ensure!(
+                Peer,
                 latency < limits.idle,
                 "a latency of {} s is more than the {} s of silence that are allowed here",
                 latency.as_secs_f64(),
@@ -133,7 +135,10 @@ impl MessageServer {
             sockets: matches!(request.mode, Mode::Pingpong { udp: Some(_), .. }).into(),
         };
         let permit = self.shared.admit(peer, request.mode.name(), needs);
-        Ok((request, permit.map_err(|refusal| anyhow!("{refusal}"))?))
+        Ok((
+            request,
+            permit.map_err(|refusal| Error::Peer(format!("{refusal}")))?,
+        ))
     }
 
     fn test(&self, stream: MessageStream, request: &Request) -> Measurement {
@@ -170,14 +175,14 @@ impl MessageServer {
 
 /// Says to one who may not test here why, as far as that needs no waiting.
 fn turn_away(mut stream: TcpStream, refusal: Refusal) {
-    let line = wire::refusal(&anyhow!("{refusal}"));
+    let line = wire::refusal(&Error::Peer(format!("{refusal}")));
     // A new connection has room for a line.
     let _ = writeln!(stream, "{line}");
 }
 
 /// Says why in one line, and closes so that the line arrives: what the client has sent is read first, because the
 /// kernel resets a connection that is closed with unread bytes.
-fn refuse(stream: &MessageStream, error: &anyhow::Error) {
+fn refuse(stream: &MessageStream, error: &Error) {
     const DRAIN_AT_MOST: usize = 16;
     let mut buffer = [0; 4096];
     if stream.send_line(&wire::refusal(error)).is_err() {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::codec::as_text;
-use anyhow::{Context, Result, bail, ensure};
+use crate::error::{Context, Error, Result, bail, ensure};
 use clap::ValueEnum;
 use model::Bytes;
 use serde::{Deserialize, Serialize};
@@ -118,7 +118,7 @@ fn scaled(sweep: impl Iterator<Item = (usize, u64)> + Clone, most: Option<u64>) 
 }
 
 impl FromStr for MessageSizes {
-    type Err = anyhow::Error;
+    type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         let mut sizes = Vec::new();
@@ -127,17 +127,17 @@ impl FromStr for MessageSizes {
                 None => sizes.push(size(part)?),
                 Some((low, high)) => {
                     let (low, high) = (size(low)?, size(high)?);
-                    ensure!(low <= high, "{part}: the range runs backwards");
+                    ensure!(Input, low <= high, "{part}: the range runs backwards");
                     let doubling = std::iter::successors(Some(low), |size| size.checked_mul(2));
                     sizes.extend(doubling.take_while(|size| *size < high));
                     sizes.push(high);
                 }
             }
-            ensure!(sizes.len() <= MOST, "more than {MOST} sizes");
+            ensure!(Input, sizes.len() <= MOST, "more than {MOST} sizes");
         }
         let mut numbered = sizes.iter().enumerate();
         if let Some((_, size)) = numbered.find(|(at, size)| sizes[..*at].contains(size)) {
-            bail!("{size} comes twice");
+            bail!(Input, "{size} comes twice");
         }
         Ok(Self(sizes))
     }
@@ -149,7 +149,7 @@ fn size(text: &str) -> Result<usize> {
         Err(_) => text.trim().parse()?,
     };
     if bytes.0 == 0 {
-        bail!("a message has at least 1 byte");
+        bail!(Input, "a message has at least 1 byte");
     }
     usize::try_from(bytes.0).context("too large")
 }

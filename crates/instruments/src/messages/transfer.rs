@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use crate::error::{Context, Error, Result, ensure};
 use clap::Args;
 use model::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
@@ -79,7 +79,9 @@ impl Instrument for TransferArgs {
     }
 
     fn metrics(&self) -> Result<MetricTable> {
-        let sizes = self.blocks().map_err(|failure| anyhow!("{failure}"))?;
+        let sizes = self
+            .blocks()
+            .map_err(|failure| Error::Input(format!("{failure}")))?;
         let sizes: Vec<u64> = sizes.iter().map(|size| *size as u64).collect();
         Ok(metrics().of_sizes(&sizes))
     }
@@ -285,6 +287,7 @@ fn run(
     let line = line.map_err(|broken| far.blame("accounting for its reads", broken))?;
     let result: TransferResult = line.parse().with_context(|| far.address.to_string())?;
     ensure!(
+        Input,
         result.bytes == bytes && result.reads > 0 && result.network <= result.total,
         "{} accounts for what cannot be: {line:?} of {bytes} bytes",
         far.address
@@ -359,8 +362,8 @@ pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
     let name = path.display();
     let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
     let (metadata, file) = opened.with_context(|| format!("{name}: cannot read"))?;
-    ensure!(metadata.is_file(), "{name}: not a plain file");
-    ensure!(metadata.len() > 0, "{name}: empty");
+    ensure!(Input, metadata.is_file(), "{name}: not a plain file");
+    ensure!(Input, metadata.len() > 0, "{name}: empty");
     Ok((file, metadata.len()))
 }
 

@@ -21,7 +21,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use crate::error::{Context, Error, Result, bail, ensure};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use strum::Display;
@@ -167,11 +167,12 @@ impl fmt::Display for Request {
 }
 
 impl FromStr for Request {
-    type Err = anyhow::Error;
+    type Err = Error;
 
     fn from_str(line: &str) -> Result<Self> {
         let mut words = line.split(' ');
         ensure!(
+            Peer,
             words.next() == Some(GREETING),
             "a request starts with `{GREETING} `; this is farwire's far end of pingpong, blast and transfer"
         );
@@ -197,7 +198,7 @@ impl FromStr for Request {
                 bytes: fields.within("bytes", 1..=i64::MAX.unsigned_abs())?,
                 latency: Duration::from_micros(fields.required("latency_us")?),
             },
-            _ => bail!("the mode is pingpong, blast or transfer"),
+            _ => bail!(Peer, "the mode is pingpong, blast or transfer"),
         };
         let nagle = fields.choice("nagle", [("yes", true), ("no", false)])?;
         fields.end(Self { mode, nagle })
@@ -218,7 +219,7 @@ impl Grant {
     /// Reads the answer to a request; the error is the server's own when it refuses.
     pub(crate) fn parse(line: &str) -> Result<Self> {
         if let Some(cause) = line.strip_prefix("error ") {
-            bail!("refused: {cause}");
+            bail!(Peer, "refused: {cause}");
         }
         let mut fields = Fields::after("ok", line)?;
         let read = Self {
@@ -239,7 +240,7 @@ impl fmt::Display for EchoResult {
 }
 
 impl FromStr for EchoResult {
-    type Err = anyhow::Error;
+    type Err = Error;
 
     fn from_str(line: &str) -> Result<Self> {
         let mut fields = Fields::after("result", line)?;
@@ -260,7 +261,7 @@ impl fmt::Display for TransferResult {
 }
 
 impl FromStr for TransferResult {
-    type Err = anyhow::Error;
+    type Err = Error;
 
     fn from_str(line: &str) -> Result<Self> {
         let mut fields = Fields::after("result", line)?;
@@ -275,7 +276,7 @@ impl FromStr for TransferResult {
 }
 
 /// The line that says why a request is refused.
-pub(crate) fn refusal(cause: &anyhow::Error) -> String {
+pub(crate) fn refusal(cause: &Error) -> String {
     let text =
         format!("error {cause:#}").replace(|c: char| !c.is_ascii() || c.is_ascii_control(), "?");
     text.chars().take(LONGEST_LINE - 1).collect()
@@ -292,7 +293,11 @@ impl<'a> Fields<'a> {
             let (key, value) = word
                 .split_once('=')
                 .with_context(|| format!("{word:?} is not key=value"))?;
-            ensure!(fields.insert(key, value).is_none(), "{key:?} comes twice");
+            ensure!(
+                Peer,
+                fields.insert(key, value).is_none(),
+                "{key:?} comes twice"
+            );
         }
         Ok(Self(fields))
     }
@@ -301,6 +306,7 @@ impl<'a> Fields<'a> {
     fn after(first: &str, line: &'a str) -> Result<Self> {
         let mut words = line.split(' ');
         ensure!(
+            Peer,
             words.next() == Some(first),
             "came {line:?} where a line starts with `{first} `"
         );
@@ -328,6 +334,7 @@ impl<'a> Fields<'a> {
     fn within(&mut self, key: &str, range: RangeInclusive<u64>) -> Result<u64> {
         let value = self.required(key)?;
         ensure!(
+            Peer,
             range.contains(&value),
             "{key}={value} is not within {} to {}",
             range.start(),
@@ -355,7 +362,7 @@ impl<'a> Fields<'a> {
     /// What was `read` of the words, if there is nothing else among them.
     fn end<T>(self, read: T) -> Result<T> {
         match self.0.first_key_value() {
-            Some((key, _)) => bail!("there is no {key:?} here"),
+            Some((key, _)) => bail!(Peer, "there is no {key:?} here"),
             None => Ok(read),
         }
     }

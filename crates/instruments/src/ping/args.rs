@@ -1,8 +1,8 @@
 //! `farwire measure ping`.
 
+use crate::error::Result;
 use std::time::Duration;
 
-use anyhow::Result;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 

@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, ensure};
+use crate::error::{Context, Result, ensure};
 use clap::Args;
 use model::Nanos;
 use nix::errno::Errno;
@@ -229,6 +229,7 @@ impl<'a> Pinger<'a> {
         }
         let (target, sent) = (self.target.ip(), self.tally.count());
         ensure!(
+            Peer,
             !self.tally.flooded(),
             "{target} answers without end: more than any network makes of {sent} requests"
         );

@@ -1,8 +1,7 @@
 //! The system's own ping (iputils) as an instrument, its output parsed into the same samples.
 
+use crate::error::Result;
 use std::net::IpAddr;
-
-use anyhow::Result;
 
 use std::time::Duration;
 

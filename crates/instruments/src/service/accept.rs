@@ -1,11 +1,11 @@
 //! How the TCP services take connections in: from those who may test, and not without bound.
 
+use crate::error::Result;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Duration;
 use std::{io, thread};
 
-use anyhow::Result;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{SockRef, TcpKeepalive};
 

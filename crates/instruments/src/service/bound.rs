@@ -1,10 +1,9 @@
 //! A protocol between binding its ports and serving on them: privileges are dropped in between, before any thread is started.
 
+use crate::error::Result;
 use std::fmt;
 use std::net::SocketAddr;
 use std::thread;
-
-use anyhow::Result;
 
 use super::Service;
 

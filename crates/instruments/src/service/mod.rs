@@ -6,6 +6,7 @@ mod budget;
 mod congestion;
 mod log;
 
+use crate::error::Result;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,6 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use ipnet::IpNet;
 use model::Bytes;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::codec::as_text;
-use anyhow::{Result, anyhow, ensure};
+use crate::error::{Error, Result, ensure};
 use clap::Args;
 use model::BitsPerSec;
 
@@ -205,7 +205,7 @@ impl fmt::Display for Beside {
 }
 
 impl FromStr for Beside {
-    type Err = anyhow::Error;
+    type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         let (kind, amount) = text.split_once(':').unwrap_or((text, "1"));
@@ -213,15 +213,15 @@ impl FromStr for Beside {
             "tcp" => {
                 let streams: u32 = amount
                     .parse()
-                    .map_err(|_| anyhow!("`{amount}` is no number of streams"))?;
+                    .map_err(|_| Error::Input(format!("`{amount}` is no number of streams")))?;
                 let most = MOST_STREAMS;
-                ensure!((1..=most).contains(&streams), "1 to {most} streams");
+                ensure!(Input, (1..=most).contains(&streams), "1 to {most} streams");
                 Ok(Self::Tcp(streams))
             }
             "udp" => amount.parse().map(Self::Udp).map_err(Into::into),
-            _ => Err(anyhow!(
+            _ => Err(Error::Input(format!(
                 "`{kind}` is no load: tcp:3 is three TCP streams, udp:10mbit a UDP stream"
-            )),
+            ))),
         }
     }
 }

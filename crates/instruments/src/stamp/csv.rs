@@ -1,8 +1,7 @@
 //! One line a probe: netprobe's eleven columns in their places, and what farwire knows besides.
 
+use crate::error::Result;
 use std::io::Write;
-
-use anyhow::Result;
 
 use super::probe_log::Received;
 use super::{ProbeResults, loss};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use crate::error::{Context, Error, Result, bail};
 use clap::Args;
 use model::Nanos;
 use netio::clock::{self, WallClock};
@@ -90,7 +90,10 @@ impl ProbePlan {
     pub(crate) fn check(&self) -> Result<()> {
         let size = usize::from(self.size);
         if !(BASE..=LONGEST).contains(&size) {
-            bail!("a probe has {BASE} to {LONGEST} payload bytes, not {size}");
+            bail!(
+                Input,
+                "a probe has {BASE} to {LONGEST} payload bytes, not {size}"
+            );
         }
         let base = if self.is_extended() {
             FULL.into()
@@ -99,6 +102,7 @@ impl ProbePlan {
         };
         if size != base && size - base < HEADER {
             bail!(
+                Input,
                 "a probe cannot have {size} payload bytes: padding takes {HEADER} at least; take {base} or {}",
                 base + HEADER
             );
@@ -279,6 +283,7 @@ impl Sender {
                 .receive(&mut self.buffer[..arrival.length], arrived);
             if self.log.flooded() {
                 bail!(
+                    Peer,
                     "{} sends packets without end: {} answers to {} probes and {} that are none",
                     self.target,
                     self.log.answers.len(),
@@ -289,15 +294,15 @@ impl Sender {
         }
     }
 
-    fn refused(&self, by: std::net::IpAddr) -> anyhow::Error {
+    fn refused(&self, by: std::net::IpAddr) -> Error {
         let what = match self.log.answered() {
             0 => "no STAMP reflector listens there (farwire serve has one; on 8620 when it may not use 862)".to_owned(),
             answered => format!("the reflector is gone after {}", counted(answered, "answer")),
         };
-        anyhow!(
+        Error::Peer(format!(
             "{} refuses, says {by} (ICMP port unreachable): {what}",
             self.target
-        )
+        ))
     }
 
     fn no_answer(&self) -> String {

@@ -3,12 +3,11 @@
 mod dispatcher;
 mod session;
 
+use crate::error::Result;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
-
-use anyhow::Result;
 
 use self::dispatcher::Dispatcher;
 use crate::endpoint::Local;

@@ -1,5 +1,6 @@
 //! One client's test, from its parameters to its end.
 
+use crate::error::{Error, Result};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -171,8 +172,7 @@ impl ServerTest<'_> {
             tcp::set_options(plan, &SockRef::from(&socket), peer, false)?;
             Ok((spec, socket))
         };
-        let sockets: anyhow::Result<_> =
-            specs.into_iter().zip(accepted).map(with_options).collect();
+        let sockets: Result<_> = specs.into_iter().zip(accepted).map(with_options).collect();
         let sockets = sockets.map_err(|error| connection_failed(&error))?;
         let mut streams = TcpStreams::new(plan, sockets).without_intervals();
         let (sides, outcome) = self.run(control, plan, &mut streams);
@@ -280,7 +280,7 @@ impl ServerTest<'_> {
 }
 
 /// The streams cannot be set up.
-fn connection_failed(error: &anyhow::Error) -> Failed {
+fn connection_failed(error: &Error) -> Failed {
     ControlError::Connection(format!("{error:#}")).into()
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 
-use anyhow::{Context, Result};
+use crate::error::{Context, Result};
 use socket2::SockRef;
 
 use super::super::client::{self, Opening, Server};

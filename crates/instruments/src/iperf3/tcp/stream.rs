@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use crate::error::{Context, Result, bail};
 use netio::tcp::{TcpInfo, discard};
 
 use super::super::control::is_pause;
@@ -337,7 +337,7 @@ fn receive(socket: &TcpStream, test: &Sending, counters: &Counters, start: Insta
         };
         match taken {
             Ok(0) if !test.control.is_stopped() => {
-                bail!("the far end closed a stream that was received on");
+                bail!(Peer, "the far end closed a stream that was received on");
             }
             Ok(0) => return Ok(()),
             Ok(count) => counters.add(count, start),

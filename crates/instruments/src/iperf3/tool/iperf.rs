@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use anyhow::{Result, bail, ensure};
+use crate::error::{Result, bail, ensure};
 
 use super::{StreamProgram, StreamTest, amount, direction, iperf_client, switches};
 use crate::endpoint::Local;
@@ -33,6 +33,7 @@ impl StreamProgram for Iperf {
     fn check(&self, plan: &Plan) -> Result<()> {
         // Its own default is 1 Mbit/s, and it takes a rate of 0 for an endless gap.
         ensure!(
+            Tool,
             plan.protocol == Protocol::Tcp || plan.bitrate.is_some(),
             "iperf sends datagrams at a rate only: say which"
         );
@@ -57,11 +58,15 @@ impl StreamProgram for Iperf {
         let address = match test.local {
             Some(Local::Address(address)) => word(address),
             Some(Local::Interface(name)) => {
-                bail!("iperf takes an address to bind to, not an interface ({name})")
+                bail!(
+                    Tool,
+                    "iperf takes an address to bind to, not an interface ({name})"
+                )
             }
             None => None,
         };
         ensure!(
+            Tool,
             plan.way == Way::Up || plan.congestion.is_none(),
             "iperf's server chooses the congestion control of a reverse test: start it with -Z"
         );

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use anyhow::{Result, ensure};
+use crate::error::{Result, ensure};
 use serde_json::Value;
 
 use super::{StreamProgram, StreamTest, iperf_client, switches};
@@ -35,6 +35,7 @@ impl StreamProgram for Iperf3 {
     fn check(&self, plan: &Plan) -> Result<()> {
         if let Until::For(time) = plan.until {
             ensure!(
+                Tool,
                 time.subsec_nanos() == 0,
                 "iperf3 tests for whole seconds, not for {time:?}"
             );

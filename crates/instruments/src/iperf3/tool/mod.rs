@@ -7,7 +7,7 @@ pub(crate) mod nuttcp;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use crate::error::{Result, bail, ensure};
 use serde::Deserialize;
 
 use clap::ValueEnum;
@@ -117,13 +117,18 @@ pub(crate) fn direction(plan: &Plan) -> Direction {
 /// The plan asks for something else; names `tool`.
 pub(crate) fn plain_time(tool: &str, plan: &Plan) -> Result<Duration> {
     ensure!(
+        Tool,
         plan.way != Way::Both,
         "{tool} is used in one direction at a time"
     );
-    ensure!(plan.omit.is_zero(), "{tool} cannot leave the start out");
+    ensure!(
+        Tool,
+        plan.omit.is_zero(),
+        "{tool} cannot leave the start out"
+    );
     match plan.until {
         Until::For(time) => Ok(time),
-        Until::Bytes(_) => bail!("{tool} is used for a time, not for a number of bytes"),
+        Until::Bytes(_) => bail!(Tool, "{tool} is used for a time, not for a number of bytes"),
     }
 }
 
@@ -133,6 +138,7 @@ pub(crate) fn plain_time(tool: &str, plan: &Plan) -> Result<Duration> {
 /// One is; names `tool`.
 pub(crate) fn no_connect_timeout(tool: &str, test: &StreamTest<'_>) -> Result<()> {
     ensure!(
+        Tool,
         test.connect_timeout.is_none(),
         "{tool} cannot be told how long connecting may take: it has no such option"
     );

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use anyhow::{Result, bail, ensure};
+use crate::error::{Result, bail, ensure};
 
 use super::{StreamProgram, StreamTest, amount, direction, switches};
 use crate::external::{Tool, ToolOutput};
@@ -37,6 +37,7 @@ impl StreamProgram for Nuttcp {
     fn check(&self, plan: &Plan) -> Result<()> {
         if let Some(congestion) = &plan.congestion {
             bail!(
+                Tool,
                 "nuttcp cannot choose the congestion control {congestion}: it has no such option"
             );
         }
@@ -53,9 +54,10 @@ impl StreamProgram for Nuttcp {
         super::no_connect_timeout("nuttcp", test)?;
         let (target, plan) = (test.target, test.plan);
         if let Some(local) = test.local {
-            bail!("nuttcp cannot bind to {local}: it has no such option");
+            bail!(Tool, "nuttcp cannot bind to {local}: it has no such option");
         }
         ensure!(
+            Tool,
             target.port() >= PORT,
             "nuttcp takes control ports from {PORT} on, not {}",
             target.port()

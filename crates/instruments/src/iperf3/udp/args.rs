@@ -1,8 +1,8 @@
 //! `farwire measure udp`.
 
+use crate::error::Result;
 use std::time::Duration;
 
-use anyhow::Result;
 use clap::Args;
 
 use crate::Session;

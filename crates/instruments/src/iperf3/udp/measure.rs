@@ -1,8 +1,7 @@
 //! `measure udp`: a test of UDP against any iperf3 server.
 
+use crate::error::Result;
 use std::net::UdpSocket;
-
-use anyhow::Result;
 
 use super::streams::UdpStreams;
 use super::{report, wire};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use crate::error::{Context, Result, ensure};
 use netio::udp::{LONGEST_TRAIN, TrainReceiver, TrainSender};
 use socket2::SockRef;
 
@@ -115,6 +115,7 @@ impl UdpStreams {
         let length = plan.length.map_or(DEFAULT_LENGTH, |length| length as usize);
         let allowed = counter.header()..=LONGEST_TRAIN;
         ensure!(
+            Peer,
             allowed.contains(&length),
             "datagrams of {length} bytes: {} to {} are possible",
             allowed.start(),
