@@ -27,7 +27,7 @@ use crate::tui::CommandOutput;
 use conditions::link_spec::LinkSpec;
 use instruments::failure::{Blame, Failure};
 use instruments::output::write_json;
-use instruments::serve::{self, Limits, Ports, ServeConfig};
+use instruments::serve::{self, ServeConfig, ServiceLimits, ServicePorts};
 use netio::signals;
 use netio::stop::Stop;
 use record::bed::THE_LINK;
@@ -198,8 +198,8 @@ impl ExecArgs {
     fn start_far_end(&self, bed: &EmulatedBed, output: Option<&CommandOutput>) -> Result<FarEnd> {
         let Some(line) = &self.far else {
             let config = ServeConfig {
-                ports: Ports::IN_BED,
-                limits: Limits::in_bed(1),
+                ports: ServicePorts::IN_BED,
+                limits: ServiceLimits::in_bed(1),
                 ..ServeConfig::default()
             };
             return testbed::serve_confined(bed.server(), config).map(FarEnd::Server);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::notes;
 use instruments::failure::{Blame, Failure};
 use instruments::iperf3::intervals;
-use instruments::measure::{Common, Instrument, InstrumentArgs, MeasureOutput};
+use instruments::measure::{CommonArgs, Instrument, InstrumentArgs, MeasureOutput};
 use instruments::output;
 use instruments::output::Prepared;
 pub(super) use instruments::{Live, Session};
@@ -55,13 +55,13 @@ fn session() -> Result<Session> {
 }
 
 /// Where the JSON goes, unless that is standard output or nowhere.
-fn prepare_json(common: &Common) -> Result<Option<Prepared>> {
+fn prepare_json(common: &CommonArgs) -> Result<Option<Prepared>> {
     let file = common.json.as_deref();
     let file = file.filter(|file| !output::is_stdout(file));
     file.map(Prepared::open).transpose()
 }
 
-fn write_json(common: &Common, found: &MeasureOutput, file: Option<Prepared>) -> Result<()> {
+fn write_json(common: &CommonArgs, found: &MeasureOutput, file: Option<Prepared>) -> Result<()> {
     if common.json.is_none() {
         return Ok(());
     }

@@ -25,7 +25,7 @@ use netio::stop::Stop;
 use record::clients;
 use record::lateness;
 use record::pace::Pace;
-use record::profile::{Headline, Profile};
+use record::profile::{Headline, InstrumentProfile};
 use record::quantity::{counted, number, scale};
 use record::summary::Summary;
 use record::{
@@ -579,7 +579,7 @@ fn outcome_line(run: &Run, case: &Case) -> String {
 
 /// The first of the instrument's headlines that was measured, as tables show it: both ways where it went both, from the least
 /// to the greatest over sizes.
-fn headline(profile: &Profile, measurement: &Measurement) -> Option<String> {
+fn headline(profile: &InstrumentProfile, measurement: &Measurement) -> Option<String> {
     let of = |headline: &Headline| {
         let all = measurement.figures.iter().filter(|figure| {
             let is_it = (figure.metric, figure.statistic) == (headline.metric, headline.statistic);

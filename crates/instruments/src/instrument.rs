@@ -11,7 +11,7 @@ use record::Measurement;
 use record::lateness::Traffic;
 use record::metric_table::MetricTable;
 use record::pace::Pace;
-use record::profile::Profile;
+use record::profile::InstrumentProfile;
 use record::table::Table;
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ use crate::failure::Failure;
 
 /// What all instruments take.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Common {
+pub struct CommonArgs {
     /// Send from this address, or through this interface
     #[arg(short = 'B', long, value_name = "ADDR|IF")]
     pub bind: Option<Local>,
@@ -41,10 +41,10 @@ pub struct Common {
 /// terminal, is skipped there.
 pub trait Instrument: Sync {
     /// What it takes as all do.
-    fn common(&self) -> &Common;
+    fn common(&self) -> &CommonArgs;
 
     /// What reports need to know of its numbers.
-    fn profile(&self) -> Profile;
+    fn profile(&self) -> InstrumentProfile;
 
     /// The metrics of which it states figures.
     ///
@@ -149,7 +149,7 @@ impl From<Measurement> for MeasureOutput {
     }
 }
 
-impl Common {
+impl CommonArgs {
     /// The IP version asked for.
     pub fn family(&self) -> Family {
         match (self.ipv4, self.ipv6) {

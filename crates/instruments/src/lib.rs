@@ -25,6 +25,7 @@ mod seen_numbers;
 pub mod serve;
 mod service;
 pub mod stamp;
+pub mod tls;
 
 use std::path::PathBuf;
 

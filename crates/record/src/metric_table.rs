@@ -2,7 +2,7 @@
 
 use crate::declared_figures::DeclaredFigures;
 use crate::figure_name::FigureName;
-use crate::profile::{FlentSeries, Headline};
+use crate::profile::{Calibration, FlentSeries, Headline, HostLimit, InstrumentProfile};
 use crate::{Direction, Figure, Metric, Phase, Statistic};
 
 /// A metric, and the figures of it that an instrument states.
@@ -185,6 +185,27 @@ impl MetricTable {
     pub fn flent(&self) -> Vec<FlentSeries> {
         let series = self.0.iter().flat_map(|row| &row.flent);
         series.cloned().collect()
+    }
+
+    /// The profile of an instrument with these metrics whose payload goes no particular way; `figure` is its main one.
+    pub fn profile(&self, figure: Headline, host_limit: HostLimit) -> InstrumentProfile {
+        InstrumentProfile {
+            direction: None,
+            carrier: None,
+            headlines: self.headlines(),
+            samples: None,
+            host_limit,
+            flent: self.flent(),
+            calibration: Calibration {
+                figure,
+                omits_start: false,
+                sends_again: false,
+                runs: None,
+                answers: false,
+                timed: false,
+                sub_interval_s: None,
+            },
+        }
     }
 
     /// The table in words, a metric after the other: "`rtt_ms` min, mean; `lost_percent` mean".

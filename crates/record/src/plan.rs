@@ -14,7 +14,7 @@ use super::bed::Bed;
 use super::expectation::{Expectation, Trend};
 use super::figure_name::FigureName;
 use crate::lateness::LateBudget;
-use crate::profile::Profile;
+use crate::profile::InstrumentProfile;
 use crate::shard::Shard;
 use conditions::link_spec::{EmulatedLink, LinkSpec};
 use conditions::way::Route;
@@ -139,7 +139,7 @@ pub struct PlannedInstrument<A = RecordedArguments> {
     #[serde(flatten)]
     pub args: A,
     /// What they make of it.
-    pub profile: Profile,
+    pub profile: InstrumentProfile,
     /// Instruments of one name here, neighbours in the list, run at the same time.
     pub group: Option<String>,
     /// It is stopped after this time; when absent, some time after it should have ended.

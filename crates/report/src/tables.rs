@@ -7,7 +7,7 @@ use crate::interval::{Interval, Label, NOT_AVAILABLE, around, is_tail};
 use record::Record;
 use record::figure_name::FigureName;
 use record::plan::PlannedInstrument;
-use record::profile::Profile;
+use record::profile::InstrumentProfile;
 use record::quantity::{counted, number, scale};
 use record::table::{Cell, Column, Mark, Table};
 use record::{Direction, Metric, Phase, Statistic};
@@ -17,7 +17,7 @@ use stats::hodges_lehmann::Shift;
 /// What an instrument measured in every case that uses it.
 pub(super) struct InstrumentTable<'a> {
     pub(super) instrument: &'a str,
-    pub(super) profile: &'a Profile,
+    pub(super) profile: &'a InstrumentProfile,
     pub(super) columns: Vec<ValueColumn>,
     pub(super) rows: Vec<CaseRow<'a>>,
 }
@@ -74,7 +74,7 @@ pub(super) fn tables<'a>(analysis: &'a Analysis<'a>) -> Vec<InstrumentTable<'a>>
 fn table<'a>(
     analysis: &'a Analysis<'a>,
     instrument: &'a str,
-    profile: &'a Profile,
+    profile: &'a InstrumentProfile,
 ) -> InstrumentTable<'a> {
     let mut asked = expected(analysis);
     let cases = analysis.cases.iter();

@@ -6,7 +6,7 @@ use anyhow::{anyhow, ensure};
 use instruments::external::{Launcher, Running, Tool};
 use instruments::measure::{FarEnd, read_plan, record_plan};
 use instruments::serve;
-use instruments::serve::{ServeConfig, Server};
+use instruments::serve::{FarEndServer, ServeConfig};
 use record::HostFacts;
 use record::lateness::{Departed, FlowDepartures, FlowKind, LinkDepartures};
 use record::summary::OwnLoss;
@@ -25,7 +25,7 @@ struct Loopback {
 }
 
 struct LoopbackTestbed {
-    server: Server,
+    server: FarEndServer,
     /// Packets that left, of TCP.
     left: AtomicU64,
     /// Whether they were late.

@@ -26,11 +26,11 @@ use serde::{Deserialize, Serialize};
 use self::client::measure;
 use self::wire::{Algorithm, CONTROL_PORT, Sizes, StartRow, TestParameters, Thresholds};
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, seconds};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, seconds};
 use crate::{Session, endpoint};
 use record::lateness::Traffic;
 use record::metric_table::MetricTable;
-use record::profile::{Calibration, Headline, HostLimit, Profile, SampleKind};
+use record::profile::{Calibration, Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::{Direction, Measurement, Metric, Sample, Statistic};
 
 /// The maximum IP-layer capacity, as RFC 9097 has it, with a UDP Speed Test server (farwire, obudpst)
@@ -77,19 +77,19 @@ pub struct CapacityArgs {
     port: u16,
     #[command(flatten)]
     #[serde(skip)]
-    common: Common,
+    common: CommonArgs,
 }
 
 impl Instrument for CapacityArgs {
-    fn common(&self) -> &Common {
+    fn common(&self) -> &CommonArgs {
         &self.common
     }
 
-    fn profile(&self) -> Profile {
+    fn profile(&self) -> InstrumentProfile {
         let at_l2 = Headline::new(Metric::L2RateBitPerS, Statistic::Max);
         let metrics = results::metrics(self.direction());
-        let usual = Profile::new(&metrics, at_l2.toward(self.direction()), HostLimit::UdpRate);
-        Profile {
+        let usual = metrics.profile(at_l2.toward(self.direction()), HostLimit::UdpRate);
+        InstrumentProfile {
             direction: Some(self.direction()),
             samples: Some(SampleKind::Intervals),
             calibration: Calibration {

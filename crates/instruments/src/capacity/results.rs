@@ -419,7 +419,7 @@ mod tests {
     use super::*;
     use crate::capacity::outcome::TrialInterval;
     use crate::capacity::wire::{
-        Algorithm, ArrivalCounts, DelayVariation, Sizes, StartRow, Status, TestParameters,
+        Algorithm, ArrivalCounts, DelayVariation, FeedbackMessage, Sizes, StartRow, TestParameters,
         Thresholds, Version,
     };
 
@@ -538,7 +538,7 @@ mod tests {
         let bounds = |rows: [usize; 3]| {
             let trial = |(row, at): (usize, u64)| TrialInterval {
                 at: Duration::from_millis(at),
-                status: Status::default(),
+                status: FeedbackMessage::default(),
                 row: Some(row),
                 l3_bit_per_s: 1e9,
             };

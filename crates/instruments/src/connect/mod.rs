@@ -18,14 +18,14 @@ use crate::echo_stats::lines;
 use crate::endpoint::{self, Local};
 use crate::failure::{Blame, Failure, go_on};
 use crate::instrument::{
-    Common, FarEnd, Instrument, MeasureOutput, above_zero, estimated, interval,
+    CommonArgs, FarEnd, Instrument, MeasureOutput, above_zero, estimated, interval,
 };
 use crate::measured::{distribution, failure, lost_percent, total};
 use netio::stop::STOP_INTERVAL;
 use record::lateness::Traffic;
 use record::metric_table::{MetricRow, MetricTable};
 use record::pace::Pace;
-use record::profile::{Calibration, Headline, HostLimit, Profile, SampleKind};
+use record::profile::{Calibration, Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::quantity::counted;
 use record::{Measurement, Metric, Sample, Statistic};
 
@@ -46,7 +46,7 @@ pub struct ConnectArgs {
     plan: ConnectPlan,
     #[command(flatten)]
     #[serde(skip)]
-    common: Common,
+    common: CommonArgs,
 }
 
 fn metrics() -> MetricTable {
@@ -60,14 +60,14 @@ fn metrics() -> MetricTable {
 }
 
 impl Instrument for ConnectArgs {
-    fn common(&self) -> &Common {
+    fn common(&self) -> &CommonArgs {
         &self.common
     }
 
-    fn profile(&self) -> Profile {
+    fn profile(&self) -> InstrumentProfile {
         let connect = Headline::new(Metric::ConnectMs, Statistic::Median);
-        let profile = Profile::new(&metrics(), connect, HostLimit::RoundTrip);
-        Profile {
+        let profile = metrics().profile(connect, HostLimit::RoundTrip);
+        InstrumentProfile {
             samples: Some(SampleKind::Probes),
             calibration: Calibration {
                 sends_again: true,
@@ -181,7 +181,7 @@ impl Connector<'_> {
         for _ in 0..self.plan.count {
             self.wait_until(due, session)?;
             let begun = self.start.elapsed();
-            due = begun + self.plan.interval.into();
+            due = begun + Duration::from(self.plan.interval);
             self.probe(begun, session)?;
             progress.tell(|| {
                 let (answered, sent) = (self.answers().count(), self.probes.len());

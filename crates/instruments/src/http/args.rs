@@ -9,7 +9,7 @@ use model::{Bytes, Nanos};
 use record::lateness::Traffic;
 use record::metric_table::{MetricRow, MetricTable};
 use record::pace::Pace;
-use record::profile::{Calibration, Carrier, Headline, HostLimit, Profile, SampleKind};
+use record::profile::{Calibration, Carrier, Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::{Direction, Metric, Statistic};
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ use crate::failure::{Blame, Failure};
 use crate::http::files::{self, FilesArgs};
 use crate::http::tool::DownloadTool;
 use crate::http::{self, Amount, DEFAULT_INTERVAL, HttpTarget, history};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero, estimated};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, above_zero, estimated};
 
 /// An HTTP/1.1 download, or many small files
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
@@ -48,23 +48,23 @@ pub struct HttpArgs {
     files: FilesArgs,
     #[command(flatten)]
     #[serde(skip)]
-    common: Common,
+    common: CommonArgs,
 }
 
 impl Instrument for HttpArgs {
-    fn common(&self) -> &Common {
+    fn common(&self) -> &CommonArgs {
         &self.common
     }
 
-    fn profile(&self) -> Profile {
+    fn profile(&self) -> InstrumentProfile {
         let goodput = Headline::new(Metric::GoodputBitPerS, Statistic::Mean);
         let streams = if self.files.asked_for() {
             self.files.connections()
         } else {
             1
         };
-        let usual = Profile::new(&self.table(), goodput, HostLimit::TcpRate);
-        Profile {
+        let usual = self.table().profile(goodput, HostLimit::TcpRate);
+        InstrumentProfile {
             direction: Some(Direction::Down),
             carrier: Some(Carrier::Tcp {
                 streams,

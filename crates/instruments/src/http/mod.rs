@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use crate::error::{Context, Result, bail, ensure};
 
 use self::connection::{HttpConnection, ResponseHead, Waited};
-use self::history::History;
+use self::history::DownloadHistory;
 use super::Session;
-use super::meter::Meter;
+use super::meter::IntervalMeter;
 use crate::endpoint::{self, Family, Local};
 use crate::measured::{failed, failure, figures, goodput};
 use record::Statistic::{Mean, Total};
@@ -165,8 +165,8 @@ struct Download {
     start: Instant,
     head: ResponseHead,
     last_byte_s: f64,
-    meter: Meter,
-    history: History,
+    meter: IntervalMeter,
+    history: DownloadHistory,
 }
 
 impl Download {
@@ -188,8 +188,8 @@ impl Download {
             start,
             head,
             last_byte_s: 0.0,
-            meter: Meter::new(interval),
-            history: History::default(),
+            meter: IntervalMeter::new(interval),
+            history: DownloadHistory::default(),
         })
     }
 

@@ -13,7 +13,7 @@ use crate::external::{Tool, ToolOutput};
 use crate::failure::{Blame, Failure};
 use crate::http::{HttpTarget, download_figures};
 use crate::measured::failed;
-use crate::meter::Meter;
+use crate::meter::IntervalMeter;
 use record::Measurement;
 
 /// Bytes that a dot stands for.
@@ -65,7 +65,7 @@ fn arguments(target: &HttpTarget, local: Option<&Local>) -> Result<Vec<String>> 
 
 /// What wget said, as samples; lines that it did not mean for us are passed over.
 pub(crate) fn parse(output: &ToolOutput, interval: Duration) -> Measurement {
-    let mut meter = Meter::new(interval);
+    let mut meter = IntervalMeter::new(interval);
     let mut lines = output.lines.iter();
     let start = lines.find(|line| line.text.starts_with("Saving to: "));
     let start_s = start.map_or(0.0, |line| line.at_s);

@@ -9,17 +9,18 @@ use crate::Session;
 use crate::endpoint::{self, CONNECT_TIMEOUT};
 use crate::external::{FarTool, Tool};
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, seconds};
-use crate::iperf3::client::Server;
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, seconds};
+use crate::iperf3::client::Iperf3Server;
 use crate::iperf3::plan::{
-    LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, Plan, Protocol, Until, Way,
+    Iperf3Test, LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, TestDirection,
+    Transport, Until,
 };
 use crate::iperf3::tcp::measure;
 use crate::iperf3::tool::{StreamTest, StreamTool};
 use record::lateness::Traffic;
 use record::metric_table::MetricTable;
 use record::pace::Pace;
-use record::profile::{Calibration, Carrier, Headline, HostLimit, Profile, SampleKind};
+use record::profile::{Calibration, Carrier, Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::{Direction, Measurement, Metric, Statistic};
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +48,7 @@ pub struct TcpArgs {
     rx_copy: bool,
     #[command(flatten)]
     #[serde(skip)]
-    common: Common,
+    common: CommonArgs,
 }
 
 /// What iperf3's two kinds of test share.
@@ -101,22 +102,22 @@ pub(crate) struct Iperf3Args {
 }
 
 impl Instrument for TcpArgs {
-    fn common(&self) -> &Common {
+    fn common(&self) -> &CommonArgs {
         &self.common
     }
 
-    fn profile(&self) -> Profile {
-        Profile {
+    fn profile(&self) -> InstrumentProfile {
+        InstrumentProfile {
             carrier: Some(Carrier::Tcp {
                 streams: self.test.parallel,
                 congestion: self.congestion.clone(),
             }),
-            ..self.test.profile(Protocol::Tcp, HostLimit::TcpRate)
+            ..self.test.profile(Transport::Tcp, HostLimit::TcpRate)
         }
     }
 
     fn metrics(&self) -> Result<MetricTable> {
-        Ok(self.test.metrics(Protocol::Tcp))
+        Ok(self.test.metrics(Transport::Tcp))
     }
 
     fn traffic(&self) -> Vec<Traffic> {
@@ -164,14 +165,14 @@ impl Instrument for TcpArgs {
 }
 
 impl TcpArgs {
-    fn plan(&self) -> Plan {
-        Plan {
+    fn plan(&self) -> Iperf3Test {
+        Iperf3Test {
             length: self.length,
             congestion: self.congestion.clone(),
             mss: self.set_mss,
             no_delay: self.no_delay,
             rx_copy: self.rx_copy,
-            ..self.test.plan(Protocol::Tcp)
+            ..self.test.plan(Transport::Tcp)
         }
     }
 }
@@ -183,7 +184,7 @@ impl Iperf3Args {
     }
 
     /// What its two kinds have alike: a goodput, interval by interval.
-    pub(crate) fn profile(&self, protocol: Protocol, host_limit: HostLimit) -> Profile {
+    pub(crate) fn profile(&self, protocol: Transport, host_limit: HostLimit) -> InstrumentProfile {
         let goodput = Headline::new(Metric::GoodputBitPerS, Statistic::Mean);
         let direction = if self.reverse {
             Direction::Down
@@ -191,8 +192,8 @@ impl Iperf3Args {
             Direction::Up
         };
         let metrics = self.metrics(protocol);
-        let usual = Profile::new(&metrics, goodput.toward(direction), host_limit);
-        Profile {
+        let usual = metrics.profile(goodput.toward(direction), host_limit);
+        InstrumentProfile {
             direction: Some(direction),
             samples: Some(SampleKind::Intervals),
             calibration: Calibration {
@@ -205,12 +206,12 @@ impl Iperf3Args {
     }
 
     /// Its metrics over this protocol.
-    pub(crate) fn metrics(&self, protocol: Protocol) -> MetricTable {
+    pub(crate) fn metrics(&self, protocol: Transport) -> MetricTable {
         super::metrics::metrics(self.tool, &self.plan(protocol))
     }
 
     /// The server that another program needs for `plan`, if one was asked for and farwire's is not of its kind.
-    pub(crate) fn far_tool(&self, plan: &Plan) -> Result<Option<FarTool>> {
+    pub(crate) fn far_tool(&self, plan: &Iperf3Test) -> Result<Option<FarTool>> {
         let Some(tool) = self.tool else {
             return Ok(None);
         };
@@ -229,22 +230,22 @@ impl Iperf3Args {
     }
 
     /// Where to measure.
-    pub(crate) fn server(&self, common: &Common) -> Result<Server> {
+    pub(crate) fn server(&self, common: &CommonArgs) -> Result<Iperf3Server> {
         let tool = self.tool.unwrap_or(StreamTool::Iperf3);
         let port = self.port.unwrap_or(tool.port());
         let address = endpoint::resolve(&self.host, port, common.family())?;
-        Ok(Server {
+        Ok(Iperf3Server {
             local: common.bind.clone(),
             connect_timeout: self.connect_timeout.map_or(CONNECT_TIMEOUT, Duration::from),
-            ..Server::at(address)
+            ..Iperf3Server::at(address)
         })
     }
 
     /// What another program measures, if one was asked for.
     pub(crate) fn with_tool(
         &self,
-        server: &Server,
-        plan: &Plan,
+        server: &Iperf3Server,
+        plan: &Iperf3Test,
         session: &Session,
     ) -> Option<Result<Measurement, Failure>> {
         let test = StreamTest {
@@ -256,13 +257,13 @@ impl Iperf3Args {
     }
 
     /// What to measure.
-    pub(crate) fn plan(&self, protocol: Protocol) -> Plan {
-        let usual = Plan::new(protocol);
-        Plan {
+    pub(crate) fn plan(&self, protocol: Transport) -> Iperf3Test {
+        let usual = Iperf3Test::new(protocol);
+        Iperf3Test {
             way: match (self.reverse, self.bidir) {
-                (true, _) => Way::Down,
-                (_, true) => Way::Both,
-                _ => Way::Up,
+                (true, _) => TestDirection::Down,
+                (_, true) => TestDirection::Both,
+                _ => TestDirection::Up,
             },
             parallel: self.parallel,
             until: match (self.bytes, self.time) {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use super::plan::{Plan, Protocol, Until, Way};
+use super::plan::{Iperf3Test, TestDirection, Transport, Until};
 use super::wire::Cookie;
 use record::quantity::{number, scale};
 use record::table::{Column, Table};
@@ -51,7 +51,7 @@ struct DirectionValues {
 }
 
 /// From one report to the next, in seconds.
-struct Interval {
+struct TcpInterval {
     start_s: f64,
     end_s: f64,
     ways: BTreeMap<Direction, DirectionValues>,
@@ -72,7 +72,7 @@ pub(crate) fn of(measurement: &Measurement, start: &Value) -> Value {
 /// What a test was asked for and how it was connected, as `start` of the JSON: streams by their numbers, each with its addresses here
 /// and there. iperf3 numbers streams by descriptor, farwire by the stream's own number.
 pub(crate) fn start(
-    plan: &Plan,
+    plan: &Iperf3Test,
     server: SocketAddr,
     cookie: Cookie,
     connected: &[(u32, [SocketAddr; 2])],
@@ -99,8 +99,8 @@ pub(crate) fn start(
         "sock_bufsize": plan.window.unwrap_or(0),
         "test_start": {
             "protocol": match plan.protocol {
-                Protocol::Tcp => "TCP",
-                Protocol::Udp => "UDP",
+                Transport::Tcp => "TCP",
+                Transport::Udp => "UDP",
             },
             "num_streams": plan.parallel,
             "blksize": plan.length.unwrap_or(0),
@@ -108,8 +108,8 @@ pub(crate) fn start(
             "duration": duration,
             "bytes": bytes,
             "blocks": 0,
-            "reverse": u8::from(plan.way == Way::Down),
-            "bidir": u8::from(plan.way == Way::Both),
+            "reverse": u8::from(plan.way == TestDirection::Down),
+            "bidir": u8::from(plan.way == TestDirection::Both),
             "tos": plan.tos.unwrap_or(0),
             "target_bitrate": plan.bitrate.unwrap_or(0),
         },
@@ -118,7 +118,7 @@ pub(crate) fn start(
 
 /// A row an interval, direction and stream.
 pub fn intervals(measurement: &Measurement) -> Table {
-    let intervals = Interval::all(measurement);
+    let intervals = TcpInterval::all(measurement);
     let measured = |metric: &Metric| measurement.samples.iter().any(|s| s.metric == *metric);
     let shown: Vec<Metric> = SHOWN.into_iter().filter(measured).collect();
     let words = ["interval\ns", "way", "stream"].map(Column::words);
@@ -126,7 +126,7 @@ pub fn intervals(measurement: &Measurement) -> Table {
         .iter()
         .map(|metric| Column::numbers(format!("{}\n{}", metric.title(), scale(*metric).1)));
     let mut table = Table::new("", words.into_iter().chain(numbers));
-    for Interval {
+    for TcpInterval {
         start_s,
         end_s,
         ways,
@@ -183,7 +183,7 @@ impl DirectionValues {
     }
 }
 
-impl Interval {
+impl TcpInterval {
     fn all(measurement: &Measurement) -> Vec<Self> {
         let mut found: BTreeMap<u64, Self> = BTreeMap::new();
         for sample in &measurement.samples {
@@ -213,7 +213,7 @@ impl Interval {
 
 struct Test<'a> {
     measurement: &'a Measurement,
-    intervals: Vec<Interval>,
+    intervals: Vec<TcpInterval>,
     /// The whole test.
     ways: BTreeMap<Direction, DirectionValues>,
     udp: bool,
@@ -237,7 +237,7 @@ impl<'a> Test<'a> {
         let has = |metric| ways.values().any(|way| way.whole.contains_key(&metric));
         Self {
             measurement,
-            intervals: Interval::all(measurement),
+            intervals: TcpInterval::all(measurement),
             udp: has(Metric::JitterMs) || has(Metric::SentPackets),
             ways,
         }
@@ -249,7 +249,7 @@ impl<'a> Test<'a> {
         format!("{name}{}", if second { "_bidir_reverse" } else { "" })
     }
 
-    fn interval(&self, interval: &Interval) -> Value {
+    fn interval(&self, interval: &TcpInterval) -> Value {
         let (start_s, end_s) = (interval.start_s, interval.end_s);
         let mut streams = Vec::new();
         let mut json = json!({});

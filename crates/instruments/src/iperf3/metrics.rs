@@ -5,20 +5,20 @@ use record::Metric;
 use record::Statistic::{Max, Mean, Median, Min, P99};
 use record::metric_table::{MetricRow, MetricTable};
 
-use super::plan::{Plan, Protocol, Way};
+use super::plan::{Iperf3Test, TestDirection, Transport};
 use super::tool::StreamTool;
 use crate::measured::goodput;
 
 /// What `tool`, or farwire itself, states of a test.
-pub(crate) fn metrics(tool: Option<StreamTool>, plan: &Plan) -> MetricTable {
+pub(crate) fn metrics(tool: Option<StreamTool>, plan: &Iperf3Test) -> MetricTable {
     let directions = match plan.way {
-        Way::Up => &[Up][..],
-        Way::Down => &[Down],
-        Way::Both => &[Up, Down],
+        TestDirection::Up => &[Up][..],
+        TestDirection::Down => &[Down],
+        TestDirection::Both => &[Up, Down],
     };
     let (protocol, is_tcp) = match plan.protocol {
-        Protocol::Tcp => ("TCP", true),
-        Protocol::Udp => ("UDP", false),
+        Transport::Tcp => ("TCP", true),
+        Transport::Udp => ("UDP", false),
     };
     let has_cpu = tool != Some(StreamTool::Iperf);
     // What the sending kernel says of a connection is here of one only.
@@ -28,19 +28,19 @@ pub(crate) fn metrics(tool: Option<StreamTool>, plan: &Plan) -> MetricTable {
         && matches!(tool, None | Some(StreamTool::Iperf3));
     let rows = MetricTable::new([goodput(protocol)]);
     let rows = match (tool, plan.protocol) {
-        (None, Protocol::Tcp) => rows.and(sent_and_received()).and([retransmitted()]),
-        (None, Protocol::Udp) => rows.and([sent_rate()]).and(of_datagrams()),
-        (Some(StreamTool::Iperf3 | StreamTool::Iperf), Protocol::Tcp) => {
+        (None, Transport::Tcp) => rows.and(sent_and_received()).and([retransmitted()]),
+        (None, Transport::Udp) => rows.and([sent_rate()]).and(of_datagrams()),
+        (Some(StreamTool::Iperf3 | StreamTool::Iperf), Transport::Tcp) => {
             let rates = rows.and([sent_rate(), retransmitted()]);
             rates.and(sent_and_received())
         }
-        (Some(StreamTool::Iperf3 | StreamTool::Iperf), Protocol::Udp) => {
+        (Some(StreamTool::Iperf3 | StreamTool::Iperf), Transport::Udp) => {
             let rates = rows.and([sent_rate(), lost_percent(), jitter()]);
             rates.and(sent_and_received()).and(lost())
         }
         // What it prints as retrans is 0, whatever is sent again.
-        (Some(StreamTool::Nuttcp), Protocol::Tcp) => rows.and(received()),
-        (Some(StreamTool::Nuttcp), Protocol::Udp) => {
+        (Some(StreamTool::Nuttcp), Transport::Tcp) => rows.and(received()),
+        (Some(StreamTool::Nuttcp), Transport::Udp) => {
             rows.and([lost_percent()]).and(lost()).and(received())
         }
     };

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Session;
 use crate::failure::{Blame, Failure};
-pub use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
+pub use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput};
 pub use scenario::{Kind, OptionText, Parameters, read_plan, record_plan};
 
 /// The one list of kinds: a variant, its name and its arguments each.
@@ -60,6 +60,7 @@ macro_rules! kinds {
 kinds! {
     Ping "ping" crate::ping::args::PingArgs,
     Connect "connect" crate::connect::ConnectArgs,
+    Tls "tls" crate::tls::TlsArgs,
     Http "http" crate::http::args::HttpArgs,
     Capacity "capacity" crate::capacity::CapacityArgs,
     Pingpong "pingpong" crate::messages::pingpong::PingpongArgs,

@@ -5,17 +5,17 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::endpoint;
-use crate::instrument::{Common, FarEnd};
-use crate::messages::sizes::{Load, MessageSizes, Sweep};
+use crate::instrument::{CommonArgs, FarEnd};
+use crate::messages::sizes::{MessageLoad, MessageSizes, Sweep};
 use crate::messages::wire::{DEFAULT_PORT, SIZES};
 use crate::messages::{MessageTarget, SILENCE};
 use record::metric_table::MetricTable;
-use record::profile::{Calibration, Carrier, Headline, HostLimit, Profile};
+use record::profile::{Calibration, Carrier, Headline, HostLimit, InstrumentProfile};
 use record::{Direction, Metric, Statistic};
 
 /// The far end, and what TCP is to do.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Connection {
+pub(crate) struct ConnectionArgs {
     /// Name or address of `farwire serve`; its port, if not 5203, behind it: HOST:PORT
     #[serde(skip)]
     pub(crate) host: String,
@@ -50,18 +50,18 @@ pub(crate) struct Messages {
     pub(crate) count: Option<u64>,
 }
 
-impl Connection {
+impl ConnectionArgs {
     /// Measures toward `far_end` from now on.
     pub(crate) fn aim(&mut self, far_end: &FarEnd) {
         self.host = far_end.address.to_string();
     }
 
     /// Of an instrument with these metrics that sends one way and is received whole, run by run.
-    pub(crate) fn profile(&self, metrics: &MetricTable) -> Profile {
+    pub(crate) fn profile(&self, metrics: &MetricTable) -> InstrumentProfile {
         let goodput = Headline::new(Metric::GoodputBitPerS, Statistic::Mean);
         let goodput = goodput.toward(Direction::Up);
-        let usual = Profile::new(metrics, goodput, HostLimit::TcpRate);
-        Profile {
+        let usual = metrics.profile(goodput, HostLimit::TcpRate);
+        InstrumentProfile {
             direction: Some(Direction::Up),
             carrier: Some(Carrier::Tcp {
                 streams: 1,
@@ -77,7 +77,7 @@ impl Connection {
     }
 
     /// Finds the far end.
-    pub(crate) fn far_end(&self, common: &Common) -> Result<MessageTarget> {
+    pub(crate) fn far_end(&self, common: &CommonArgs) -> Result<MessageTarget> {
         Ok(MessageTarget {
             address: endpoint::resolve(&self.host, DEFAULT_PORT, common.family())?,
             local: common.bind.clone(),
@@ -91,8 +91,8 @@ impl Messages {
     /// The sizes asked for, or those of the sweep.
     pub(crate) fn loads(
         &self,
-        of_sweep: impl FnOnce(Sweep, Option<u64>) -> Vec<Load>,
-    ) -> Result<Vec<Load>> {
+        of_sweep: impl FnOnce(Sweep, Option<u64>) -> Vec<MessageLoad>,
+    ) -> Result<Vec<MessageLoad>> {
         const COUNT: u64 = 100;
         if let Some(sweep) = self.sweep {
             return Ok(of_sweep(sweep, self.count));

@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::args::{Connection, Messages};
+use super::args::{ConnectionArgs, Messages};
 use super::client::{MessageTarget, incompressible};
 use super::round_trips::{
     GOODPUT_INTERVAL, LONGEST_PAUSE, goodput_interval, hosts_of_a_run, overhead_takes_s,
 };
-use super::sizes::{Load, Sweep};
+use super::sizes::{MessageLoad, Sweep};
 use super::wire::Mode;
 use super::{VARIATION, elapsed, elapsed_figures, nagle_in_words};
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, estimated};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, estimated};
 use crate::messages::tables;
 use crate::messages::wire::DEFAULT_PORT;
 use crate::{Session, measured};
@@ -25,7 +25,7 @@ use record::Statistic::Mean;
 use record::lateness::Traffic;
 use record::metric_table::{MetricRow, MetricTable};
 use record::pace::Pace;
-use record::profile::Profile;
+use record::profile::InstrumentProfile;
 use record::quantity::counted;
 use record::table::Table;
 use record::{Direction, Figure, Measurement, Metric, Sample};
@@ -38,21 +38,21 @@ use stats::t_interval;
 pub struct BlastArgs {
     #[command(flatten)]
     #[serde(flatten)]
-    pub(super) connection: Connection,
+    pub(super) connection: ConnectionArgs,
     #[command(flatten)]
     #[serde(flatten)]
     pub(super) messages: Messages,
     #[command(flatten)]
     #[serde(skip)]
-    pub(super) common: Common,
+    pub(super) common: CommonArgs,
 }
 
 impl Instrument for BlastArgs {
-    fn common(&self) -> &Common {
+    fn common(&self) -> &CommonArgs {
         &self.common
     }
 
-    fn profile(&self) -> Profile {
+    fn profile(&self) -> InstrumentProfile {
         self.connection.profile(&metrics())
     }
 
@@ -72,7 +72,7 @@ impl Instrument for BlastArgs {
 
     fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
         let (pace, loads) = (pace?, self.messages.loads(Sweep::blast).ok()?);
-        let of_load = |load: &Load| {
+        let of_load = |load: &MessageLoad| {
             let bytes = load.count.saturating_mul(load.size as u64);
             let stream_s = pace.stream_s(Direction::Up, bytes);
             // The connection, and the far end's byte that says it has all.
@@ -128,7 +128,7 @@ pub(crate) fn measure(far: &MessageTarget, plan: &BlastArgs, session: &Session) 
             elapsed_s.push(run_s);
             let at_s = began.elapsed().as_secs_f64();
             let rate = goodput(*load, run_s);
-            let Load { size, count } = *load;
+            let MessageLoad { size, count } = *load;
             let elapsed = Sample::new(at_s, Metric::ElapsedS, number.into(), run_s);
             let goodput = Sample::new(at_s, Metric::GoodputBitPerS, number.into(), rate);
             let samples = [elapsed, goodput.toward(Direction::Up)];
@@ -155,11 +155,11 @@ pub(crate) fn measure(far: &MessageTarget, plan: &BlastArgs, session: &Session) 
 fn run(
     far: &MessageTarget,
     plan: &BlastArgs,
-    load: Load,
+    load: MessageLoad,
     stop: &Stop,
     measurement: &mut Measurement,
 ) -> Result<Duration> {
-    let Load { size, count } = load;
+    let MessageLoad { size, count } = load;
     let mode = Mode::Blast { size, count };
     let (stream, _) = far.ask(mode, plan.connection.nagle, stop, measurement)?;
     let message = incompressible(size);
@@ -180,11 +180,11 @@ fn run(
 }
 
 /// Payload bits a second.
-fn goodput(load: Load, elapsed_s: f64) -> f64 {
+fn goodput(load: MessageLoad, elapsed_s: f64) -> f64 {
     load.size as f64 * load.count as f64 * 8.0 / elapsed_s
 }
 
-fn figures(load: Load, elapsed_s: &[f64], hosts_s: Option<f64>) -> Vec<Figure> {
+fn figures(load: MessageLoad, elapsed_s: &[f64], hosts_s: Option<f64>) -> Vec<Figure> {
     let Some(mean_s) = t_interval::mean(elapsed_s) else {
         return Vec::new();
     };

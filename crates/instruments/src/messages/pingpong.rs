@@ -9,17 +9,17 @@ use clap::Args;
 use model::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::args::{Connection, Messages};
+use super::args::{ConnectionArgs, Messages};
 use super::client::{MessageTarget, incompressible};
 use super::connection::{
     DatagramWait, MessageError, MessageStream, NumberedDatagrams, number_of, put_number,
 };
-use super::round_trips::{RoundTrips, host_overhead, network_part, overhead_takes_s};
-use super::sizes::{Load, Sweep};
-use super::wire::{DONE, EchoResult, Grant, LARGEST_DATAGRAM, Mode, Wait};
+use super::round_trips::{MessageRoundTrips, host_overhead, network_part, overhead_takes_s};
+use super::sizes::{MessageLoad, Sweep};
+use super::wire::{DONE, EchoResult, LARGEST_DATAGRAM, MessageGrant, Mode, Wait};
 use super::{VARIATION, elapsed, elapsed_figures, nagle_in_words};
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero, estimated};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, above_zero, estimated};
 use crate::messages::tables;
 use crate::messages::wire::DEFAULT_PORT;
 use crate::{Session, endpoint, measured};
@@ -29,7 +29,7 @@ use record::Statistic::{self, Mean};
 use record::lateness::Traffic;
 use record::metric_table::{MetricRow, MetricTable};
 use record::pace::Pace;
-use record::profile::{Carrier, Headline, HostLimit, Profile, SampleKind};
+use record::profile::{Carrier, Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::quantity::counted;
 use record::table::Table;
 use record::{Direction, Figure, Measurement, Metric, Sample};
@@ -42,7 +42,7 @@ use stats::t_interval;
 pub struct PingpongArgs {
     #[command(flatten)]
     #[serde(flatten)]
-    pub(super) connection: Connection,
+    pub(super) connection: ConnectionArgs,
     #[command(flatten)]
     #[serde(flatten)]
     pub(super) messages: Messages,
@@ -57,15 +57,15 @@ pub struct PingpongArgs {
     pub(super) timeout: Nanos,
     #[command(flatten)]
     #[serde(skip)]
-    pub(super) common: Common,
+    pub(super) common: CommonArgs,
 }
 
 impl Instrument for PingpongArgs {
-    fn common(&self) -> &Common {
+    fn common(&self) -> &CommonArgs {
         &self.common
     }
 
-    fn profile(&self) -> Profile {
+    fn profile(&self) -> InstrumentProfile {
         let median = Headline::new(Metric::RttMs, Statistic::Median);
         let carrier = if self.udp {
             Carrier::Udp { length: None }
@@ -75,10 +75,10 @@ impl Instrument for PingpongArgs {
                 congestion: None,
             }
         };
-        Profile {
+        InstrumentProfile {
             carrier: Some(carrier),
             samples: Some(SampleKind::Messages),
-            ..Profile::new(&self.table(), median, HostLimit::RoundTrip)
+            ..self.table().profile(median, HostLimit::RoundTrip)
         }
     }
 
@@ -102,7 +102,7 @@ impl Instrument for PingpongArgs {
 
     fn estimate(&self, pace: Option<&Pace>) -> Option<Duration> {
         let (pace, loads) = (pace?, self.loads().ok()?);
-        let of_load = |load: &Load| {
+        let of_load = |load: &MessageLoad| {
             let rtt_s = pace.round_trip_s(load.size as u64, load.size as u64);
             let runs_s = f64::from(self.connection.runs) * load.count as f64 * rtt_s;
             runs_s + overhead_takes_s(rtt_s)
@@ -126,7 +126,7 @@ impl Instrument for PingpongArgs {
 }
 
 impl PingpongArgs {
-    fn loads(&self) -> Result<Vec<Load>> {
+    fn loads(&self) -> Result<Vec<MessageLoad>> {
         self.messages.loads(Sweep::pingpong)
     }
 
@@ -158,7 +158,7 @@ impl PingpongArgs {
     }
 }
 
-fn check_datagrams(loads: &[Load]) -> Result<(), Failure> {
+fn check_datagrams(loads: &[MessageLoad]) -> Result<(), Failure> {
     let too_large = loads
         .iter()
         .find(|load| load.size > LARGEST_DATAGRAM.into());
@@ -190,7 +190,7 @@ pub(crate) fn measure(far: &MessageTarget, plan: &PingpongArgs, session: &Sessio
             plan,
             session,
             load: *load,
-            round_trips: RoundTrips::new(keep, began),
+            round_trips: MessageRoundTrips::new(keep, began),
             elapsed_s: Vec::new(),
             mean_rtt_ms: Vec::new(),
             datagrams: DatagramCounts::default(),
@@ -212,8 +212,8 @@ struct Runs<'a> {
     far: &'a MessageTarget,
     plan: &'a PingpongArgs,
     session: &'a Session,
-    load: Load,
-    round_trips: RoundTrips,
+    load: MessageLoad,
+    round_trips: MessageRoundTrips,
     /// Of the runs that were completed.
     elapsed_s: Vec<f64>,
     mean_rtt_ms: Vec<f64>,
@@ -250,7 +250,7 @@ impl Runs<'_> {
                 let mean = (sum - sum_before).as_secs_f64() / (after - before) as f64;
                 self.mean_rtt_ms.push(mean * 1e3);
             }
-            let Load { size, count } = self.load;
+            let MessageLoad { size, count } = self.load;
             let at_s = self.round_trips.now_s();
             let sample = Sample::new(at_s, Metric::ElapsedS, number.into(), elapsed_s);
             self.measurement.samples.push(sample.size(size as u64));
@@ -371,7 +371,7 @@ impl Runs<'_> {
         Ok(end - start)
     }
 
-    fn ask(&mut self, udp: Option<u16>) -> Result<(MessageStream, Grant)> {
+    fn ask(&mut self, udp: Option<u16>) -> Result<(MessageStream, MessageGrant)> {
         let mode = Mode::Pingpong {
             size: self.load.size,
             count: self.load.count,

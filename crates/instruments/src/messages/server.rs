@@ -12,12 +12,13 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use super::connection::{DatagramWait, MessageError, MessageStream, NumberedDatagrams, number_of};
 use super::transfer;
 use super::wire::{
-    self, DONE, EchoResult, Grant, LARGEST_DATAGRAM, Mode, Request, TransferResult, Wait,
+    self, DONE, EchoResult, LARGEST_DATAGRAM, MessageGrant, MessageRequest, Mode, TransferResult,
+    Wait,
 };
 use crate::endpoint::Local;
 use crate::service::{
-    ACCEPT_PAUSE, BoundService, Needs, Permit, Place, Refusal, Shared, Slots, accept_all,
-    keep_alive, listen,
+    ACCEPT_PAUSE, AdmissionRefusal, BoundService, ConnectionPermit, Permit, PermitPool, Shared,
+    TestResources, accept_all, keep_alive, listen,
 };
 use record::Statistic::{Mean, Total};
 use record::{Direction, Figure, Measurement, Metric};
@@ -35,7 +36,7 @@ struct MessageServer {
     /// If it is bound to one.
     interface: Option<String>,
     /// Connections that wait by spinning.
-    spinning: Slots,
+    spinning: PermitPool,
 }
 
 /// One test, and what it brought until its end or its failure.
@@ -66,7 +67,7 @@ pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Resu
     });
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let server = MessageServer {
-        spinning: Slots::new((cores / 2).max(1)),
+        spinning: PermitPool::new((cores / 2).max(1)),
         shared,
         port: address.port(),
         interface,
@@ -89,7 +90,7 @@ impl MessageServer {
     }
 
     /// One connection, from its request to its end.
-    fn attend(&self, stream: TcpStream, peer: SocketAddr, place: &Place) {
+    fn attend(&self, stream: TcpStream, peer: SocketAddr, place: &ConnectionPermit) {
         let limits = self.shared.limits();
         if keep_alive(&SockRef::from(&stream), limits.idle).is_err() {
             return;
@@ -110,9 +111,13 @@ impl MessageServer {
     }
 
     /// What the client asks for, if it may.
-    fn request(&self, stream: &MessageStream, peer: SocketAddr) -> Result<(Request, Permit)> {
+    fn request(
+        &self,
+        stream: &MessageStream,
+        peer: SocketAddr,
+    ) -> Result<(MessageRequest, Permit)> {
         let line = stream.receive_line()?;
-        let request: Request = line.parse()?;
+        let request: MessageRequest = line.parse()?;
         let limits = self.shared.limits();
         let memory = memory_for(&request.mode) as u64;
         ensure!(
@@ -130,7 +135,7 @@ impl MessageServer {
                 limits.idle.as_secs_f64()
             );
         }
-        let needs = Needs {
+        let needs = TestResources {
             memory,
             sockets: matches!(request.mode, Mode::Pingpong { udp: Some(_), .. }).into(),
         };
@@ -141,7 +146,7 @@ impl MessageServer {
         ))
     }
 
-    fn test(&self, stream: MessageStream, request: &Request) -> Measurement {
+    fn test(&self, stream: MessageStream, request: &MessageRequest) -> Measurement {
         let seat = match request.mode {
             Mode::Pingpong {
                 wait: Wait::Spin, ..
@@ -174,7 +179,7 @@ impl MessageServer {
 }
 
 /// Says to one who may not test here why, as far as that needs no waiting.
-fn turn_away(mut stream: TcpStream, refusal: Refusal) {
+fn turn_away(mut stream: TcpStream, refusal: AdmissionRefusal) {
     let line = wire::refusal(&Error::Peer(format!("{refusal}")));
     // A new connection has room for a line.
     let _ = writeln!(stream, "{line}");
@@ -212,7 +217,7 @@ impl MessageTest<'_> {
     ///
     /// # Errors
     /// The connection broke, or a UDP socket could not be had.
-    fn serve(&mut self, request: &Request, wait: Wait) -> Result<()> {
+    fn serve(&mut self, request: &MessageRequest, wait: Wait) -> Result<()> {
         self.stream.socket().set_nodelay(!request.nagle)?;
         let port = self.server.port;
         let udp = match request.mode {
@@ -225,7 +230,7 @@ impl MessageTest<'_> {
         let datagrams = datagrams.transpose();
         let datagrams = datagrams.with_context(|| format!("no UDP socket on port {port}"))?;
         let socket = SockRef::from(self.stream.socket());
-        let grant = Grant {
+        let grant = MessageGrant {
             wait,
             mss: socket.tcp_mss()?,
             rcvbuf: socket.recv_buffer_size()? as u64,

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// Messages of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Load {
+pub struct MessageLoad {
     /// Bytes of a message.
     pub size: usize,
     /// Messages of a run.
@@ -79,13 +79,13 @@ impl MessageSizes {
     }
 
     /// `count` messages of each.
-    pub(crate) fn loads(&self, count: u64) -> Vec<Load> {
-        let load = |&size| Load { size, count };
+    pub(crate) fn loads(&self, count: u64) -> Vec<MessageLoad> {
+        let load = |&size| MessageLoad { size, count };
         self.0.iter().map(load).collect()
     }
 }
 
-impl Load {
+impl MessageLoad {
     /// The message of this `number`, for an error message.
     pub(super) fn message(self, number: u64) -> String {
         let size = counted(self.size, "byte");
@@ -95,22 +95,25 @@ impl Load {
 
 impl Sweep {
     /// The sweep as pingpong has it: its own counts, or those scaled so that the largest is `most`.
-    pub(crate) fn pingpong(self, most: Option<u64>) -> Vec<Load> {
+    pub(crate) fn pingpong(self, most: Option<u64>) -> Vec<MessageLoad> {
         scaled(NETTEST.iter().map(|&(size, count, _)| (size, count)), most)
     }
 
     /// The sweep as blast has it: its own counts, or those scaled so that the largest is `most`.
-    pub fn blast(self, most: Option<u64>) -> Vec<Load> {
+    pub fn blast(self, most: Option<u64>) -> Vec<MessageLoad> {
         scaled(NETTEST.iter().map(|&(size, _, count)| (size, count)), most)
     }
 }
 
-fn scaled(sweep: impl Iterator<Item = (usize, u64)> + Clone, most: Option<u64>) -> Vec<Load> {
+fn scaled(
+    sweep: impl Iterator<Item = (usize, u64)> + Clone,
+    most: Option<u64>,
+) -> Vec<MessageLoad> {
     let own = sweep.clone().map(|(_, count)| count).max().unwrap_or(1);
     let most = most.unwrap_or(own);
     let count = |count: u64| (u128::from(count) * u128::from(most) / u128::from(own)).max(1);
     sweep
-        .map(|(size, of)| Load {
+        .map(|(size, of)| MessageLoad {
             size,
             count: u64::try_from(count(of)).unwrap_or(u64::MAX),
         })
@@ -196,14 +199,14 @@ mod tests {
         assert_eq!(whole.len(), 25);
         assert_eq!(
             whole[0],
-            Load {
+            MessageLoad {
                 size: 1,
                 count: 100_000
             }
         );
         assert_eq!(
             whole[11],
-            Load {
+            MessageLoad {
                 size: 2048,
                 count: 1_000
             }
@@ -211,14 +214,14 @@ mod tests {
         let scaled = Sweep::Nettest.blast(Some(1_000));
         assert_eq!(
             scaled[0],
-            Load {
+            MessageLoad {
                 size: 1,
                 count: 1_000
             }
         );
         assert_eq!(
             scaled[10],
-            Load {
+            MessageLoad {
                 size: 1024,
                 count: 10
             }

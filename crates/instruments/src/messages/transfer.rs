@@ -13,7 +13,7 @@ use model::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 use super::MIB;
-use super::args::Connection;
+use super::args::ConnectionArgs;
 use super::client::{MessageTarget, incompressible};
 use super::connection::{MessageError, MessageStream};
 use super::nagle_in_words;
@@ -23,7 +23,7 @@ use super::round_trips::{
 use super::sizes::{MessageSizes, TRANSFER_BLOCKS};
 use super::wire::{BLOCKS, Mode, TransferResult};
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, estimated};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, estimated};
 use crate::messages::tables;
 use crate::messages::wire::DEFAULT_PORT;
 use crate::{Session, measured};
@@ -32,7 +32,7 @@ use record::Statistic::{self, Mean, Total};
 use record::lateness::Traffic;
 use record::metric_table::{MetricRow, MetricTable};
 use record::pace::Pace;
-use record::profile::Profile;
+use record::profile::InstrumentProfile;
 use record::table::Table;
 use record::{Direction, Figure, Measurement, Metric, Sample};
 use stats::t_interval;
@@ -42,7 +42,7 @@ use stats::t_interval;
 pub struct TransferArgs {
     #[command(flatten)]
     #[serde(flatten)]
-    pub(super) connection: Connection,
+    pub(super) connection: ConnectionArgs,
     /// Send this file
     #[arg(short = 'F', long, value_name = "FILE", conflicts_with = "bytes")]
     pub(super) file: Option<PathBuf>,
@@ -66,15 +66,15 @@ pub struct TransferArgs {
     pub(super) latency: Nanos,
     #[command(flatten)]
     #[serde(skip)]
-    pub(super) common: Common,
+    pub(super) common: CommonArgs,
 }
 
 impl Instrument for TransferArgs {
-    fn common(&self) -> &Common {
+    fn common(&self) -> &CommonArgs {
         &self.common
     }
 
-    fn profile(&self) -> Profile {
+    fn profile(&self) -> InstrumentProfile {
         self.connection.profile(&metrics())
     }
 

@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use crate::echo_stats::{self, lines};
 use crate::external::Tool;
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, estimated};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, estimated};
 use crate::ping::tool::{self, PingTool};
 use crate::ping::{self, PingPlan};
 use crate::{Session, endpoint};
 use record::lateness::Traffic;
 use record::metric_table::{MetricRow, MetricTable};
 use record::pace::Pace;
-use record::profile::{Headline, HostLimit, Profile, SampleKind};
+use record::profile::{Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::{Measurement, Metric, Statistic};
 
 /// ICMP echo, as ping(8) measures it
@@ -33,19 +33,19 @@ pub struct PingArgs {
     tool: Option<PingTool>,
     #[command(flatten)]
     #[serde(skip)]
-    common: Common,
+    common: CommonArgs,
 }
 
 impl Instrument for PingArgs {
-    fn common(&self) -> &Common {
+    fn common(&self) -> &CommonArgs {
         &self.common
     }
 
-    fn profile(&self) -> Profile {
+    fn profile(&self) -> InstrumentProfile {
         let rtt = Headline::new(Metric::RttMs, Statistic::Median);
-        Profile {
+        InstrumentProfile {
             samples: Some(SampleKind::Probes),
-            ..Profile::new(&self.table(), rtt, HostLimit::RoundTrip)
+            ..self.table().profile(rtt, HostLimit::RoundTrip)
         }
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::thread;
 
-use super::Service;
+use super::RunningService;
 
 /// A protocol whose ports are bound, and which no thread serves yet.
 pub(crate) struct BoundService {
@@ -43,9 +43,9 @@ impl BoundService {
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub(crate) fn start(self) -> Result<Service> {
+    pub(crate) fn start(self) -> Result<RunningService> {
         let thread = thread::Builder::new().name(self.name.to_owned());
-        Ok(Service {
+        Ok(RunningService {
             name: self.name,
             address: self.address,
             thread: thread.spawn(self.serve)?,

@@ -12,18 +12,18 @@ use clap::Args;
 use model::BitsPerSec;
 
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, estimated};
-use crate::iperf3::client::Server;
-use crate::iperf3::plan::{MOST_STREAMS, Plan, Protocol, Until};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, estimated};
+use crate::iperf3::client::Iperf3Server;
+use crate::iperf3::plan::{Iperf3Test, MOST_STREAMS, Transport, Until};
 use crate::iperf3::{self, tcp, udp};
 use crate::output::Prepared;
-use crate::stamp::loaded_latency::{self, Load};
+use crate::stamp::loaded_latency::{self, BackgroundLoad};
 use crate::stamp::{self, ProbePlan, ProbeResults, wire};
 use crate::{Session, endpoint};
 use record::lateness::Traffic;
 use record::metric_table::MetricTable;
 use record::pace::Pace;
-use record::profile::{Headline, HostLimit, Profile, SampleKind};
+use record::profile::{Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::{Figure, Measurement, Metric, Phase, Statistic};
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +54,7 @@ pub struct ProbeArgs {
     csv: Option<PathBuf>,
     #[command(flatten)]
     #[serde(skip)]
-    common: Common,
+    common: CommonArgs,
 }
 
 /// A load beside the probes.
@@ -67,15 +67,15 @@ enum Beside {
 }
 
 impl Instrument for ProbeArgs {
-    fn common(&self) -> &Common {
+    fn common(&self) -> &CommonArgs {
         &self.common
     }
 
-    fn profile(&self) -> Profile {
+    fn profile(&self) -> InstrumentProfile {
         let rtt = Headline::new(Metric::NetworkRttMs, Statistic::Median);
-        Profile {
+        InstrumentProfile {
             samples: Some(SampleKind::Probes),
-            ..Profile::new(&stamp::results::metrics(), rtt, HostLimit::RoundTrip)
+            ..stamp::results::metrics().profile(rtt, HostLimit::RoundTrip)
         }
     }
 
@@ -159,20 +159,20 @@ impl Instrument for ProbeArgs {
 }
 
 impl ProbeArgs {
-    fn load(&self, beside: Beside, target: SocketAddr) -> Load<'_> {
-        let server = Server {
+    fn load(&self, beside: Beside, target: SocketAddr) -> BackgroundLoad<'_> {
+        let server = Iperf3Server {
             local: self.common.bind.clone(),
-            ..Server::at(SocketAddr::new(target.ip(), self.under_port))
+            ..Iperf3Server::at(SocketAddr::new(target.ip(), self.under_port))
         };
         let plan = beside.plan();
         Box::new(move |lasting, session| {
-            let plan = Plan {
+            let plan = Iperf3Test {
                 until: Until::For(lasting),
                 ..plan
             };
             match plan.protocol {
-                Protocol::Tcp => tcp::measure::measure(&server, &plan, session).measurement,
-                Protocol::Udp => udp::measure(&server, &plan, session).measurement,
+                Transport::Tcp => tcp::measure::measure(&server, &plan, session).measurement,
+                Transport::Udp => udp::measure(&server, &plan, session).measurement,
             }
         })
     }
@@ -181,15 +181,15 @@ impl ProbeArgs {
 as_text!(Beside);
 
 impl Beside {
-    fn plan(self) -> Plan {
+    fn plan(self) -> Iperf3Test {
         match self {
-            Self::Tcp(streams) => Plan {
+            Self::Tcp(streams) => Iperf3Test {
                 parallel: streams,
-                ..Plan::new(Protocol::Tcp)
+                ..Iperf3Test::new(Transport::Tcp)
             },
-            Self::Udp(rate) => Plan {
+            Self::Udp(rate) => Iperf3Test {
                 bitrate: Some(rate.get()),
-                ..Plan::new(Protocol::Udp)
+                ..Iperf3Test::new(Transport::Udp)
             },
         }
     }

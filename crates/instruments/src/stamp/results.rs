@@ -8,9 +8,9 @@ use stats::median::Median;
 use stats::proportion::{percent, wilson};
 use stats::{autocorrelation, order_statistics, t_interval};
 
-use super::delay::{self, Delays, Offset, Relation};
+use super::delay::{self, Offset, ProbeDelays, Relation};
 use super::loss::{self, Losses};
-use super::probe_log::{ProbeLog, Received};
+use super::probe_log::{ProbeAnswer, ProbeLog};
 use super::sender::ProbePlan;
 use crate::measured::{lost_percent, total};
 
@@ -29,7 +29,7 @@ pub(crate) struct ProbeResults {
     /// Every packet.
     pub(crate) log: ProbeLog,
     /// Of every probe answered in time.
-    pub(crate) delays: Vec<Delays>,
+    pub(crate) delays: Vec<ProbeDelays>,
     /// How far the reflector's clock is ahead.
     pub(crate) offset: Option<Offset>,
     /// Which probes were lost, and which way.
@@ -64,7 +64,7 @@ impl ProbeResults {
     }
 
     /// One-way delay of a probe in ms, where the clocks are related.
-    pub(crate) fn one_way(&self, delays: &Delays, direction: Direction) -> Option<f64> {
+    pub(crate) fn one_way(&self, delays: &ProbeDelays, direction: Direction) -> Option<f64> {
         let offset = self.offset.filter(|o| o.relation != Relation::Unrelated)?;
         let ahead = match direction {
             Direction::Up => offset.ms,
@@ -135,7 +135,7 @@ impl ProbeResults {
 
     fn counts(&self) -> Vec<Figure> {
         let sent = self.log.probes.len() as u64;
-        let (duplicates, others): (Vec<&Received>, Vec<&Received>) =
+        let (duplicates, others): (Vec<&ProbeAnswer>, Vec<&ProbeAnswer>) =
             self.log.answers.iter().partition(|answer| answer.duplicate);
         let late = others.iter().filter(|answer| answer.late).count() as u64;
         let mut figures = vec![
@@ -180,7 +180,7 @@ impl ProbeResults {
     }
 
     fn round_trips(&self) -> Vec<Figure> {
-        let of = |pick: fn(&Delays) -> Option<f64>| -> Vec<f64> {
+        let of = |pick: fn(&ProbeDelays) -> Option<f64>| -> Vec<f64> {
             self.delays.iter().filter_map(pick).collect()
         };
         let host = of(|d| Some(d.rtt - d.network?));

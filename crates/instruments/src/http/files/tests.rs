@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
-use crate::serve::{self, ServeConfig, Server};
+use crate::serve::{self, FarEndServer, ServeConfig};
 use netio::stop::Stop;
 
 fn plan(count: u32, sizes: &str) -> FilesArgs {
@@ -19,7 +19,7 @@ fn plan(count: u32, sizes: &str) -> FilesArgs {
     }
 }
 
-fn far_end() -> (Server, HttpTarget) {
+fn far_end() -> (FarEndServer, HttpTarget) {
     let server = serve::start(ServeConfig::on_loopback()).unwrap();
     let target = HttpTarget::of(server.address("http").unwrap(), "/").sized();
     (server, target)

@@ -8,14 +8,14 @@ use clap::Args;
 use crate::Session;
 use crate::external::{FarTool, Tool};
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput};
 use crate::iperf3::args::Iperf3Args;
-use crate::iperf3::plan::{Plan, Protocol};
+use crate::iperf3::plan::{Iperf3Test, Transport};
 use crate::iperf3::udp;
 use record::lateness::Traffic;
 use record::metric_table::MetricTable;
 use record::pace::Pace;
-use record::profile::{Carrier, HostLimit, Profile};
+use record::profile::{Carrier, HostLimit, InstrumentProfile};
 use serde::{Deserialize, Serialize};
 
 /// Payload bits a second and stream when nothing is asked for, as in iperf3.
@@ -40,25 +40,25 @@ pub struct UdpArgs {
     no_gso: bool,
     #[command(flatten)]
     #[serde(skip)]
-    common: Common,
+    common: CommonArgs,
 }
 
 impl Instrument for UdpArgs {
-    fn common(&self) -> &Common {
+    fn common(&self) -> &CommonArgs {
         &self.common
     }
 
-    fn profile(&self) -> Profile {
-        Profile {
+    fn profile(&self) -> InstrumentProfile {
+        InstrumentProfile {
             carrier: Some(Carrier::Udp {
                 length: self.length,
             }),
-            ..self.test.profile(Protocol::Udp, HostLimit::UdpPackets)
+            ..self.test.profile(Transport::Udp, HostLimit::UdpPackets)
         }
     }
 
     fn metrics(&self) -> Result<MetricTable> {
-        Ok(self.test.metrics(Protocol::Udp))
+        Ok(self.test.metrics(Transport::Udp))
     }
 
     fn traffic(&self) -> Vec<Traffic> {
@@ -96,13 +96,13 @@ impl Instrument for UdpArgs {
 }
 
 impl UdpArgs {
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> Iperf3Test {
         let bitrate = self.test.bitrate.unwrap_or(DEFAULT_BITRATE);
-        Plan {
+        Iperf3Test {
             length: self.length,
             trains: !self.no_gso,
             bitrate: Some(bitrate).filter(|rate| *rate > 0),
-            ..self.test.plan(Protocol::Udp)
+            ..self.test.plan(Transport::Udp)
         }
     }
 }

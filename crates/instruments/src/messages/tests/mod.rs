@@ -9,20 +9,20 @@ use std::thread;
 use std::time::Duration;
 
 use super::MessageTarget;
-use super::args::{Connection, Messages};
+use super::args::{ConnectionArgs, Messages};
 use super::blast::{self, BlastArgs};
 use super::pingpong::{self, PingpongArgs};
 use super::sizes::MessageSizes;
 use super::transfer::{self, TransferArgs};
 use super::wire::{TransferResult, Wait};
 use crate::Session;
-use crate::instrument::Common;
-use crate::serve::{self, Limits, ServeConfig, Server};
+use crate::instrument::CommonArgs;
+use crate::serve::{self, FarEndServer, ServeConfig, ServiceLimits};
 use model::{Bytes, Nanos};
 use netio::stop::Stop;
 use record::{Direction, Measurement, Metric, Statistic};
 
-fn server(limits: Limits) -> (Server, MessageTarget) {
+fn server(limits: ServiceLimits) -> (FarEndServer, MessageTarget) {
     let config = ServeConfig {
         limits,
         ..ServeConfig::on_loopback()
@@ -45,8 +45,8 @@ fn session() -> Session {
     Session::quiet(Stop::default())
 }
 
-fn connection() -> Connection {
-    Connection {
+fn connection() -> ConnectionArgs {
+    ConnectionArgs {
         host: String::new(),
         runs: 2,
         nagle: false,
@@ -69,7 +69,7 @@ fn pingpong_of(sizes: &[usize]) -> PingpongArgs {
         wait: Wait::Block,
         udp: false,
         timeout: Nanos::from_secs(5),
-        common: Common::default(),
+        common: CommonArgs::default(),
     }
 }
 
@@ -77,7 +77,7 @@ fn blast_of(size: usize, count: u64) -> BlastArgs {
     BlastArgs {
         connection: connection(),
         messages: messages(&[size], count),
-        common: Common::default(),
+        common: CommonArgs::default(),
     }
 }
 
@@ -89,7 +89,7 @@ fn transfer_of(bytes: u64, blocks: &[usize]) -> TransferArgs {
         block: MessageSizes::of(blocks),
         sweep: false,
         latency: Nanos::ZERO,
-        common: Common::default(),
+        common: CommonArgs::default(),
     }
 }
 
@@ -113,7 +113,7 @@ fn samples(measurement: &Measurement, metric: Metric) -> usize {
 
 #[test]
 fn messages_of_every_size_come_back_however_both_ends_wait() {
-    let (_server, far) = server(Limits::default());
+    let (_server, far) = server(ServiceLimits::default());
     for wait in [Wait::Block, Wait::Spin] {
         let plan = PingpongArgs {
             wait,
@@ -137,7 +137,7 @@ fn messages_of_every_size_come_back_however_both_ends_wait() {
 
 #[test]
 fn datagrams_are_counted_at_both_ends() {
-    let (_server, far) = server(Limits::default());
+    let (_server, far) = server(ServiceLimits::default());
     let plan = PingpongArgs {
         udp: true,
         ..pingpong_of(&[1, 64, 65_507])
@@ -154,7 +154,7 @@ fn datagrams_are_counted_at_both_ends() {
 
 #[test]
 fn a_blast_s_goodput_is_its_bytes_over_its_mean_time() {
-    let (_server, far) = server(Limits::default());
+    let (_server, far) = server(ServiceLimits::default());
     let measurement = blast::measure(&far, &blast_of(1000, 50), &session());
     assert_eq!(measurement.failure, None);
     let mean_s = value(&measurement, Metric::ElapsedS, Statistic::Mean, None, 1000);
@@ -171,7 +171,7 @@ fn a_blast_s_goodput_is_its_bytes_over_its_mean_time() {
 
 #[test]
 fn a_transfer_arrives_whole_in_reads_of_a_block_at_most() {
-    let (_server, far) = server(Limits::default());
+    let (_server, far) = server(ServiceLimits::default());
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&vec![7; 100_001]).unwrap();
     for file in [None, Some(file.path().to_owned())] {
@@ -210,10 +210,10 @@ fn a_transfer_s_figures_are_those_of_the_perl_transfer_test() {
 
 #[test]
 fn what_the_server_does_not_allow_is_its_own_line() {
-    let limits = Limits {
+    let limits = ServiceLimits {
         memory: Bytes(300_000),
         idle: Duration::from_secs(2),
-        ..Limits::default()
+        ..ServiceLimits::default()
     };
     let (_server, far) = server(limits);
     let refused = pingpong::measure(&far, &pingpong_of(&[1_000_000]), &session());
@@ -233,9 +233,9 @@ fn what_the_server_does_not_allow_is_its_own_line() {
 
 #[test]
 fn a_busy_server_says_so() {
-    let limits = Limits {
+    let limits = ServiceLimits {
         tests: 0,
-        ..Limits::default()
+        ..ServiceLimits::default()
     };
     let (_server, far) = server(limits);
     let cause = blast::measure(&far, &blast_of(1, 1), &session()).failure;
@@ -264,7 +264,7 @@ fn who_is_not_allowed_is_told_so() {
 
 #[test]
 fn garbage_gets_one_line_and_a_close() {
-    let (_server, far) = server(Limits::default());
+    let (_server, far) = server(ServiceLimits::default());
     let long = [b'x'; 100_000];
     for (garbage, cause) in [
         (&b"GET / HTTP/1.1\r\n\r\n"[..], "a request starts with"),
@@ -345,9 +345,9 @@ fn pour_datagrams(address: SocketAddr, under_way: &Sender<()>) {
 
 #[test]
 fn a_test_that_never_pauses_ends_at_the_limit() {
-    let limits = Limits {
+    let limits = ServiceLimits {
         duration: Duration::from_millis(200),
-        ..Limits::default()
+        ..ServiceLimits::default()
     };
     let (_server, far) = server(limits);
     let (under_way, _heard) = channel();
@@ -359,7 +359,7 @@ fn a_test_that_never_pauses_ends_at_the_limit() {
 
 #[test]
 fn a_far_end_that_stops_ends_tests_that_never_pause() {
-    let (server, far) = server(Limits::default());
+    let (server, far) = server(ServiceLimits::default());
     thread::scope(|scope| {
         for test in ENDLESS {
             let (under_way, heard) = channel();
@@ -375,9 +375,9 @@ fn a_far_end_that_stops_ends_tests_that_never_pause() {
 
 #[test]
 fn a_far_end_that_gives_up_on_datagrams_is_noticed() {
-    let limits = Limits {
+    let limits = ServiceLimits {
         duration: Duration::from_millis(200),
-        ..Limits::default()
+        ..ServiceLimits::default()
     };
     let (_server, far) = server(limits);
     let plan = PingpongArgs {
@@ -392,9 +392,9 @@ fn a_far_end_that_gives_up_on_datagrams_is_noticed() {
 
 #[test]
 fn a_client_that_goes_away_leaves_room_for_the_next() {
-    let limits = Limits {
+    let limits = ServiceLimits {
         tests: 1,
-        ..Limits::default()
+        ..ServiceLimits::default()
     };
     let (server, far) = server(limits);
     let mut stream = TcpStream::connect(far.address).unwrap();

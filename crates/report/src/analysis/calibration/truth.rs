@@ -6,7 +6,7 @@ use model::{DropCause, Effect};
 use conditions::way::FULL_FRAME;
 use record::crossing::CrossedFlow;
 use record::plan::{Case, PlannedInstrument};
-use record::profile::{Carrier, Profile, SampleKind};
+use record::profile::{Carrier, InstrumentProfile, SampleKind};
 use record::summary::{DirectionSummary, Summary};
 use record::{Direction, Figure, Measurement, Metric, Statistic};
 use stats::layers::{ETHERNET_HEADER, UDP_HEADER, ip_header};
@@ -362,7 +362,7 @@ impl Crossing<'_> {
         }
     }
 
-    fn profile(&self) -> &Profile {
+    fn profile(&self) -> &InstrumentProfile {
         &self.instrument.profile
     }
 }
