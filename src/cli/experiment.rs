@@ -274,7 +274,7 @@ pub(super) fn write_reports(record: &Record, directory: &Path) -> Result<()> {
     let page = report::html(record)?;
     output::write(Some(&directory.join(PAGE)), &page)?;
     let samples = Prepared::open(&directory.join(SAMPLES))?;
-    samples.replace(|file| report::write_csv(record, BufWriter::new(file)))
+    Ok(samples.replace(|file| report::write_csv(record, BufWriter::new(file)))?)
 }
 
 /// Removes what lay beside a record that was there before; with `replaced` also what its instruments wrote.

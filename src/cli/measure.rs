@@ -58,7 +58,7 @@ fn session() -> Result<Session> {
 fn prepare_json(common: &CommonArgs) -> Result<Option<Prepared>> {
     let file = common.json.as_deref();
     let file = file.filter(|file| !output::is_stdout(file));
-    file.map(Prepared::open).transpose()
+    Ok(file.map(Prepared::open).transpose()?)
 }
 
 fn write_json(common: &CommonArgs, found: &MeasureOutput, file: Option<Prepared>) -> Result<()> {
@@ -71,9 +71,10 @@ fn write_json(common: &CommonArgs, found: &MeasureOutput, file: Option<Prepared>
     }
     let json = output::json(&json)?;
     match file {
-        Some(file) => file.replace(|mut file| Ok(file.write_all(json.as_bytes())?)),
-        None => output::write(None, &json),
+        Some(file) => file.replace(|mut file| file.write_all(json.as_bytes()))?,
+        None => output::write(None, &json)?,
     }
+    Ok(())
 }
 
 fn show(instrument: &dyn Instrument, found: &MeasureOutput) -> Result<(), Failure> {

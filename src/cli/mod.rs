@@ -154,7 +154,7 @@ fn show(
     if json.is_some_and(output::is_stdout) {
         return Ok(instead.write_all(text.as_bytes())?);
     }
-    output::write(None, text)
+    Ok(output::write(None, text)?)
 }
 
 /// What standard output is: as wide as the terminal, or as COLUMNS says, and 80 characters where it is none.

@@ -41,7 +41,7 @@ pub(crate) fn serve_confined(namespace: &NetNs, config: ServeConfig) -> Result<F
             .into_iter()
             .chain(bound.needs().iter().copied());
         sandbox::confine_far_end(&kept.collect::<Vec<_>>(), Threads::Calling)?;
-        bound.start()
+        anyhow::Ok(bound.start()?)
     };
     namespace.run(start)?.context("the far end")
 }

@@ -12,6 +12,7 @@ mod messages;
 mod probe;
 mod serve;
 mod tcp;
+mod tls;
 mod udp;
 
 use std::process::ExitCode;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     external::add(&mut suite);
     http::add(&mut suite);
     connect::add(&mut suite);
+    tls::add(&mut suite);
     messages::add(&mut suite);
     capacity::add(&mut suite);
     cable_cut::add(&mut suite);

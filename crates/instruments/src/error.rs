@@ -37,7 +37,7 @@ pub enum Error {
         doing: String,
         /// What went wrong.
         #[source]
-        cause: Box<Error>,
+        cause: Box<Self>,
     },
 }
 

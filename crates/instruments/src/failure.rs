@@ -9,7 +9,7 @@ use netio::stop::Stop;
 use crate::error::{Error, Result as Outcome};
 
 /// An error of any library, or of the program.
-type AnyError = Box<dyn error::Error + Send + Sync>;
+pub type AnyError = Box<dyn error::Error + Send + Sync>;
 
 /// Why a command ended without doing what was asked.
 #[derive(Debug)]

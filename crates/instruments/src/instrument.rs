@@ -186,7 +186,7 @@ pub(crate) fn estimated(seconds: f64) -> Duration {
 pub(crate) fn above_zero(text: &str) -> Result<Nanos> {
     let time: Nanos = text.parse()?;
     if time == Nanos::ZERO {
-        Err(Error::Input(format!("must be above 0")))
+        Err(Error::Input("must be above 0".to_owned()))
     } else {
         Ok(time)
     }

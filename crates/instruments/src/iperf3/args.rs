@@ -381,7 +381,7 @@ pub(crate) fn tos(text: &str) -> Result<u8> {
         None if text.len() > 1 && text.starts_with('0') => u8::from_str_radix(&text[1..], 8),
         None => text.parse(),
     };
-    parsed.map_err(|_| Error::Input(format!("write 0 to 255, as in 184, 0xb8 or 0270")))
+    parsed.map_err(|_| Error::Input("write 0 to 255, as in 184, 0xb8 or 0270".to_owned()))
 }
 
 /// Code points as RFC 2474, RFC 2597 and RFC 3246 name them.

@@ -272,7 +272,7 @@ fn plain(error: &clap::Error) -> Error {
     let text = lines.join(" ");
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     match option {
-        "" => Error::Input(format!("{text}")),
+        "" => Error::Input(text.to_owned()),
         option => Error::Input(format!("{option}: {text}")),
     }
 }
