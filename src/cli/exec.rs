@@ -238,7 +238,7 @@ fn users_shell() -> OsString {
 
 /// What answers at the far end, until it is dropped.
 enum FarEnd {
-    Server(#[expect(dead_code, reason = "kept for its life")] serve::Server),
+    Server(#[expect(dead_code, reason = "kept for its life")] serve::FarEndServer),
     Command(#[expect(dead_code, reason = "kept for its life")] Contained),
 }
 

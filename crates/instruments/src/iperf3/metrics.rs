@@ -31,7 +31,7 @@ pub(crate) fn metrics(tool: Option<StreamTool>, plan: &Iperf3Test) -> MetricTabl
         (None, Transport::Tcp) => rows.and(sent_and_received()).and([retransmitted()]),
         (None, Transport::Udp) => rows.and([sent_rate()]).and(of_datagrams()),
         (Some(StreamTool::Iperf3 | StreamTool::Iperf), Transport::Tcp) => {
-            let rates = rows.and([sent_rate(), retransmitted()]);
+            let rates = rows.and([sent_rate().headline(), retransmitted()]);
             rates.and(sent_and_received())
         }
         (Some(StreamTool::Iperf3 | StreamTool::Iperf), Transport::Udp) => {
@@ -48,26 +48,19 @@ pub(crate) fn metrics(tool: Option<StreamTool>, plan: &Iperf3Test) -> MetricTabl
         None => rows.and(rates_below()).and(user_cpu()),
         Some(_) => rows,
     };
-    let cpu = has_cpu.then(cpu).into_iter().flatten();
-    match tool {
+    let of_cpu = MetricTable::new(has_cpu.then(|| cpu(is_tcp)).into_iter().flatten());
+    let rows = rows.toward(directions).and(of_sender.then(tcp_rtt));
+    let rows = match tool {
         // Of both directions together.
-        Some(StreamTool::Nuttcp) => rows
-            .toward(directions)
-            .and(cpu)
-            .and([MetricRow::mean(Metric::ConnectMs)]),
-        _ => rows.and(cpu).toward(directions),
-    }
-    .and(of_sender.then(tcp_rtt))
-    .and(
-        (of_sender && tool.is_none())
-            .then(sender_limits)
-            .into_iter()
-            .flatten(),
-    )
+        Some(StreamTool::Nuttcp) => rows.and(of_cpu).and([MetricRow::mean(Metric::ConnectMs)]),
+        _ => rows.and(of_cpu.toward(directions)),
+    };
+    let limits = (of_sender && tool.is_none()).then(sender_limits);
+    rows.and(limits.into_iter().flatten())
 }
 
 fn sent_rate() -> MetricRow {
-    MetricRow::mean(Metric::SentRateBitPerS).headline()
+    MetricRow::mean(Metric::SentRateBitPerS)
 }
 
 fn lost_percent() -> MetricRow {
@@ -103,9 +96,13 @@ fn rates_below() -> [MetricRow; 3] {
     .map(MetricRow::mean)
 }
 
-fn cpu() -> [MetricRow; 2] {
-    [Metric::SenderCpuPercent, Metric::ReceiverCpuPercent]
-        .map(|metric| MetricRow::mean(metric).headline())
+fn cpu(is_tcp: bool) -> [MetricRow; 2] {
+    let cpu = [Metric::SenderCpuPercent, Metric::ReceiverCpuPercent].map(MetricRow::mean);
+    if is_tcp {
+        cpu.map(MetricRow::headline)
+    } else {
+        cpu
+    }
 }
 
 fn user_cpu() -> [MetricRow; 2] {
