@@ -343,7 +343,7 @@ impl<'a> Latest<'a> {
 
     /// The figure that decides how many repeats `case` has, one value of each run without fault, in the order of the
     /// repeats; none of a case whose repeats are fixed.
-    pub fn deciding(&self, case: &Case) -> Vec<f64> {
+    pub fn deciding<A>(&self, case: &Case<A>) -> Vec<f64> {
         let Some(narrow) = &case.repeats.until else {
             return Vec::new();
         };
@@ -355,7 +355,7 @@ impl<'a> Latest<'a> {
 
     /// How many times `case` runs, as far as is known: in two stages, what the first says, and one more for each run that
     /// gave no figure.
-    pub fn repeats(&self, case: &Case) -> u32 {
+    pub fn repeats<A>(&self, case: &Case<A>) -> u32 {
         let Some(narrow) = &case.repeats.until else {
             return case.repeats.least;
         };
@@ -372,7 +372,7 @@ impl<'a> Latest<'a> {
     }
 
     /// Whether this run is still to be done: it is wanted, and either not there or spoilt, to be attempted so often.
-    pub fn lacks(&self, planned: &PlannedRun<'_>, attempts: u32) -> bool {
+    pub fn lacks<A>(&self, planned: &PlannedRun<'_, A>, attempts: u32) -> bool {
         let PlannedRun { case, repeat, .. } = planned;
         match self.run(&case.name, *repeat) {
             None => *repeat <= self.repeats(case),
@@ -381,7 +381,7 @@ impl<'a> Latest<'a> {
     }
 
     /// What a case has of its repeats, in their order.
-    pub fn runs(&self, case: &Case) -> impl Iterator<Item = &'a Run> {
+    pub fn runs<A>(&self, case: &Case<A>) -> impl Iterator<Item = &'a Run> {
         (1..=case.repeats.most).filter_map(|repeat| self.run(&case.name, repeat))
     }
 }

@@ -95,10 +95,10 @@ fn profile(kind: &str, mut profile: Value, arguments: &Map<String, Value>) -> Va
 mod tests {
     use super::*;
     use crate::Direction;
-    use crate::profile::{Carrier, Profile};
+    use crate::profile::{Carrier, InstrumentProfile};
 
     /// An instrument of version 4 as it is now.
-    fn upgraded(kind: &str, options: &[&str]) -> (Value, Profile) {
+    fn upgraded(kind: &str, options: &[&str]) -> (Value, InstrumentProfile) {
         let mut head = json!({ "plan": { "cases": [{ "instruments": [{ "kind": kind, "options": options }] }] } });
         upgrade_head(&mut head);
         let instrument = &mut head["plan"]["cases"][0]["instruments"][0];

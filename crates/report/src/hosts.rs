@@ -4,7 +4,7 @@ use crate::analysis::{Analysis, CaseFigures};
 use crate::figure_tables::or_dash;
 use crate::interval::with_interval;
 use record::figure_name::FigureName;
-use record::plan::Instrument;
+use record::plan::PlannedInstrument;
 use record::quantity::{counted, number};
 use record::table::{Cell, Column, Mark, Table};
 use record::{Baseline, HostFacts, Record, Run};
@@ -107,7 +107,7 @@ fn figures<'a>(analysis: &Analysis<'a>) -> Vec<(&'a str, FigureName)> {
     found
 }
 
-fn headline(case: &CaseFigures<'_>, instrument: &Instrument) -> Option<FigureName> {
+fn headline(case: &CaseFigures<'_>, instrument: &PlannedInstrument) -> Option<FigureName> {
     let own = || {
         case.figures
             .keys()

@@ -6,12 +6,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
+use crate::experiment::PlannedInstrument;
 use conditions::{DelaySpec, LinkProfile, LossSpec, RateSpec};
+use instruments::measure::{InstrumentArgs, read_plan, record_plan};
 use record::Record;
 use record::bed::Bed;
 use record::expectation::{ExpectationRule, Judgement, Met, TrendWay};
 use record::figure_name::FigureName;
-use record::plan::{Instrument, Published, Repeats};
+use record::plan::{Plan as RecordedPlan, PlannedInstrument as RecordedInstrument};
+use record::plan::{Published, Repeats};
 use report::analysis::record_comparison::Comparison;
 use stats::deciding::Centre;
 
@@ -60,7 +63,7 @@ fn names(plan: &Plan) -> Vec<&str> {
 }
 
 fn options(case: &Case, name: &str) -> Vec<String> {
-    let options = case.instrument(name).unwrap().options();
+    let options = case.instrument(name).unwrap().args.recorded().options();
     options.split(' ').map(str::to_owned).collect()
 }
 
@@ -426,7 +429,8 @@ met = 'when-shown'
     assert_eq!(judgements, [Judgement::default(), by_median]);
     assert_eq!(plan.trends[0].judgement.met, Met::WhenShown);
     // What the record has of them is read again, and nothing of the default is written.
-    let json = serde_json::to_value(&plan).unwrap();
+    let recorded = record_plan(&plan);
+    let json = serde_json::to_value(&recorded).unwrap();
     let [by_value, by_median] = &json["cases"][0]["expect"].as_array().unwrap()[..] else {
         panic!("{json}");
     };
@@ -435,7 +439,9 @@ met = 'when-shown'
         (&by_median["over"], &by_median["met"]),
         (&"median".into(), &"unless-contradicted".into())
     );
-    assert_eq!(serde_json::from_value::<Plan>(json.clone()).unwrap(), plan);
+    let read: RecordedPlan = serde_json::from_value(json.clone()).unwrap();
+    assert_eq!(read, recorded);
+    assert_eq!(record_plan(&read_plan(&read).unwrap()), recorded);
     let message = parse("x.toml", &text, true).unwrap_err().to_string();
     assert!(
         message.contains(
@@ -575,9 +581,11 @@ fn an_instrument_may_have_a_time_out_and_a_warm_up_of_its_own() {
     );
     assert_eq!((download.timeout, download.warm_up), (None, None));
     // The record holds what was asked for.
-    let kept = serde_json::to_string(&plan).unwrap();
+    let recorded = record_plan(&plan);
+    let kept = serde_json::to_string(&recorded).unwrap();
     assert!(kept.contains("\"timeout\":\"30s\""), "{kept}");
-    assert_eq!(serde_json::from_str::<Plan>(&kept).unwrap(), plan);
+    let read: RecordedPlan = serde_json::from_str(&kept).unwrap();
+    assert_eq!(read, recorded);
     let refused = refusal_of(&with("timeout = '0s'"));
     assert!(refused.contains("timeout: must be above 0"), "{refused}");
     let refused = refusal_of(&with("timeout = 30"));
@@ -592,11 +600,17 @@ fn a_record_of_version_4_has_todays_profiles_and_is_reported_and_compared_with_t
     );
     let old = Record::read(Path::new(file)).unwrap();
     let mut new = old.clone();
-    new.head.plan = parse("every-kind.toml", &old.head.scenario.text, false).unwrap();
+    let today = parse("every-kind.toml", &old.head.scenario.text, false).unwrap();
+    new.head.plan = record_plan(&today);
     assert!(old != new);
     let profiles = |record: &Record| {
         let all = record.plan().instruments();
-        let of = |i: &Instrument| (i.name.clone(), i.profile.clone());
+        // Headlines of figures that an instrument never states have gone.
+        let of = |i: &RecordedInstrument| {
+            let mut profile = i.profile.clone();
+            profile.headlines.clear();
+            (i.name.clone(), profile)
+        };
         all.map(of).collect::<Vec<_>>()
     };
     assert_eq!(profiles(&old), profiles(&new));
@@ -635,19 +649,20 @@ fn every_figure_of_a_record_is_one_that_its_instrument_states() {
         for run in &record.runs {
             let case = record.plan().case(&run.case).unwrap();
             for measured in &run.measurements {
-                let of = |i: &&Instrument| i.name == measured.instrument;
+                let of = |i: &&RecordedInstrument| i.name == measured.instrument;
                 let instrument = case.instruments.iter().find(of).unwrap();
-                let stated = instruments::measure::figures(instrument).unwrap_or_else(|_| {
+                let asked = InstrumentArgs::of(&instrument.args).unwrap_or_else(|_| {
                     let case = today.as_ref().unwrap().case(&run.case).unwrap();
-                    let instrument = case.instruments.iter().find(of).unwrap();
-                    instruments::measure::figures(instrument).unwrap()
+                    let of = |i: &&PlannedInstrument| i.name == measured.instrument;
+                    case.instruments.iter().find(of).unwrap().args.clone()
                 });
+                let stated = asked.instrument().metrics().unwrap().figures();
                 let figures = measured.measurement.figures.iter();
                 for figure in figures.filter(|figure| figure.stream.is_none()) {
                     let name = FigureName::of(&instrument.name, figure);
-                    assert!(stated.has(&name), "{}: {name}", instrument.options());
+                    assert!(stated.has(&name), "{}: {name}", instrument.args.options());
                 }
-                kinds.insert(instrument.kind.clone());
+                kinds.insert(instrument.args.kind.clone());
             }
         }
     }
@@ -708,8 +723,8 @@ fn what_shipped_cases_should_take_is_within_a_third_of_what_they_took() {
     ] {
         let case = toffee.case(case).unwrap();
         let pace = record::pace::PathPace::of(case).unwrap();
-        let download = case.instrument("download");
-        let estimate = instruments::measure::estimate(download.unwrap(), Some(&pace));
+        let download = case.instrument("download").unwrap().args.instrument();
+        let estimate = download.estimate(Some(&pace));
         near(&case.name, estimate.unwrap().as_secs_f64(), took_s);
     }
 }
