@@ -107,9 +107,6 @@ mod tests {
 
     #[test]
     fn the_committed_schema_is_that_of_the_types() {
-        if std::env::var_os("H1_WRITE").is_some() {
-            fs::write(root().join("schema/scenario.json"), schema()).unwrap();
-        }
         let committed = fs::read_to_string(root().join("schema/scenario.json"));
         assert!(
             committed.is_ok_and(|committed| committed == schema()),
