@@ -126,7 +126,7 @@ impl WayCounters {
             edited: way.edited,
             dropped: way.dropped.clone(),
             emulator_lost: lost.map(|loss| (loss.cause.clone(), loss.count)).collect(),
-            delay: DelayCount::of(way.delay.unwrap_or_default()),
+            delay: DelayCount::of(way.delay),
             in_flight: way.held_at_end,
             classes: way.classes.iter().map(ClassCounters::of).collect(),
         }
@@ -169,7 +169,7 @@ impl ClassCounters {
             marked: class.marked,
             edited: class.edited,
             dropped: class.dropped.clone(),
-            delay: DelayCount::of(class.delay.unwrap_or_default()),
+            delay: DelayCount::of(class.delay),
         }
     }
 

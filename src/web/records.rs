@@ -1,7 +1,6 @@
 //! Past records of a folder and their reports: what `farwire view` serves. It has no links and takes nothing.
 //!
-//! A report is made anew of its record whenever it is asked for, so that a run in progress, or an older farwire's record, is shown as
-//! this one would.
+//! A report is made anew of its record whenever it is asked for, so that a run in progress is shown as far as it is.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -162,7 +162,7 @@ fn log_as_json() -> Result<()> {
 }
 
 fn same_in_a_pipe() -> Result<()> {
-    for fixture in ["small", "grid", "every-kind-v4"] {
+    for fixture in ["small", "grid", "every-kind"] {
         let record = format!("tests/fixtures/records/{fixture}.jsonl");
         for details in [None, Some("--details")] {
             let shown = |variables: &[(&str, &str)]| {

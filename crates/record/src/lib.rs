@@ -23,7 +23,6 @@ mod shard;
 pub mod stated;
 pub mod summary;
 pub mod table;
-mod upgrade;
 mod writer;
 
 pub use artifact::Artifact;
