@@ -25,7 +25,6 @@ mod record_writer;
 mod shard;
 pub mod summary;
 pub mod table;
-mod upgrade;
 
 pub use artifact::Artifact;
 pub use baseline::Baseline;
