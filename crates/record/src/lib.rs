@@ -24,7 +24,6 @@ mod shard;
 pub mod stated;
 pub mod summary;
 pub mod table;
-mod upgrade;
 
 pub use artifact::Artifact;
 pub use baseline::Baseline;

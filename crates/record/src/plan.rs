@@ -31,8 +31,7 @@ pub struct Plan {
     pub seed: u64,
     /// In which order the cases of a round run.
     pub order: Order,
-    /// What counts as late; 1 ms in records that do not say it.
-    #[serde(default)]
+    /// What counts as late.
     pub late_budget: LateBudget,
     /// The case that the others are held against.
     pub reference: Option<String>,
@@ -253,18 +252,6 @@ impl Published {
 }
 
 impl Instrument {
-    /// Whether both do the same; with `same_text`, their scenarios do. A record of version 4 has only the arguments that its
-    /// scenario says, as they are written there.
-    pub fn is_alike(&self, other: &Self, same_text: bool) -> bool {
-        let as_written = |instrument: &Self| {
-            let mut values = instrument.arguments.values();
-            values.all(|value| value.is_string() || *value == Value::Bool(true))
-        };
-        let of_version_4 = as_written(self) || as_written(other);
-        let alike = (&self.name, &self.kind) == (&other.name, &other.kind);
-        self == other || (alike && same_text && of_version_4)
-    }
-
     /// Its arguments as on a command line; what is off is left out.
     pub fn options(&self) -> String {
         let options = self.arguments.iter().filter_map(|(name, value)| {

@@ -585,39 +585,27 @@ fn an_instrument_may_have_a_time_out_and_a_warm_up_of_its_own() {
 }
 
 #[test]
-fn a_record_of_version_4_has_todays_profiles_and_is_reported_and_compared_with_todays() {
+fn a_record_of_every_kind_has_todays_profiles_and_is_reported_and_compared() {
     let file = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/tests/fixtures/records/every-kind-v4.jsonl"
+        "/tests/fixtures/records/every-kind.jsonl"
     );
-    let old = Record::read(Path::new(file)).unwrap();
-    let mut new = old.clone();
-    new.head.plan = parse("every-kind.toml", &old.head.scenario.text, false).unwrap();
-    assert!(old != new);
-    let profiles = |record: &Record| {
-        let all = record.plan().instruments();
+    let record = Record::read(Path::new(file)).unwrap();
+    let today = parse("every-kind.toml", &record.head.scenario.text, false).unwrap();
+    let profiles = |plan: &Plan| {
+        let all = plan.instruments();
         let of = |i: &Instrument| (i.name.clone(), i.profile.clone());
         all.map(of).collect::<Vec<_>>()
     };
-    assert_eq!(profiles(&old), profiles(&new));
-    let shown = |record| {
-        let whole = report::FORMATS
-            .iter()
-            .filter_map(|format| match format.make {
-                report::Make::Terminal(text) => Some(text(record, true, report::Terminal::NONE)),
-                report::Make::Document(document) if format.name != "html" => {
-                    Some(document(record).unwrap())
-                }
-                _ => None,
-            });
-        whole.collect::<Vec<_>>()
-    };
-    assert_eq!(shown(&old), shown(&new));
-    assert!(report::html(&old).unwrap().contains("--path=/bytes/300000"));
-    let comparison = Comparison::of(&old, &new, false, |_, _| true).unwrap();
+    assert_eq!(profiles(record.plan()), profiles(&today));
+    let html = report::html(&record).unwrap();
+    assert!(html.contains("--path=/bytes/300000"));
+    let mut other = record.clone();
+    let comparison = Comparison::of(&record, &other, false, |_, _| true).unwrap();
     assert_eq!(comparison.regressions(0.0).count(), 0);
-    new.head.scenario.text.push('#');
-    let error = Comparison::of(&old, &new, false, |_, _| true).unwrap_err();
+    let arguments = &mut other.head.plan.cases[0].instruments[0].arguments;
+    arguments.insert("count".to_owned(), 99.into());
+    let error = Comparison::of(&record, &other, false, |_, _| true).unwrap_err();
     assert!(
         error.to_string().contains("another set of instruments"),
         "{error}"
@@ -630,18 +618,12 @@ fn every_figure_of_a_record_is_one_that_its_instrument_states() {
     let mut kinds = std::collections::BTreeSet::new();
     for entry in fs::read_dir(directory).unwrap() {
         let record = Record::read(&entry.unwrap().path()).unwrap();
-        // A record of version 4 has its arguments only as they were written.
-        let today = parse("x.toml", &record.head.scenario.text, false);
         for run in &record.runs {
             let case = record.plan().case(&run.case).unwrap();
             for measured in &run.measurements {
                 let of = |i: &&Instrument| i.name == measured.instrument;
                 let instrument = case.instruments.iter().find(of).unwrap();
-                let stated = instruments::measure::figures(instrument).unwrap_or_else(|_| {
-                    let case = today.as_ref().unwrap().case(&run.case).unwrap();
-                    let instrument = case.instruments.iter().find(of).unwrap();
-                    instruments::measure::figures(instrument).unwrap()
-                });
+                let stated = instruments::measure::figures(instrument).unwrap();
                 let figures = measured.measurement.figures.iter();
                 for figure in figures.filter(|figure| figure.stream.is_none()) {
                     let name = FigureName::of(&instrument.name, figure);

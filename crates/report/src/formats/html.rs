@@ -316,7 +316,7 @@ mod tests {
 
     /// Every record that the tests have.
     fn fixtures() -> Vec<Record> {
-        let files = ["small", "grid", "every-kind-v4"].map(|name| {
+        let files = ["small", "grid", "every-kind"].map(|name| {
             let root = env!("CARGO_MANIFEST_DIR");
             format!("{root}/../../tests/fixtures/records/{name}.jsonl")
         });
