@@ -16,7 +16,6 @@ mod metrics;
 mod openapi;
 mod page;
 mod problem;
-mod rate;
 mod records;
 mod run;
 mod tls;
