@@ -31,7 +31,7 @@ use tokio::sync::{Semaphore, oneshot};
 pub(crate) use self::access::Access;
 pub(crate) use self::listen::{Listen, Listening};
 pub(crate) use self::openapi::document;
-pub(crate) use self::records::Records;
+pub(crate) use self::records::{Records, path_segment};
 pub(crate) use self::tls::{CertificateFiles, Pin};
 use crate::live::{Keeper, Links};
 use crate::notes::warn;
