@@ -9,10 +9,6 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 use anyhow::Result;
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, text};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Registry;
 
 use crate::analysis::Analysis;
 use record::Record;
