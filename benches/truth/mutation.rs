@@ -160,13 +160,12 @@ fn goes_both_ways(case: &Case) -> bool {
 
 /// Whether the two ways of a case's link differ.
 fn is_asymmetric(case: &Case) -> bool {
-    case.path()
-        .is_ok_and(|route| {
-            let effects = |stages: &PathStages| -> Vec<Effect> {
-                stages.0.iter().map(|stage| stage.effect.clone()).collect()
-            };
-            effects(&route.up) != effects(&route.down)
-        })
+    case.path().is_ok_and(|route| {
+        let effects = |stages: &PathStages| -> Vec<Effect> {
+            stages.0.iter().map(|stage| stage.effect.clone()).collect()
+        };
+        effects(&route.up) != effects(&route.down)
+    })
 }
 
 impl fmt::Display for Mutation {
