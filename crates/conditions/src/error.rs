@@ -6,7 +6,6 @@ use std::ops::Range;
 use model::ConfigError;
 use serde::de;
 
-use crate::condition::CONDITIONS;
 use crate::nearest;
 
 /// What is wrong, where, and what would be right.
@@ -85,7 +84,12 @@ pub enum Problem {
     /// What the model refuses of a link as a whole.
     Model(ConfigError),
     /// Something is wrong within a text that stands for a table, such as `1%,burst=8`.
-    InText(Error),
+    InText {
+        /// What is wrong.
+        error: Error,
+        /// What is right.
+        right: String,
+    },
     /// A sentence that says what is wrong and what would be right.
     Other(String),
 }
@@ -148,26 +152,6 @@ impl Error {
         self
     }
 
-    /// What could be written in place of a condition's text that says too little, or what cannot be said.
-    fn example(&self) -> Option<&'static str> {
-        let inner = match &*self.problem {
-            Problem::InText(inner) => &*inner.problem,
-            own => own,
-        };
-        let is_about_form = matches!(
-            inner,
-            Problem::UnknownKey { .. }
-                | Problem::Missing { .. }
-                | Problem::Twice { .. }
-                | Problem::WrongType { .. }
-        );
-        let PathStep::Key(key) = self.path.last().filter(|_| is_about_form)? else {
-            return None;
-        };
-        let kind = CONDITIONS.iter().find(|kind| kind.key == key)?;
-        Some(kind.example)
-    }
-
     /// The path of what is wrong as API clients write it, `up.loss` or `classes[0].loss`; nothing where all of it is wrong.
     pub fn field(&self) -> Option<String> {
         let mut field = String::new();
@@ -205,11 +189,7 @@ impl fmt::Display for Error {
             }
             separator = ": ";
         }
-        write!(f, "{separator}{}", self.problem)?;
-        match self.example() {
-            Some(example) => write!(f, ", as in {example}"),
-            None => Ok(()),
-        }
+        write!(f, "{separator}{}", self.problem)
     }
 }
 
@@ -240,7 +220,11 @@ impl fmt::Display for Problem {
                 write!(f, "{value} is out of range: {right}")
             }
             Self::Model(error) => error.fmt(f),
-            Self::InText(error) => error.fmt(f),
+            Self::InText { error, right } => match *error.problem {
+                // A sentence says itself what would be right.
+                Self::Other(_) => error.fmt(f),
+                _ => write!(f, "{error}; expected {right}"),
+            },
             Self::Other(sentence) => f.write_str(sentence),
         }
     }

@@ -2,29 +2,23 @@
 #![forbid(unsafe_code)]
 
 mod as_netem;
-mod class;
 mod condition;
 mod direction;
 pub mod dist;
 mod error;
-mod hop;
 pub mod in_effect;
 mod layer;
-mod link;
+pub mod link;
 pub mod nearest;
-mod netem;
-mod profiles;
 pub mod reach;
 pub mod read;
 pub mod route;
 mod rules;
-pub mod stage;
 mod timeline;
 mod toffee;
 pub mod warnings;
 
 pub use as_netem::AsNetem;
-pub use class::ClassSpec;
 pub use condition::{
     AqmSpec, BerSpec, CONDITIONS, Condition, ConditionKind, ConditionType, CorruptSpec, DelaySpec,
     DuplicateSpec, FluctuationSpec, InCondition, JitterSpec, LawName, LossSpec, Needs, NetemSpec,
@@ -32,12 +26,13 @@ pub use condition::{
 };
 pub use direction::Direction;
 pub use error::{At, Error, PathStep, Problem};
-pub use hop::{Hop, Stages, emulated_link, route};
 pub use layer::{ConditionName, ConditionSet, Layer, ScheduleStep};
 pub use link::LinkSpec;
-pub use profiles::{LinkProfile, PROFILES};
+pub use link::class::ClassSpec;
+pub use link::hop::{Hop, Stages, emulated_link, route};
+pub use link::profiles::{LinkProfile, PROFILES};
+pub use link::stage::{ExtraStage, Place, StageKind, StageStep};
 pub use rules::{EmulatedLink, Protocol, Rule, Rules};
-pub use stage::{ExtraStage, Place, StageKind, StageStep};
 pub use timeline::over_time;
 pub use toffee::ToffeeSpec;
 

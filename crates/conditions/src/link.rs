@@ -1,5 +1,10 @@
 //! The conditions of a link as users write them, in a file or on the command line.
 
+pub(crate) mod class;
+pub(crate) mod hop;
+pub(crate) mod profiles;
+pub mod stage;
+
 use std::fmt;
 
 use model::{ConfigError, Effect, Link, Nanos, ScheduleClock};
@@ -8,18 +13,18 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
+use self::class::ClassSpec;
+use self::hop::emulated_link;
+use self::profiles::LinkProfile;
+use self::stage::{ExtraStage, StageStep};
 use crate::Direction;
 use crate::as_netem::AsNetem;
-use crate::class::ClassSpec;
 use crate::condition::{CONDITIONS, LINK_KEYS};
 use crate::error::{Error, Problem};
-use crate::hop::emulated_link;
 use crate::layer::{Layer, ScheduleStep, either};
-use crate::profiles::{self, LinkProfile};
 use crate::read::{FromNode, through_node};
 use crate::require;
 use crate::rules::EmulatedLink;
-use crate::stage::{ExtraStage, StageStep};
 use crate::toffee::ToffeeSpec;
 
 /// The seed of a link for which none was given, so that a command repeated loses the same packets.

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use super::*;
-use crate::hop::DEFAULT_QUEUE;
+use crate::link::hop::DEFAULT_QUEUE;
 use crate::toffee::DEFAULT_TOFFEE_QUEUE;
 use std::str::FromStr;
 

@@ -2,13 +2,13 @@
 
 use model::Nanos;
 
-use crate::class::ClassSpec;
 use crate::condition::Shapes;
 use crate::error::{At, Error};
 use crate::layer::{ConditionSet, Layer, Moving, ScheduleStep};
 use crate::link::LinkSpec;
+use crate::link::class::ClassSpec;
+use crate::link::stage::{ExtraStage, StageKind};
 use crate::require;
-use crate::stage::{ExtraStage, StageKind};
 
 /// Conditions with a schedule that do what `revisions` did: what stood from each of their times on, in order of time. Those times,
 /// as those of the revisions' own schedules, count from the link's start; the ones of the answer from the first revision.

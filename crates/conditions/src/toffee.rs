@@ -15,7 +15,11 @@ pub(crate) const DEFAULT_TOFFEE_QUEUE: QueueLimit = QueueLimit::Packets(1000);
 
 /// TOFFEE's conditions, written as a table or as `delay=1ms,dynamic=1,drop=2`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(
+    default,
+    deny_unknown_fields,
+    expecting = "a text such as delay=1ms,drop=2, or a table"
+)]
 #[schemars(transform = OrText("delay"))]
 pub struct ToffeeSpec {
     /// Constant service time a packet.

@@ -2,7 +2,7 @@
 
 use model::{Behaviour, Delay, Effect, LinkConfig, Nanos, Ordering};
 
-use crate::netem;
+use crate::condition::netem;
 
 /// The packet rate for which an estimate is made: one a millisecond.
 const GAP: Nanos = Nanos::from_millis(1);

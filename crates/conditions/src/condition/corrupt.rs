@@ -12,7 +12,10 @@ use crate::read::OrText;
 
 /// Flipped bits, written `0.1%`, `0.1%,bits=2` or `0.1%,repair`, or as a table.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a text such as 0.1%,bits=2,repair, or a table"
+)]
 #[schemars(transform = OrText("share"))]
 pub struct CorruptSpec {
     /// How many packets have bits flipped.

@@ -11,7 +11,10 @@ use crate::read::OrText;
 
 /// Copies, written `1%` or `1%,delay=5ms`, or as a table.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a text such as 1%,delay=5ms, or a table"
+)]
 #[schemars(transform = OrText("share"))]
 pub struct DuplicateSpec {
     /// How many packets are followed by a copy.

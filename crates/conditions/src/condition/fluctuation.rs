@@ -12,7 +12,10 @@ use crate::read::OrText;
 /// A rate that is drawn anew again and again, each direction's by itself; every value within the spread is equally likely.
 /// It is written as a table or as `spread=20%,hold=5s`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a text such as spread=20%,hold=5s, or a table"
+)]
 #[schemars(transform = OrText("spread"))]
 pub struct FluctuationSpec {
     /// How far it may lie from the rate, in percent of it; below 100 %.

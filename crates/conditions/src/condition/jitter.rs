@@ -13,7 +13,11 @@ use crate::read::OrText;
 
 /// A random part of a delay, written `2ms`, `2ms,normal,half-life=50ms,free` or as a table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(remote = "Self", deny_unknown_fields)]
+#[serde(
+    remote = "Self",
+    deny_unknown_fields,
+    expecting = "a text such as 2ms,normal,half-life=50ms,free, or a table"
+)]
 #[schemars(transform = OrText("spread"))]
 pub struct JitterSpec {
     /// How far: half the width if uniform, the standard deviation if normal or log-normal, the unit of netem's laws.

@@ -11,7 +11,11 @@ use crate::read::OrText;
 
 /// Random loss, written `1%`, `1%,burst=8` or `1%,ecn`, or as a table.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
-#[serde(remote = "Self", deny_unknown_fields)]
+#[serde(
+    remote = "Self",
+    deny_unknown_fields,
+    expecting = "a text such as 1%,burst=8, or a table"
+)]
 #[schemars(transform = OrText("share"))]
 pub struct LossSpec {
     /// The share that is lost in the long run.

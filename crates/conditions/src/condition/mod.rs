@@ -9,7 +9,7 @@ mod duplicate;
 mod fluctuation;
 mod jitter;
 mod loss;
-mod netem;
+pub(crate) mod netem;
 mod police;
 mod queue;
 mod rate;

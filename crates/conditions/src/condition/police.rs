@@ -11,7 +11,11 @@ use crate::read::OrText;
 
 /// A policer, written `10mbit,burst=64KiB` or as a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(remote = "Self", deny_unknown_fields)]
+#[serde(
+    remote = "Self",
+    deny_unknown_fields,
+    expecting = "a text such as 10mbit,burst=64KiB, or a table"
+)]
 #[schemars(transform = OrText("rate"))]
 pub struct PoliceSpec {
     /// The rate that may pass, of L2 bytes without FCS.

@@ -11,7 +11,11 @@ use crate::read::OrText;
 
 /// The rate of a bottleneck, written `10mbit`, `0bit` or `10mbit,burst=32KiB`, or as a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(remote = "Self", deny_unknown_fields)]
+#[serde(
+    remote = "Self",
+    deny_unknown_fields,
+    expecting = "a text such as 10mbit,burst=32KiB, or a table"
+)]
 #[schemars(transform = OrText("rate"))]
 pub struct RateSpec {
     /// What is served; 0bit, for nothing, is `None`.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::vec;
 
-use serde::de::{DeserializeSeed, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Expected, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserializer, forward_to_deserialize_any};
 
 use super::tagged::{KIND, THROUGH_NODE};
@@ -111,9 +111,10 @@ impl<'de> Deserializer<'de> for Node {
                     .next()
                     .is_some_and(|part| part.contains('='));
                 let unnamed = if is_named { &[] } else { fields };
+                let right = (&visitor as &dyn Expected).to_string();
                 let parts = parts(&text, fields);
                 let read = parts.and_then(|parts| visit_table(parts, visitor));
-                read.map_err(|error| error.in_text(unnamed).with_span(self.span.as_ref()))
+                read.map_err(|error| error.in_text(unnamed, right).with_span(self.span.as_ref()))
             }
             Value::Table(mut entries) => {
                 // What a table's kind says must be known before the rest.
@@ -165,7 +166,7 @@ impl Node {
 impl Error {
     /// The same where the keys are parts of a text, in which the first of `unnamed` is not written: the path ends with the
     /// text's own key.
-    fn in_text(mut self, unnamed: &[&str]) -> Self {
+    fn in_text(mut self, unnamed: &[&str], right: String) -> Self {
         let is_first = |step: &PathStep| match step {
             PathStep::Key(key) => unnamed.first() == Some(&key.as_str()),
             PathStep::Item { .. } => false,
@@ -174,7 +175,7 @@ impl Error {
             self.path.remove(0);
         }
         self.span = None;
-        Self::new(Problem::InText(self))
+        Self::new(Problem::InText { error: self, right })
     }
 }
 

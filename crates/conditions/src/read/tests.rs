@@ -47,7 +47,8 @@ fn a_problem_is_a_value_and_not_only_a_sentence() {
         panic!("another problem");
     };
     assert_eq!(key, "hold");
-    let Problem::InText(inner) = *refused("loss = '1%,burst=2,burst=3'").problem else {
+    let Problem::InText { error: inner, .. } = *refused("loss = '1%,burst=2,burst=3'").problem
+    else {
         panic!("another problem");
     };
     assert_eq!(

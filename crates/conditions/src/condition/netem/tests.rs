@@ -6,7 +6,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{ConditionSet, LinkSpec, NetemSpec, read as reader, warnings};
+use crate::{ConditionSet, LinkSpec, read as reader, warnings};
 
 fn read(text: &str) -> Netem {
     let spec: NetemSpec = text

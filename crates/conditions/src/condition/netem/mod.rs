@@ -1,11 +1,21 @@
-//! All that Linux's netem does, in tc's words.
+//! netem's options as one condition, in tc's own words: `delay 100ms 10ms loss 1%` (tc-netem(8); iproute2, `tc/q_netem.c`).
+//!
+//! What tc reads is read and means the same, shortened options too; what tc refuses is refused. Beside that are refused a time without a
+//! unit, which is microseconds before iproute2 6.9 and nanoseconds since, an option given twice, of which tc takes the last,
+//! and values with which netem does nothing, or drops everything.
+
+mod notes;
+mod options;
+mod words;
+mod write;
 
 use model::Netem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+pub(crate) use self::notes::notes;
+use self::words::Words;
 use super::describe;
-use crate::netem;
 
 /// One netem, written as tc's options: `delay 100ms 10ms 25% loss gemodel 1% 10%`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema)]
@@ -26,6 +36,10 @@ impl Serialize for NetemSpec {
 impl<'de> Deserialize<'de> for NetemSpec {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         let text = String::deserialize(source)?;
-        netem::parse(&text).map(Self).map_err(de::Error::custom)
+        let netem = options::read(&mut Words::of(&text));
+        netem.map(Self).map_err(de::Error::custom)
     }
 }
+
+#[cfg(test)]
+mod tests;

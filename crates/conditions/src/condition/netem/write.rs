@@ -7,7 +7,7 @@ use model::{
     NetemSlotDelay, Probability,
 };
 
-use crate::condition::NetemSpec;
+use super::NetemSpec;
 
 impl fmt::Display for NetemSpec {
     /// What differs from what netem does without an option; the limit where nothing does.

@@ -5,8 +5,8 @@ use model::{
     Queue, QueueLimit, Rate, Side, StageSpec,
 };
 
+use super::class;
 use crate::Direction;
-use crate::class;
 use crate::condition::{
     AqmSpec, BerSpec, CorruptSpec, DelaySpec, DuplicateSpec, FluctuationSpec, JitterSpec, LossSpec,
     NetemSpec, PoliceSpec, QueueSpec, RateAtSpec, RateSpec, ReorderSpec, Shapes, SizeDelaySpec,
@@ -14,9 +14,9 @@ use crate::condition::{
 use crate::error::{At, Error};
 use crate::layer::{ConditionSet, Layer, Moving};
 use crate::link::LinkSpec;
+use crate::link::stage::Place;
 use crate::route::{PathStages, Route};
 use crate::rules::{EmulatedLink, Rule};
-use crate::stage::Place;
 
 /// The waiting room of a rate for which none was asked: 100 ms at that rate.
 pub(crate) const DEFAULT_QUEUE: QueueLimit = QueueLimit::Time(Nanos(100_000_000));

@@ -15,7 +15,7 @@ macro_rules! profiles {
         /// The links that ship, by name.
         pub const PROFILES: &[LinkProfile] = &[$(LinkProfile {
             name: $name,
-            text: include_str!(concat!("../../../profiles/", $name, ".toml")),
+            text: include_str!(concat!("../../../../profiles/", $name, ".toml")),
         },)+];
 
         /// Their names.
