@@ -88,7 +88,7 @@ fn wrong_within(schema: &Value, root: &Value, depth: usize) -> Vec<Wrong> {
         }
         for (text, key) in wrong_keys(form, root, depth) {
             let kind = form["properties"]["kind"]["const"].as_str();
-            let kind = kind.filter(|_| key != "kind" && !text.starts_with("kind "));
+            let kind = kind.filter(|_| !text.starts_with("kind "));
             let kind = kind.map_or(String::new(), |kind| format!("kind = '{kind}', "));
             all.push((format!("{{ {kind}{text} }}"), key));
         }
