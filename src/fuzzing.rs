@@ -3,6 +3,7 @@
 use std::str;
 
 use conditions::{LinkSpec, warnings};
+use instruments::measure::{read_plan, record_plan};
 use model::{Bytes, Link, LinkConfig, Nanos, Outcome, Packet, PacketId, Side};
 use record::plan::Plan;
 
@@ -21,9 +22,11 @@ pub fn scenarios(bytes: &[u8]) {
         let Ok(plan) = scenario::parse(source, quick) else {
             continue;
         };
-        let kept = serde_json::to_string(&plan).expect("a plan is JSON");
+        let recorded = record_plan(&plan);
+        let kept = serde_json::to_string(&recorded).expect("a plan is JSON");
         let read: Plan = serde_json::from_str(&kept).expect("what was kept is a plan");
         assert_eq!(read.cases.len(), plan.cases.len());
+        assert!(read_plan(&read).is_ok());
         for case in &plan.cases {
             let _ = runner::estimate(case);
             for (_, link) in case.links(plan.seed).expect("a case was checked") {

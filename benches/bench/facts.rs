@@ -26,7 +26,7 @@ pub(crate) fn collect() -> HostFacts {
     let rattan = rattan_path().and_then(|path| version(path.to_str()?, "--version"));
     tools.extend(rattan.map(|version| ("rattan".to_owned(), version)));
     HostFacts {
-        name: None,
+        name: line("/proc/sys/kernel/hostname"),
         kernel: format!(
             "Linux {} {}",
             line("/proc/sys/kernel/osrelease"),

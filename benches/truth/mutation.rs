@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use conditions::route::Route;
+use conditions::route::{PathStages, Route};
 use model::Nanos;
 use record::plan::Case;
 use record::{Direction, Figure, Measurement, Metric, Record, Statistic};
@@ -69,8 +69,9 @@ impl Mutation {
             // 0.3 ms.
             Self::RoundTrip => {
                 figure.metric == Metric::RttMs
-                    && case
-                        .is_some_and(|case| is_short(case) && case.instruments[0].kind != "probe")
+                    && case.is_some_and(|case| {
+                        is_short(case) && case.instruments[0].args.kind != "probe"
+                    })
             }
             Self::Loss => is_count(figure.metric),
             // What went one way only would be missing, not wrong; of streams the same rate is asked for both ways.
@@ -135,7 +136,7 @@ fn is_count(metric: Metric) -> bool {
 
 fn is_timed_tcp(case: &Case) -> bool {
     let mut used = case.instruments.iter();
-    used.any(|one| one.kind == "tcp" && one.profile.calibration.timed)
+    used.any(|one| one.args.kind == "tcp" && one.profile.calibration.timed)
 }
 
 /// Whether there and back take less than a millisecond.
@@ -149,9 +150,10 @@ fn is_short(case: &Case) -> bool {
 fn goes_both_ways(case: &Case) -> bool {
     case.instruments
         .iter()
-        .any(|used| match used.kind.as_str() {
+        .any(|used| match used.args.kind.as_str() {
             "probe" => true,
             _ => used
+                .args
                 .arguments
                 .get("bidir")
                 .is_some_and(|asked| asked == true),
@@ -161,7 +163,7 @@ fn goes_both_ways(case: &Case) -> bool {
 /// Whether the two ways of a case's link differ.
 fn is_asymmetric(case: &Case) -> bool {
     case.path().is_ok_and(|route| {
-        let effects = |stages: &PathStages| -> Vec<Effect> {
+        let effects = |stages: &PathStages| -> Vec<_> {
             stages.0.iter().map(|stage| stage.effect.clone()).collect()
         };
         effects(&route.up) != effects(&route.down)

@@ -27,7 +27,7 @@ use crate::tui::CommandOutput;
 use conditions::LinkSpec;
 use instruments::failure::{Blame, Failure};
 use instruments::output::write_json;
-use instruments::serve::{self, Limits, Ports, ServeConfig};
+use instruments::serve::{self, ServeConfig, ServiceLimits, ServicePorts};
 use netio::signals;
 use netio::stop::Stop;
 use record::bed::THE_LINK;
@@ -195,8 +195,8 @@ impl ExecArgs {
     fn start_far_end(&self, bed: &EmulatedBed, output: Option<&CommandOutput>) -> Result<FarEnd> {
         let Some(line) = &self.far else {
             let config = ServeConfig {
-                ports: Ports::IN_BED,
-                limits: Limits::in_bed(1),
+                ports: ServicePorts::IN_BED,
+                limits: ServiceLimits::in_bed(1),
                 ..ServeConfig::default()
             };
             return testbed::serve_confined(bed.server(), config).map(FarEnd::Server);
@@ -235,7 +235,7 @@ fn users_shell() -> OsString {
 
 /// What answers at the far end, until it is dropped.
 enum FarEnd {
-    Server(#[expect(dead_code, reason = "kept for its life")] serve::Server),
+    Server(#[expect(dead_code, reason = "kept for its life")] serve::FarEndServer),
     Command(#[expect(dead_code, reason = "kept for its life")] Contained),
 }
 

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::notes;
 use instruments::failure::{Blame, Failure};
-use instruments::measure::{Common, Instrument, InstrumentArgs, MeasureOutput};
+use instruments::iperf3::intervals;
+use instruments::measure::{CommonArgs, Instrument, InstrumentArgs, MeasureOutput};
 use instruments::output;
 use instruments::output::Prepared;
 pub(super) use instruments::{Live, Session};
@@ -29,7 +30,7 @@ impl MeasureArgs {
         let instrument = self.asked.instrument();
         let common = instrument.common();
         let json = prepare_json(common).or_bad_input()?;
-        let found = instrument.measure(&session()?)?;
+        let found = self.asked.measure(&session()?)?;
         let written = write_json(common, &found, json);
         show(instrument, &found)?;
         written?;
@@ -50,27 +51,26 @@ fn session() -> Result<Session> {
 }
 
 /// Where the JSON goes, unless that is standard output or nowhere.
-fn prepare_json(common: &Common) -> Result<Option<Prepared>> {
+fn prepare_json(common: &CommonArgs) -> Result<Option<Prepared>> {
     let file = common.json.as_deref();
     let file = file.filter(|file| !output::is_stdout(file));
-    file.map(Prepared::open).transpose()
+    Ok(file.map(Prepared::open).transpose()?)
 }
 
-fn write_json(common: &Common, found: &MeasureOutput, file: Option<Prepared>) -> Result<()> {
+fn write_json(common: &CommonArgs, found: &MeasureOutput, file: Option<Prepared>) -> Result<()> {
     if common.json.is_none() {
         return Ok(());
     }
     let mut json = serde_json::to_value(&found.measurement)?;
-    let iperf3 = found.start.as_ref();
-    let iperf3 = iperf3.map(|start| report::iperf3(&found.measurement, start));
-    if let (Value::Object(all), Some(Value::Object(more))) = (&mut json, iperf3) {
-        all.extend(more);
+    if let (Value::Object(all), Some(Value::Object(more))) = (&mut json, &found.iperf3) {
+        all.extend(more.clone());
     }
     let json = output::json(&json)?;
     match file {
-        Some(file) => file.replace(|mut file| Ok(file.write_all(json.as_bytes())?)),
-        None => output::write(None, &json),
+        Some(file) => file.replace(|mut file| file.write_all(json.as_bytes()))?,
+        None => output::write(None, &json)?,
     }
+    Ok(())
 }
 
 fn show(instrument: &dyn Instrument, found: &MeasureOutput) -> Result<(), Failure> {
@@ -89,9 +89,9 @@ fn show(instrument: &dyn Instrument, found: &MeasureOutput) -> Result<(), Failur
     let table = own.unwrap_or_else(|| report::figures(measurement));
     let figures = report::table_text(&table, super::terminal());
     let intervals = found
-        .start
+        .iperf3
         .as_ref()
-        .map(|_| report::table_text(&report::intervals(measurement), super::terminal()))
+        .map(|_| report::table_text(&intervals(measurement), super::terminal()))
         .unwrap_or_default();
     let text = format!(
         "{}{intervals}{figures}{facts}",

@@ -1,6 +1,6 @@
 //! `farwire merge`: the records of an experiment's shards as one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,13 @@ use clap::Args;
 use serde::Serialize;
 
 use super::args::experiment_run::clear_reports;
+use crate::experiment::{Case, Plan};
 use crate::experiment::{scenario, sharding, uses};
 use crate::live::quoted;
 use crate::notes::note;
 use crate::toml_file::SourceFile;
 use instruments::failure::{Blame, Failure};
-use record::plan::{Case, Plan};
+use instruments::measure;
 use record::quantity::counted;
 use record::{GivenScenario, Merge, Record, Shard, ShardBy, is_full};
 use report::analysis::{Analysis, Verdict};
@@ -93,7 +94,7 @@ impl MergeArgs {
             records: self.records.len(),
             hosts: merge.hosts(),
             duplicates: merge.duplicates(),
-            missing: to_do(&merge),
+            missing: to_do(&merge)?,
             met: verdict.map(|verdict| verdict == Verdict::Met),
         };
         let json = self.json.as_deref();
@@ -152,13 +153,17 @@ impl fmt::Display for Joined {
 }
 
 /// The commands that do the missing runs, each with those that it does.
-fn to_do(merge: &Merge) -> Vec<ToDo> {
-    let shards = merge.shard().map_or_else(Vec::new, |one| {
-        sharding::all(merge.plan(), one.number.of, one.by)
-    });
+fn to_do(merge: &Merge) -> Result<Vec<ToDo>, Failure> {
+    if merge.missing().is_empty() {
+        return Ok(Vec::new());
+    }
+    let plan = measure::read_plan(merge.plan()).or_bad_input()?;
+    let shards = merge
+        .shard()
+        .map_or_else(Vec::new, |one| sharding::all(&plan, one.number.of, one.by));
     let mut by_command: BTreeMap<String, BTreeMap<&str, Vec<u32>>> = BTreeMap::new();
     for (case, repeat) in merge.missing() {
-        let command = command(merge, &shards, case, *repeat);
+        let command = command(merge, &plan, &shards, case, *repeat);
         let cases = by_command.entry(command).or_default();
         cases.entry(case).or_default().push(*repeat);
     }
@@ -166,18 +171,15 @@ fn to_do(merge: &Merge) -> Vec<ToDo> {
         case: case.to_owned(),
         repeats,
     };
-    by_command
-        .into_iter()
-        .map(|(command, cases)| ToDo {
-            command,
-            runs: cases.into_iter().map(missing).collect(),
-        })
-        .collect()
+    let to_do = by_command.into_iter().map(|(command, cases)| ToDo {
+        command,
+        runs: cases.into_iter().map(missing).collect(),
+    });
+    Ok(to_do.collect())
 }
 
 /// The command that does a missing run: it goes on with the record that owes it, or begins the shard that nobody gave.
-fn command(merge: &Merge, shards: &[Shard], case: &str, repeat: u32) -> String {
-    let plan = merge.plan();
+fn command(merge: &Merge, plan: &Plan, shards: &[Shard], case: &str, repeat: u32) -> String {
     // Only a calibration keeps every flow.
     let name = if plan.by_flow { "calibrate" } else { "run" };
     if let Some(directory) = merge.owner(case, repeat) {
@@ -206,7 +208,9 @@ fn options(given: &GivenScenario, plan: &Plan) -> String {
     let source = SourceFile {
         file: &given.file,
         text: &given.text,
-        also: &sent_from(plan),
+        also: &uses::folders_sent_from(plan)
+            .into_iter()
+            .collect::<Vec<_>>(),
     };
     let whole = scenario::parse(source, plan.quick).ok();
     let mut options = String::new();
@@ -236,13 +240,6 @@ fn options(given: &GivenScenario, plan: &Plan) -> String {
     options + &files_to_allow(plan, folder)
 }
 
-/// The folders of the files that instruments send, each once.
-fn sent_from(plan: &Plan) -> Vec<PathBuf> {
-    let files = uses::sent(plan).unwrap_or_default().into_iter();
-    let folders = files.filter_map(|(_, _, file)| Some(file.parent()?.to_owned()));
-    folders.collect::<BTreeSet<_>>().into_iter().collect()
-}
-
 /// What must be said of the files that instruments send from beyond `own`, a folder from which they may.
 fn files_to_allow(plan: &Plan, own: &Path) -> String {
     let own = match own.as_os_str().is_empty() {
@@ -250,7 +247,7 @@ fn files_to_allow(plan: &Plan, own: &Path) -> String {
         false => own,
     };
     let own = own.canonicalize().ok();
-    let beyond = sent_from(plan).into_iter();
+    let beyond = uses::folders_sent_from(plan).into_iter();
     let beyond = beyond.filter(|from| own.as_ref().is_none_or(|own| !from.starts_with(own)));
     let option = |from: PathBuf| format!(" --allow-files {}", quoted(&from.display().to_string()));
     beyond.map(option).collect()

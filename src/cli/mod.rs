@@ -143,7 +143,7 @@ fn show(
     if json.is_some_and(output::is_stdout) {
         return Ok(instead.write_all(text.as_bytes())?);
     }
-    output::write(None, text)
+    Ok(output::write(None, text)?)
 }
 
 /// 0 where all is as it should be, else 1.

@@ -17,7 +17,7 @@ use instruments::endpoint::Local;
 use instruments::failure::{Blame, Failure};
 use instruments::messages::wire::DEFAULT_PORT;
 use instruments::serve;
-use instruments::serve::{Limits, Log, Ports, ServeConfig};
+use instruments::serve::{Log, ServeConfig, ServiceLimits, ServicePorts};
 use netio::heap;
 use netio::public_address::{is_public, public_addresses};
 use netio::sandbox::{self, OtherUser, Threads};
@@ -58,7 +58,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "CIDR")]
     allow: Vec<IpNet>,
     /// Tests at a time, of all protocols together
-    #[arg(long, value_name = "COUNT", default_value_t = Limits::USUAL.tests as u64,
+    #[arg(long, value_name = "COUNT", default_value_t = ServiceLimits::USUAL.tests as u64,
         value_parser = clap::value_parser!(u64).range(1..))]
     max_tests: u64,
     /// Those among them of one client, an IPv4 address or an IPv6 /64, which may also have no more than this part of all
@@ -66,10 +66,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     max_tests_per_client: Option<u64>,
     /// How long one test may last
-    #[arg(long, value_name = "TIME", default_value_t = Limits::USUAL.duration.into())]
+    #[arg(long, value_name = "TIME", default_value_t = ServiceLimits::USUAL.duration.into())]
     max_duration: Nanos,
     /// After which silence a client is taken to be gone
-    #[arg(long, value_name = "TIME", default_value_t = Limits::USUAL.idle.into())]
+    #[arg(long, value_name = "TIME", default_value_t = ServiceLimits::USUAL.idle.into())]
     idle_timeout: Nanos,
     /// Append each test to this file as a line of JSON; - is standard output
     #[arg(long, value_name = "FILE")]
@@ -160,7 +160,7 @@ impl ServeArgs {
         let tests = count(self.max_tests);
         Ok(ServeConfig {
             bind: self.bind.clone(),
-            ports: Ports {
+            ports: ServicePorts {
                 http: self.http_port,
                 messages: self.messages_port,
                 iperf3: self.iperf3_port,
@@ -168,12 +168,12 @@ impl ServeArgs {
                 stamp: self.stamp_port,
             },
             congestion: self.congestion.clone(),
-            limits: Limits {
+            limits: ServiceLimits {
                 tests,
                 tests_per_source: self.max_tests_per_client.map_or(tests.div_ceil(4), count),
                 duration: self.max_duration.into(),
                 idle: self.idle_timeout.into(),
-                ..Limits::default()
+                ..ServiceLimits::default()
             },
             allow: self.allow.clone(),
             log: Log::open(self.json.as_deref()).or_bad_input()?,

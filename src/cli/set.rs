@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::args::api_client::ApiArgs;
 use super::args::link_conditions::ConditionsArgs;
 use crate::live::{LeaseFor, LeaseId};
+use crate::web::path_segment;
 use conditions::LinkSpec;
 use instruments::failure::{Blame, Failure};
 use record::printable::printable_lines;
@@ -76,7 +77,7 @@ impl SetArgs {
     /// What the API answers.
     fn ask(&self) -> Result<Value, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
-        let link = format!("/v1/links/{}", escaped(&self.name));
+        let link = format!("/v1/links/{}", path_segment(&self.name));
         let lease = self.lease.as_ref();
         if self.revert {
             if spec != LinkSpec::default() {
@@ -108,29 +109,9 @@ fn lease_id(text: &str) -> Result<LeaseId, String> {
     }
 }
 
-/// A name as a part of a path (RFC 3986, section 2.1).
-fn escaped(name: &str) -> String {
-    let mut path = String::new();
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            path.push(char::from(byte));
-        } else {
-            // Writing to a string does not fail.
-            let _ = write!(path, "%{byte:02X}");
-        }
-    }
-    path
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_is_escaped_in_a_path() {
-        assert_eq!(escaped("eth0-eth1"), "eth0-eth1");
-        assert_eq!(escaped("a/../b?c"), "a%2F..%2Fb%3Fc");
-    }
 
     #[test]
     fn a_lease_of_a_command_is_a_time() {

@@ -11,6 +11,7 @@ use model::Nanos;
 use super::args::experiment_run::{
     PAGE, ShardByArg, clear_reports, keep_only, warn, write_reports,
 };
+use crate::experiment::Plan;
 use crate::experiment::scenario;
 use crate::named_files::AllowFilesArg;
 use crate::notes::{self, note};
@@ -18,7 +19,6 @@ use crate::submit::{self, Reached, Resources, Submission, SubmissionKey, Submiss
 use instruments::failure::{Blame, Failure};
 use instruments::output;
 use record::lateness::LateBudget;
-use record::plan::Plan;
 use record::quantity::counted;
 use record::{Merge, Record};
 use report::analysis::{Analysis, Verdict};

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use ring::digest::{Context, SHA256};
 
+use crate::experiment::{Case, PlannedInstrument};
 use crate::notes::note;
 use record::Artifact;
-use record::plan::{Case, Instrument};
 
 /// Beside the record, where the files are: `CASE-REPEAT-INSTRUMENT.csv`, with several clients `CASE-REPEAT-INSTRUMENT-client-N.csv`;
 /// `PREFIX-CASE-REPEAT.pcapng`, with several links `PREFIX-CASE-REPEAT-LINK.pcapng`; each with `-attempt-N` behind the repeat from the
@@ -30,7 +30,7 @@ impl Artifacts<'_> {
     pub(super) fn csv(
         &self,
         (case, repeat): (&Case, u32),
-        instrument: &Instrument,
+        instrument: &PlannedInstrument,
         client: Option<usize>,
     ) -> PathBuf {
         let client = client.map(|number| format!("-client-{number}"));
@@ -133,9 +133,11 @@ mod tests {
 
     #[test]
     fn files_are_named_by_case_repeat_attempt_and_what_they_are_of() {
-        let mut case = small_record().head.plan.cases[0].clone();
+        let record = small_record();
+        let plan = instruments::measure::read_plan(record.plan()).unwrap();
+        let mut case = plan.cases[0].clone();
         case.name = "a/b".to_owned();
-        let instrument = Instrument {
+        let instrument = PlannedInstrument {
             name: "echo".to_owned(),
             ..case.instruments[0].clone()
         };

@@ -6,9 +6,9 @@ use anyhow::{Result, ensure};
 
 use super::artifacts::{ARTIFACTS, Artifacts, beside_the_record};
 use super::observer::conditions;
+use crate::experiment::{Plan, PlannedRun};
 use crate::forward::capture::{Capture, CaptureHandle, CaptureSpec};
 use crate::testbed::{LinkSummaries, Testbed};
-use record::plan::{Plan, PlannedRun};
 
 /// What is captured of every run.
 #[derive(Clone, Debug)]

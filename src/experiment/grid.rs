@@ -4,9 +4,9 @@
 use anyhow::{Result, ensure};
 
 use super::scenario;
+use crate::experiment::{Case, Plan, PlannedInstrument};
 use crate::toml_file::SourceFile;
 use record::bed::Bed;
-use record::plan::{Case, Instrument, Plan};
 
 /// Where the grid that ships comes from, as a record names it.
 pub(crate) const BUILT_IN: &str = "the grid that ships with farwire";
@@ -58,7 +58,7 @@ pub(crate) fn one_by_one(plan: Plan) -> Plan {
     }
 }
 
-fn alone(case: &Case, group: &[Instrument]) -> Case {
+fn alone(case: &Case, group: &[PlannedInstrument]) -> Case {
     let concerns = |path: &str| match path.strip_prefix("parameters.") {
         Some(path) => group
             .iter()

@@ -6,11 +6,11 @@ use anyhow::{Context, Result};
 use super::observer::RunObserver;
 use super::runner::{self, SetUp};
 use super::scenario;
+use crate::experiment::{Case, Plan, PlannedRun};
 use crate::toml_file::SourceFile;
 use netio::stop::Stop;
 use record::Baseline;
 use record::bed::Bed;
-use record::plan::{Case, Plan, PlannedRun};
 use record::{Direction, Metric, Statistic};
 use record::{Run, RunOutcome};
 
@@ -95,9 +95,14 @@ mod tests {
     use super::*;
     use conditions::LinkSpec;
 
+    fn plan() -> Plan {
+        let record = crate::experiment::small_record();
+        instruments::measure::read_plan(record.plan()).unwrap()
+    }
+
     #[test]
     fn it_has_the_bed_and_the_congestion_control_of_the_experiment_but_no_conditions() {
-        let mut first = crate::experiment::small_record().head.plan.cases.remove(0);
+        let mut first = plan().cases.remove(0);
         let text = "kind = 'netns'\nmtu = 9000\nwire = { delay = '1ms' }\ntbf = '1mbit'";
         first.bed = toml::from_str(text).unwrap();
         first.congestion = "reno".to_owned();

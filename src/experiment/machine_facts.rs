@@ -16,7 +16,7 @@ const NETWORK_SYSCTLS: [&str; 4] = [
 /// Of this machine; what cannot be read is "unknown".
 pub(crate) fn collect(tools: BTreeMap<String, String>) -> HostFacts {
     HostFacts {
-        name: Some(line("/proc/sys/kernel/hostname")),
+        name: line("/proc/sys/kernel/hostname"),
         kernel: format!(
             "Linux {} {}",
             line("/proc/sys/kernel/osrelease"),

@@ -13,8 +13,17 @@ pub(crate) mod sharding;
 pub(crate) mod uses;
 
 use crate::testbed::TestbedSpec;
-use record::plan::{Case, Instrument, Plan};
+use instruments::measure::InstrumentArgs;
 use record::profile::Carrier;
+
+/// An experiment with its instruments, ready to be used.
+pub(crate) type Plan = record::plan::Plan<InstrumentArgs>;
+/// A case of such a plan.
+pub(crate) type Case = record::plan::Case<InstrumentArgs>;
+/// An instrument of such a case.
+pub(crate) type PlannedInstrument = record::plan::PlannedInstrument<InstrumentArgs>;
+/// A run of such a case.
+pub(crate) type PlannedRun<'a> = record::plan::PlannedRun<'a, InstrumentArgs>;
 
 /// A small record with two cases.
 #[cfg(test)]
@@ -55,7 +64,7 @@ pub(crate) fn testbed(case: &Case) -> TestbedSpec<'_> {
 }
 
 /// The congestion control that `instrument` has for itself.
-fn congestion(instrument: &Instrument) -> Option<&str> {
+fn congestion(instrument: &PlannedInstrument) -> Option<&str> {
     match &instrument.profile.carrier {
         Some(Carrier::Tcp { congestion, .. }) => congestion.as_deref(),
         _ => None,

@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
+use crate::experiment::{Case, Plan, PlannedRun};
 use crate::live::{FigureRow, Links, NewLink, NumberedRun};
 use crate::testbed::Testbed;
 use conditions::LinkSpec;
 use record::Record;
 use record::bed::{Bed, THE_LINK};
-use record::plan::{Case, Plan, PlannedRun};
 
 /// Why a link's conditions stay as they are.
 const FIXED: &str = "a measured run's conditions are its scenario's, which its record says: a link of `farwire exec` can be changed";
@@ -86,11 +86,13 @@ impl<'a> RunObserver<'a> {
     }
 
     /// A run has ended, and is in the record.
-    pub(super) fn ended(self, record: &Record, case: &Case) {
+    pub(super) fn ended(self, record: &Record, case: &str) {
         if let Some(links) = self.0 {
-            let so_far = report::so_far(record, case).into_iter();
+            let planned = record.plan().case(case);
+            let so_far = planned.map(|case| report::so_far(record, case));
+            let so_far = so_far.into_iter().flatten();
             let rows = so_far.map(|figure| FigureRow {
-                case: case.name.clone(),
+                case: case.to_owned(),
                 instrument: figure.name.instrument.clone(),
                 figure: of_instrument(&figure.name.to_string(), &figure.name.instrument),
                 value: figure.value,
@@ -99,7 +101,7 @@ impl<'a> RunObserver<'a> {
                 runs: figure.runs,
                 valid: figure.valid,
             });
-            links.experiment().ended(&case.name, rows.collect());
+            links.experiment().ended(case, rows.collect());
         }
     }
 }
@@ -158,9 +160,12 @@ fn fixed(bed: &Bed) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use instruments::measure::read_plan;
 
     fn case(bed: &str) -> Case {
-        let mut case = crate::experiment::small_record().head.plan.cases[0].clone();
+        let record = crate::experiment::small_record();
+        let plan = read_plan(record.plan()).unwrap();
+        let mut case = plan.cases[0].clone();
         case.bed = toml::from_str(bed).unwrap();
         case.link = LinkSpec::default();
         case

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
+use crate::experiment::Plan;
 use crate::notes::note;
 use record::Record;
-use record::plan::Plan;
 
 /// Where records go unless that is said.
 pub(crate) const OUT: &str = "out";

@@ -14,19 +14,18 @@ use super::artifacts::{ARTIFACTS, Artifacts};
 use super::captures::{RunCaptures, RunningCaptures};
 use super::machine_facts::network_sysctls;
 use super::observer::RunObserver;
+use crate::experiment::{Case, Plan, PlannedInstrument, PlannedRun};
 use crate::live::NumberedRun;
 use crate::progress::ProgressLine;
 use crate::testbed::{LinkSummaries, Testbed};
 use instruments::Session;
 use instruments::failure::{Blame, Failure};
-use instruments::measure::{self, InstrumentArgs};
 use netio::sandbox::{self, Capability};
 use netio::stop::Stop;
 use record::clients;
 use record::lateness;
 use record::pace::PathPace;
-use record::plan::{Case, Instrument, Plan, PlannedRun};
-use record::profile::{Headline, Profile};
+use record::profile::{Headline, InstrumentProfile};
 use record::quantity::{counted, number, scale};
 use record::summary::Summary;
 use record::{
@@ -56,7 +55,7 @@ const GRACE: Duration = Duration::from_secs(30);
 /// What one without a stated time may take.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Does the runs of `record`'s plan that it has not, adds each to it and keeps it in `writer`, until `stop`. With
+/// Does the runs of `plan`, which is `record`'s, that the record has not, adds each to it and keeps it in `writer`, until `stop`. With
 /// `redo_invalid` also those that are invalid after all attempts, with as many attempts again. The machine itself is measured
 /// before the first of them, and after the last.
 ///
@@ -64,37 +63,37 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// Those of the writer, and of the baseline's own scenario: whatever else fails is part of the record.
 pub(crate) fn run(
     measures: &Measures<'_>,
+    plan: &Plan,
     record: &mut Record,
     writer: &mut RecordWriter,
     redo_invalid: bool,
     stop: &Stop,
 ) -> Result<()> {
-    let plan = record.plan().clone();
     let folder = writer.path().with_file_name(ARTIFACTS);
     let mut wanted = Wanted::of(record, redo_invalid);
     let before = record.runs.len();
-    let missing = wanted.missing(&plan, record, 1);
+    let missing = wanted.missing(plan, record, 1);
     let watch = measures.watch;
-    watch.begin(&plan);
+    watch.begin(plan);
     watch.expect(&missing);
     let missing = missing.len();
     if missing > 0 {
-        if let Some(first) = wanted.next(&plan, &record.latest(), 1, None) {
+        if let Some(first) = wanted.next(plan, &record.latest(), 1, None) {
             watch.turn_to(first, || None);
         }
-        keep_baseline(measures, record, writer, stop)?;
+        keep_baseline(measures, plan, record, writer, stop)?;
     }
     let mut progress = ProgressLine::new(missing, "run");
     for round in 1..=plan.rounds() {
         for planned in plan.round(round) {
             while wanted.is_missing(&record.latest(), &planned) {
-                let left = wanted.missing(&plan, record, round);
+                let left = wanted.missing(plan, record, round);
                 progress.start(&label(&planned), left.len(), left.iter().sum());
                 let before = record.latest().run(&planned.case.name, planned.repeat);
                 let attempt = before.map_or(1, |run| run.attempt + 1);
                 watch.expect(&left);
                 watch.turn_to(numbered(&planned, attempt), || {
-                    wanted.next(&plan, &record.latest(), round, Some(&planned))
+                    wanted.next(plan, &record.latest(), round, Some(&planned))
                 });
                 let begun = Instant::now();
                 let set_up = measures.set_up;
@@ -121,14 +120,14 @@ pub(crate) fn run(
                 ));
                 writer.keep(&run)?;
                 record.runs.push(run);
-                watch.ended(record, planned.case);
+                watch.ended(record, &planned.case.name);
             }
         }
     }
     if record.finished_at.is_none() || record.runs.len() > before {
         // A shard without runs has nothing that a baseline would stand beside.
         if !record.runs.is_empty() {
-            keep_baseline(measures, record, writer, stop)?;
+            keep_baseline(measures, plan, record, writer, stop)?;
         }
         // What is resumed has its end still to come.
         if stop.cause().is_some() {
@@ -144,12 +143,13 @@ pub(crate) fn run(
 /// Measures what the machine does with nothing in the way, and adds it to the record.
 fn keep_baseline(
     measures: &Measures<'_>,
+    plan: &Plan,
     record: &mut Record,
     writer: &mut RecordWriter,
     stop: &Stop,
 ) -> Result<()> {
     measures.watch.enter("baseline");
-    let baseline = (measures.baseline)(measures.set_up, record.plan(), stop)?;
+    let baseline = (measures.baseline)(measures.set_up, plan, stop)?;
     // What a signal cut short is no measurement.
     if let Some(mut baseline) = baseline.filter(|_| stop.cause().is_none()) {
         baseline.host = record.here();
@@ -166,7 +166,7 @@ pub(crate) fn estimate(case: &Case) -> Duration {
     let groups = case.groups();
     let times = groups.iter().map(|group| {
         let each = group.iter();
-        let each = each.filter_map(|instrument| measure::estimate(instrument, pace.as_ref()));
+        let each = each.filter_map(|planned| planned.args.instrument().estimate(pace.as_ref()));
         each.max().unwrap_or_default()
     });
     times.sum::<Duration>() + TESTBED_TIME
@@ -345,14 +345,14 @@ fn use_testbed(
 fn at_once(
     testbed: &dyn Testbed,
     planned: &PlannedRun<'_>,
-    group: &[Instrument],
+    group: &[PlannedInstrument],
     artifacts: Option<&Artifacts<'_>>,
     stop: &Stop,
 ) -> Vec<Measured> {
-    let measured = |instrument: &Instrument| {
+    let measured = |instrument: &PlannedInstrument| {
         let (started_at, before) = (now(), testbed.departures());
         let measurement = measure(testbed, planned, instrument, artifacts, stop);
-        let traffic = measure::traffic(instrument);
+        let traffic = instrument.args.instrument().traffic();
         let departures = lateness::between(&before, &testbed.departures(), &traffic);
         let measurement =
             measurement.unwrap_or_else(|error| Measurement::failed(format!("{error:#}")));
@@ -378,13 +378,13 @@ fn at_once(
 fn measure(
     testbed: &dyn Testbed,
     planned: &PlannedRun<'_>,
-    instrument: &Instrument,
+    instrument: &PlannedInstrument,
     artifacts: Option<&Artifacts<'_>>,
     stop: &Stop,
 ) -> Result<Measurement> {
     let far_end = testbed.far_end();
-    let asked = InstrumentArgs::of(instrument, &far_end, &planned.case.congestion)?;
-    let asked = asked.instrument();
+    let own = instrument.args.toward(&far_end, &planned.case.congestion);
+    let asked = own.instrument();
     let expected = || asked.expected().map_or(LONGEST, |time| time + GRACE);
     let limit = instrument.timeout.map_or_else(expected, Duration::from);
     let csv = artifacts.filter(|_| instrument.csv);
@@ -395,7 +395,7 @@ fn measure(
     // A tool is contained by namespaces, which takes privileges, and has none of farwire's own.
     let in_bed = testbed.is_in_namespaces();
     let is_confined = in_bed && asked.tool()?.is_none();
-    let opens_files = csv.is_some() || asked.reads_a_file();
+    let opens_files = csv.is_some() || asked.file().is_some();
     if let Some(artifacts) = csv {
         artifacts.make_folder()?;
     }
@@ -410,7 +410,7 @@ fn measure(
         if is_confined {
             confine_client(opens_files)?;
         }
-        Ok(asked.measure(session)?.measurement)
+        Ok(own.measure(session)?.measurement)
     };
     let measured = in_every_client(testbed, |client| {
         measure(&sessions[client]).unwrap_or_else(Measurement::failed)
@@ -579,7 +579,7 @@ fn outcome_line(run: &Run, case: &Case) -> String {
 
 /// The first of the instrument's headlines that was measured, as tables show it: both ways where it went both, from the least
 /// to the greatest over sizes.
-fn headline(profile: &Profile, measurement: &Measurement) -> Option<String> {
+fn headline(profile: &InstrumentProfile, measurement: &Measurement) -> Option<String> {
     let of = |headline: &Headline| {
         let all = measurement.figures.iter().filter(|figure| {
             let is_it = (figure.metric, figure.statistic) == (headline.metric, headline.statistic);

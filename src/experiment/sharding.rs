@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::runner::estimate;
-use record::plan::{Case, Plan};
+use crate::experiment::{Case, Plan};
 use record::{Shard, ShardBy, ShardNumber};
 
 /// Runs that stay together, and how long all of them should take.

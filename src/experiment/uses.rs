@@ -8,10 +8,9 @@ use anyhow::Result;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::experiment::{Case, Plan, PlannedInstrument};
 use crate::named_files;
-use instruments::measure;
 use record::bed::Bed;
-use record::plan::{Case, Instrument, Plan};
 
 /// Everything, each once.
 #[derive(Debug, Default, PartialEq, Serialize)]
@@ -60,7 +59,7 @@ impl Uses {
                 named_in(&conditions, &mut names);
             }
         }
-        names.extend(sent(plan)?.into_iter().map(|(_, _, file)| file));
+        names.extend(sent(plan).map(|(_, _, file)| file.to_owned()));
         for name in names {
             uses.files.insert(named_files::find(by, &name, also)?);
         }
@@ -69,18 +68,18 @@ impl Uses {
 }
 
 /// The files that the instruments of `plan` send.
-///
-/// # Errors
-/// An instrument that this program does not have.
-pub(crate) fn sent(plan: &Plan) -> Result<Vec<(&Case, &Instrument, PathBuf)>> {
-    let mut all = Vec::new();
-    for case in &plan.cases {
-        for instrument in &case.instruments {
-            let file = measure::file(instrument)?;
-            all.extend(file.map(|file| (case, instrument, file)));
-        }
-    }
-    Ok(all)
+pub(crate) fn sent(plan: &Plan) -> impl Iterator<Item = (&Case, &PlannedInstrument, &Path)> {
+    plan.cases.iter().flat_map(|case| {
+        let files = case.instruments.iter();
+        files.filter_map(move |planned| Some((case, planned, planned.args.instrument().file()?)))
+    })
+}
+
+/// The folders of these files, each once.
+pub(crate) fn folders_sent_from(plan: &Plan) -> BTreeSet<PathBuf> {
+    let files = sent(plan);
+    let folders = files.filter_map(|(_, _, file)| Some(file.parent()?.to_owned()));
+    folders.collect()
 }
 
 /// Adds the files that conditions name, which is always by the key `file`.

@@ -226,11 +226,11 @@ impl DepartureErrors {
             p50_ns: histogram.value_at_quantile(0.5),
             p99_ns: histogram.value_at_quantile(0.99),
             max_ns: histogram.max(),
-            hand_over: Some(HandOverSummary {
+            hand_over: HandOverSummary {
                 p50_ns: before.value_at_quantile(0.5),
                 p99_ns: before.value_at_quantile(0.99),
                 max_ns: before.max(),
-            }),
+            },
             over_budget: self.late,
             budget_ns: self.budget.time().0,
         }
@@ -387,7 +387,7 @@ fn direction(stats: &Stats, ingress: Side, rules: &Rules) -> DirectionSummary {
         edited: counters.edited,
         replies: stats.replies[ingress.index()],
         held_at_end: held_at_end(stats, ingress, &counters),
-        delay: Some(delay.summary()),
+        delay: delay.summary(),
         classes: classes.collect(),
         late_arrivals: counters.late,
         link_control: stats.control[ingress.index()],

@@ -126,7 +126,7 @@ impl DirectionCounters {
             edited: direction.edited,
             dropped: direction.dropped.clone(),
             emulator_lost: lost.map(|loss| (loss.cause.clone(), loss.count)).collect(),
-            delay: DelayCount::of(direction.delay.unwrap_or_default()),
+            delay: DelayCount::of(direction.delay),
             in_flight: direction.held_at_end,
             classes: direction.classes.iter().map(ClassCounters::of).collect(),
         }
@@ -169,7 +169,7 @@ impl ClassCounters {
             marked: class.marked,
             edited: class.edited,
             dropped: class.dropped.clone(),
-            delay: DelayCount::of(class.delay.unwrap_or_default()),
+            delay: DelayCount::of(class.delay),
         }
     }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::experiment::Plan;
 use crate::experiment::sharding::{self, ranges};
 use record::ShardBy;
-use record::plan::Plan;
 
 /// More than that `--shard` does not take.
 const MOST_SHARDS: u32 = 10_000;

@@ -18,12 +18,12 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 
+use crate::experiment::Plan;
 use crate::experiment::sharding;
 use crate::notes::note;
 use instruments::failure::Failure;
 use netio::stop::Stop;
 use record::ShardBy;
-use record::plan::Plan;
 use record::quantity::counted;
 use shared_directory::Directory;
 use shared_directory::Pass;

@@ -18,7 +18,7 @@ use crate::forward::thread::{
 };
 use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
-use instruments::serve::{Server, raise_descriptor_limit};
+use instruments::serve::{FarEndServer, raise_descriptor_limit};
 use record::Measurement;
 use record::bed::Pair;
 use record::lateness::LinkDepartures;
@@ -31,7 +31,7 @@ struct Clients {
     died: Arc<AtomicBool>,
     /// Of the links, in the clients' order.
     names: Vec<String>,
-    far_end: Server,
+    far_end: FarEndServer,
     http: u16,
     mtu: u32,
     offloads: bool,

@@ -10,7 +10,7 @@ use netio::sandbox::{self, Capability, Threads};
 
 use instruments::endpoint::Local;
 use instruments::external::{Launcher, Running, Tool};
-use instruments::serve::{self, Limits, Ports, ServeConfig, Server};
+use instruments::serve::{self, FarEndServer, ServeConfig, ServiceLimits, ServicePorts};
 
 /// How long a tool may take to listen.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
@@ -21,12 +21,12 @@ pub(super) fn start_far_end(
     address: IpAddr,
     congestion: &str,
     clients: u16,
-) -> Result<Server> {
+) -> Result<FarEndServer> {
     let config = ServeConfig {
         bind: Some(Local::Address(address)),
-        ports: Ports::IN_BED,
+        ports: ServicePorts::IN_BED,
         congestion: Some(congestion.to_owned()),
-        limits: Limits::in_bed(clients),
+        limits: ServiceLimits::in_bed(clients),
         ..ServeConfig::default()
     };
     serve_confined(namespace, config)
@@ -34,14 +34,14 @@ pub(super) fn start_far_end(
 
 /// Starts farwire's own far end in `namespace`, in threads that keep CAP_NET_ADMIN over it alone: with that they may set every
 /// congestion control.
-pub(crate) fn serve_confined(namespace: &NetNs, config: ServeConfig) -> Result<Server> {
+pub(crate) fn serve_confined(namespace: &NetNs, config: ServeConfig) -> Result<FarEndServer> {
     let start = || {
         let bound = serve::bind(config)?;
         let kept = [Capability::CAP_NET_ADMIN]
             .into_iter()
             .chain(bound.needs().iter().copied());
         sandbox::confine_far_end(&kept.collect::<Vec<_>>(), Threads::Calling)?;
-        bound.start()
+        anyhow::Ok(bound.start()?)
     };
     namespace.run(start)?.context("the far end")
 }

@@ -26,7 +26,7 @@ use conditions::LinkSpec;
 use instruments::external::{Running, Tool};
 use instruments::failure::{Blame, Failure};
 use instruments::measure::FarEnd;
-use instruments::serve::{self, Server};
+use instruments::serve::{self, FarEndServer};
 use record::Measurement;
 use record::bed::{Bed, Nics};
 use record::lateness::{LateBudget, LinkDepartures};
@@ -100,7 +100,7 @@ pub(crate) trait Testbed: Sync {
 }
 
 /// What is in effect in a bed of namespaces.
-fn environment(far_end: &Server, mtu: u32, offloads: bool) -> BTreeMap<String, String> {
+fn environment(far_end: &FarEndServer, mtu: u32, offloads: bool) -> BTreeMap<String, String> {
     let offloads = if offloads { "on" } else { "off" };
     [
         (

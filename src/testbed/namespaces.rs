@@ -17,7 +17,7 @@ use crate::forward::thread::{EMULATOR_DIED, ForwarderHandle, ForwarderOptions};
 use conditions::EmulatedLink;
 use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
-use instruments::serve::Server;
+use instruments::serve::FarEndServer;
 use record::Measurement;
 use record::bed::{Bed, Ends};
 use record::lateness::{LateBudget, LinkDepartures};
@@ -29,7 +29,7 @@ struct Namespaces {
     /// Of the links, in a row.
     names: Vec<String>,
     ends: Ends,
-    far_end: Server,
+    far_end: FarEndServer,
     /// Of the far end.
     address: Ipv4Addr,
     http: u16,

@@ -21,7 +21,7 @@ use super::stalls::StallWatch;
 use super::{ClientWork, LinkSummaries, Testbed};
 use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
-use instruments::serve::Server;
+use instruments::serve::FarEndServer;
 use record::Measurement;
 use record::bed::{Nic, Nics};
 use record::lateness::LateBudget;
@@ -142,7 +142,7 @@ fn config(nic: &Nic) -> NicConfig {
 struct BetweenNics {
     stalls: StallWatch,
     nics: Arc<HeldNics>,
-    far_end: Server,
+    far_end: FarEndServer,
     http: u16,
 }
 

@@ -8,18 +8,20 @@
 //! not send it by themselves.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Instant;
+use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use governor::clock::{Clock as _, DefaultClock};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 
 use super::access::{self, Access, Peer};
 use super::listen::Listening;
 use super::problem::Problem;
-use super::rate::Rate;
 
 /// The largest body that is read.
 const LARGEST_BODY: usize = 64 << 10;
@@ -27,6 +29,13 @@ const LARGEST_BODY: usize = 64 << 10;
 /// What a browser may do with what it gets: nothing comes from elsewhere, nothing runs that is written into a page.
 const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// How many requests a server takes: a burst of 1,000, and then 500 a second.
+const QUOTA: Quota = Quota::per_second(NonZeroU32::new(500).expect("above 0"))
+    .allow_burst(NonZeroU32::new(1_000).expect("above 0"));
+
+/// How many requests came, as clones of it share.
+type Rate = Arc<DefaultDirectRateLimiter>;
 
 /// Checks what every request says of where it comes from.
 #[derive(Clone, Debug)]
@@ -49,9 +58,9 @@ impl RequestGuard {
             bound: listening.bound(),
             scheme: listening.scheme(),
             access: listening.access.clone(),
-            rate: Rate::default(),
-            refused: Rate::default(),
-            open: Rate::default(),
+            rate: rate(),
+            refused: rate(),
+            open: rate(),
         }
     }
 
@@ -122,9 +131,14 @@ impl RequestGuard {
     }
 }
 
+fn rate() -> Rate {
+    Arc::new(RateLimiter::direct(QUOTA))
+}
+
 /// Refuses what comes too fast.
 fn too_many(rate: &Rate) -> Option<Problem> {
-    let wait = rate.take(Instant::now()).err()?;
+    let until = rate.check().err()?;
+    let wait = until.wait_time_from(DefaultClock::default().now());
     let problem = Problem::new(
         StatusCode::TOO_MANY_REQUESTS,
         "too many requests: `Retry-After` says in how many seconds to ask again",
@@ -186,7 +200,10 @@ async fn check(State(guard): State<RequestGuard>, request: Request, next: Next) 
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use axum::http::HeaderName;
+    use governor::clock::FakeRelativeClock;
 
     use super::*;
 
@@ -204,9 +221,9 @@ mod tests {
             bound: Some("127.0.0.1:7700".parse().unwrap()),
             scheme,
             access,
-            rate: Rate::default(),
-            refused: Rate::default(),
-            open: Rate::default(),
+            rate: rate(),
+            refused: rate(),
+            open: rate(),
         };
         let mut headers = HeaderMap::new();
         for (name, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
@@ -218,14 +235,33 @@ mod tests {
     }
 
     #[test]
+    fn a_burst_is_taken_and_then_five_hundred_a_second() {
+        let clock = FakeRelativeClock::default();
+        let rate = RateLimiter::direct_with_clock(QUOTA, clock.clone());
+        let taken = |of: u32| (0..of).filter(|_| rate.check().is_ok()).count();
+        let each = Duration::from_millis(2);
+        assert_eq!(taken(2_000), 1_000);
+        let until = rate.check().unwrap_err();
+        assert_eq!(until.wait_time_from(clock.now()), each);
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(taken(2_000), 500);
+        // No more than a burst is kept for later.
+        clock.advance(Duration::from_secs(3_600));
+        assert_eq!(taken(2_000), 1_000);
+        // What is refused counts for nothing.
+        clock.advance(each);
+        assert_eq!(taken(2_000), 1);
+    }
+
+    #[test]
     fn what_a_browser_sends_for_another_page_is_refused_and_links_lead_to_pages() {
         let guard = RequestGuard {
             bound: Some("127.0.0.1:7700".parse().unwrap()),
             scheme: "http://",
             access: Access::default(),
-            rate: Rate::default(),
-            refused: Rate::default(),
-            open: Rate::default(),
+            rate: rate(),
+            refused: rate(),
+            open: rate(),
         };
         let refused = |path: &str, site: &'static str, mode: &'static str, dest: &'static str| {
             let headers = HeaderMap::from_iter([
@@ -322,9 +358,9 @@ mod tests {
             bound: Some("192.0.2.1:7700".parse().unwrap()),
             scheme: "https://",
             access: Access::new(Some("0123456789abcdef"), None).unwrap(),
-            rate: Rate::default(),
-            refused: Rate::default(),
-            open: Rate::default(),
+            rate: rate(),
+            refused: rate(),
+            open: rate(),
         };
         let status = |path: &str, token: Option<&str>| {
             let mut request = Request::builder()

@@ -11,6 +11,7 @@ use axum::extract::{Path as Named, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use record::Record;
 use report::Listed;
 use tokio::sync::Semaphore;
@@ -67,7 +68,7 @@ impl Records {
         for name in self.names()? {
             let report = match name.as_str() {
                 "" => "report.html".to_owned(),
-                name => format!("{}/report.html", in_address(name)),
+                name => format!("{}/report.html", path_segment(name)),
             };
             match self.read(&name) {
                 Ok(record) => listed.push(Listed::of(&record, report)),
@@ -109,15 +110,14 @@ impl Records {
     }
 }
 
-/// A folder's name as a segment of an address (RFC 3986, section 3.3).
-fn in_address(name: &str) -> String {
-    let encoded = name.bytes().map(|byte| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-            char::from(byte).to_string()
-        }
-        other => format!("%{other:02X}"),
-    });
-    encoded.collect()
+/// A name as a segment of an address (RFC 3986, section 3.3).
+pub(crate) fn path_segment(name: &str) -> PercentEncode<'_> {
+    const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+        .remove(b'-')
+        .remove(b'.')
+        .remove(b'_')
+        .remove(b'~');
+    utf8_percent_encode(name, RESERVED)
 }
 
 /// The pages at their paths.
@@ -171,6 +171,13 @@ mod tests {
             assert!(index.contains(address), "{address}");
         }
         assert!(records.report("a b").unwrap().is_some());
+    }
+
+    #[test]
+    fn a_name_is_escaped_in_a_path() {
+        for (name, segment) in [("eth0-eth1", "eth0-eth1"), ("a/../b?c", "a%2F..%2Fb%3Fc")] {
+            assert_eq!(path_segment(name).to_string(), segment);
+        }
     }
 
     #[test]

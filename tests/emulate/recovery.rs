@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use test_support::process::{ip, run_in, stdout, wait_for};
 use test_support::wan_box::{Happened, WanBox};
 
-#[test_support::test(Namespaces, Tool("ip"), Tool("ping"))]
+#[test_support::test(serial, Namespaces, Tool("ip"), Tool("ping"))]
 fn an_interface_that_is_unplugged_and_back_is_taken_again() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let mut wan = WanBox::start(&bed, "--delay 1ms")?;
@@ -32,7 +32,7 @@ fn an_interface_that_is_unplugged_and_back_is_taken_again() -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(Namespaces, Tool("ip"), Tool("ping"))]
+#[test_support::test(serial, Namespaces, Tool("ip"), Tool("ping"))]
 fn both_interfaces_may_go_and_come_back_the_other_way_round() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let mut wan = WanBox::start(&bed, "--delay 1ms")?;
@@ -51,7 +51,7 @@ fn both_interfaces_may_go_and_come_back_the_other_way_round() -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(Namespaces, Tool("ip"), Tool("ping"))]
+#[test_support::test(serial, Namespaces, Tool("ip"), Tool("ping"))]
 fn a_killed_box_leaves_down_what_came_back_while_it_ran() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let mut wan = WanBox::start(&bed, "--delay 1ms")?;
@@ -66,7 +66,7 @@ fn a_killed_box_leaves_down_what_came_back_while_it_ran() -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(Namespaces, Tool("ip"), Tool("ping"))]
+#[test_support::test(serial, Namespaces, Tool("ip"), Tool("ping"))]
 fn a_lost_carrier_a_new_mtu_and_a_new_name_are_lived_with_and_counted() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let mut wan = WanBox::start(&bed, "--delay 1ms")?;

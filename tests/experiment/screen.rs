@@ -137,7 +137,7 @@ fn a_log_as_json_has_an_object_a_line_errors_among_them() -> Result<()> {
 
 #[test_support::test]
 fn the_text_of_a_report_is_the_same_in_a_pipe_whatever_the_terminals_variables_say() -> Result<()> {
-    for fixture in ["small", "grid", "every-kind-v4"] {
+    for fixture in ["small", "grid", "every-kind"] {
         let record = format!("tests/fixtures/records/{fixture}.jsonl");
         for details in [None, Some("--details")] {
             let shown = |variables: &[(&str, &str)]| {

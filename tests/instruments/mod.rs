@@ -9,4 +9,5 @@ mod messages;
 mod probe;
 mod serve;
 mod tcp;
+mod tls;
 mod udp;

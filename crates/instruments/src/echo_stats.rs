@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use record::stated::Stated;
+use record::metric_table::{MetricRow, MetricTable};
 use record::{Figure, Measurement, Metric, Sample, Statistic};
 use stats::t_interval;
 
@@ -144,17 +144,19 @@ impl EchoStats {
     }
 }
 
-/// The figures of probes and their answers.
-pub(crate) fn stated() -> Stated {
+/// The metrics of echo requests and their answers.
+pub(crate) fn metrics() -> MetricTable {
     use Statistic::{Max, Mdev, Mean, Median, Min};
-    Stated::totals(&[
-        Metric::SentPackets,
-        Metric::ReceivedPackets,
-        Metric::LatePackets,
-        Metric::DuplicatePackets,
+    MetricTable::new([
+        MetricRow::new(Metric::RttMs, &[Min, Mean, Median, Max, Mdev])
+            .headlines(&[Median])
+            .flent("Ping (ms) ICMP"),
+        MetricRow::mean(Metric::LostPercent).headline(),
+        MetricRow::total(Metric::SentPackets),
+        MetricRow::total(Metric::ReceivedPackets),
+        MetricRow::total(Metric::LatePackets),
+        MetricRow::total(Metric::DuplicatePackets),
     ])
-    .and(Stated::means(&[Metric::LostPercent]))
-    .and(Stated::of(Metric::RttMs, &[Min, Mean, Median, Max, Mdev]))
 }
 
 /// What people see of each probe.
@@ -180,13 +182,8 @@ fn place(index: u64) -> Option<usize> {
 /// What ping(8) says of round-trip times, and their median; nothing of none.
 fn round_trips(values: &[f64]) -> Vec<Figure> {
     let squares: Vec<f64> = values.iter().map(|v| v * v).collect();
-    let statistics = [
-        Statistic::Min,
-        Statistic::Mean,
-        Statistic::Median,
-        Statistic::Max,
-    ];
-    let mut figures = distribution(Metric::RttMs, values, &statistics);
+    let statistics = metrics().statistics(Metric::RttMs);
+    let mut figures = distribution(Metric::RttMs, values, statistics);
     // The square root of the mean square less the squared mean.
     let means = t_interval::mean(&squares).zip(t_interval::mean(values));
     let mdev = means.map(|(s, m)| (s - m * m).max(0.0).sqrt());

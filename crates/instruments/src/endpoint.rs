@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use crate::error::{Context, Error, Result, ensure};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
@@ -79,14 +79,14 @@ pub(crate) fn connect(
 ) -> Result<TcpStream> {
     let outcome = attempt(&socket, target, timeout, stop)?;
     outcome.map_err(|error| match error.kind() {
-        io::ErrorKind::ConnectionRefused => {
-            anyhow!("{target} refuses the connection: nothing listens there")
-        }
+        io::ErrorKind::ConnectionRefused => Error::Peer(format!(
+            "{target} refuses the connection: nothing listens there"
+        )),
         io::ErrorKind::TimedOut => {
             let timeout_s = timeout.as_secs_f64();
-            anyhow!("{target} does not answer within {timeout_s} s")
+            Error::Peer(format!("{target} does not answer within {timeout_s} s"))
         }
-        _ => anyhow!(error).context(format!("no connection to {target}")),
+        _ => Error::from(error).during(format!("no connection to {target}")),
     })?;
     socket.set_nonblocking(false)?;
     Ok(socket.into())
@@ -161,6 +161,7 @@ pub(crate) fn bind(socket: &Socket, target: SocketAddr, local: Option<&Local>) -
         Some(Local::Interface(name)) => bind_interface(socket, name)?,
         Some(Local::Address(address)) => {
             ensure!(
+                Input,
                 address.is_ipv4() == target.is_ipv4(),
                 "cannot bind to {address}: {} is of the other IP version",
                 target.ip()
@@ -211,10 +212,10 @@ pub(crate) fn udp_on(address: SocketAddr, local: Option<&Local>) -> io::Result<U
 }
 
 impl FromStr for Local {
-    type Err = anyhow::Error;
+    type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        ensure!(!text.is_empty(), "an interface name or an address");
+        ensure!(Input, !text.is_empty(), "an interface name or an address");
         let address = text.parse().map(Self::Address);
         Ok(address.unwrap_or_else(|_| Self::Interface(text.to_owned())))
     }
@@ -295,14 +296,14 @@ fn listening(
     }
     let at = SocketAddr::new(address, port);
     open(&socket, at).map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            anyhow!("{at} is in use by another program: choose another port or end that program")
-        }
-        io::ErrorKind::PermissionDenied => anyhow!(error).context(format!(
+        io::ErrorKind::AddrInUse => Error::Input(format!(
+            "{at} is in use by another program: choose another port or end that program"
+        )),
+        io::ErrorKind::PermissionDenied => Error::from(error).during(format!(
             "{at}: a port below {} needs CAP_NET_BIND_SERVICE: choose another port",
             first_free_port()
         )),
-        _ => anyhow!(error).context(format!("cannot listen on {at}")),
+        _ => Error::from(error).during(format!("cannot listen on {at}")),
     })?;
     Ok(socket)
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::time::Instant;
 use std::{iter, thread};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use crate::error::{Context, Error, Result, ensure};
 use netio::contain::{self, Contained};
 use netio::kill_on_drop::KillOnDrop;
 use netio::netns::NetNs;
@@ -85,7 +85,7 @@ impl Tool {
     /// It is not there: says which Debian package has it.
     pub fn find(name: &str, version_flag: &str, package: &str) -> Result<Self> {
         let path = which::which(name).map_err(|_| {
-            anyhow!("{name} is not on PATH; on Debian it is in the package {package} (apt-get install {package})")
+            Error::Tool(format!("{name} is not on PATH; on Debian it is in the package {package} (apt-get install {package})"))
         })?;
         let output = Command::new(&path)
             .arg(version_flag)
@@ -221,7 +221,7 @@ fn lines_of(child: &mut Child, stop: &Stop) -> Result<Vec<OutputLine>> {
             Err(RecvTimeoutError::Disconnected) => return Ok(lines),
             Err(RecvTimeoutError::Timeout) => {}
         }
-        ensure!(room > 0, "said more than {MOST_OUTPUT} bytes");
+        ensure!(Tool, room > 0, "said more than {MOST_OUTPUT} bytes");
         go_on(stop)?;
     }
 }

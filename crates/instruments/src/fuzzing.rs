@@ -8,10 +8,10 @@ pub(crate) mod tools;
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-use crate::capacity::wire::{Activation, LoadHeader, Setup, Status, Version};
+use crate::capacity::wire::{Activation, FeedbackMessage, LoadHeader, Setup, Version};
 use crate::iperf3::messages::{Params, Results};
-use crate::iperf3::wire::{Cookie, ErrorCode, State};
-use crate::messages::wire::{EchoResult, Grant, Request, TransferResult};
+use crate::iperf3::wire::{ControlState, Cookie, ErrorCode};
+use crate::messages::wire::{EchoResult, MessageGrant, MessageRequest, TransferResult};
 use crate::stamp::tlv::{self, FollowUp, SameClock, TlvKind};
 use crate::stamp::wire;
 
@@ -26,7 +26,7 @@ pub fn iperf3(bytes: &[u8]) {
         Results::parse(written.as_bytes()).expect("what was written is right");
     }
     for byte in bytes {
-        if let Some(state) = State::parse(*byte) {
+        if let Some(state) = ControlState::parse(*byte) {
             assert_eq!(state.byte(), *byte);
         }
     }
@@ -40,11 +40,11 @@ pub fn iperf3(bytes: &[u8]) {
 
 /// STAMP's packets with their extensions, at both ends.
 pub fn stamp(bytes: &[u8]) {
-    if let Some(request) = wire::Request::parse(bytes) {
-        assert_eq!(wire::Request::parse(&request.emit()), Some(request));
+    if let Some(request) = wire::ProbeRequest::parse(bytes) {
+        assert_eq!(wire::ProbeRequest::parse(&request.emit()), Some(request));
     }
-    if let Some(answer) = wire::Answer::parse(bytes) {
-        assert_eq!(wire::Answer::parse(&answer.emit()), Some(answer));
+    if let Some(answer) = wire::ProbeReply::parse(bytes) {
+        assert_eq!(wire::ProbeReply::parse(&answer.emit()), Some(answer));
     }
     let mut packet = bytes.to_vec();
     tlv::reflect(&mut packet, |extension| {
@@ -77,9 +77,9 @@ pub fn capacity(bytes: &[u8]) {
             let written = activation.encode(version);
             assert_eq!(Activation::decode(&written, version), Ok(activation));
         }
-        if let Ok(status) = Status::decode(bytes, version) {
+        if let Ok(status) = FeedbackMessage::decode(bytes, version) {
             let written = status.encode(version);
-            assert_eq!(Status::decode(&written, version), Ok(status));
+            assert_eq!(FeedbackMessage::decode(&written, version), Ok(status));
         }
     }
 }
@@ -87,11 +87,11 @@ pub fn capacity(bytes: &[u8]) {
 /// The lines of pingpong, blast and transfer.
 pub fn messages(bytes: &[u8]) {
     let line = String::from_utf8_lossy(bytes);
-    again::<Request>(&line);
+    again::<MessageRequest>(&line);
     again::<TransferResult>(&line);
     again::<EchoResult>(&line);
-    if let Ok(grant) = Grant::parse(&line) {
-        let written = Grant::parse(&grant.to_string());
+    if let Ok(grant) = MessageGrant::parse(&line) {
+        let written = MessageGrant::parse(&grant.to_string());
         assert_eq!(written.expect("what was written is right"), grant);
     }
 }
@@ -185,8 +185,8 @@ mod tests {
     fn messages_as_they_should_be_are_taken() {
         assert!(Params::parse(PARAMS.as_bytes()).is_ok());
         assert!(Results::parse(RESULTS.as_bytes()).is_ok());
-        assert!(wire::Request::parse(&stamp_packet()).is_some());
-        assert!(Grant::parse(LINES[1]).is_ok());
+        assert!(wire::ProbeRequest::parse(&stamp_packet()).is_some());
+        assert!(MessageGrant::parse(LINES[1]).is_ok());
         assert!(LINES[2].parse::<TransferResult>().is_ok());
         assert!(LINES[3].parse::<EchoResult>().is_ok());
         assert!(conditions::dist::parse(DIST).is_ok());

@@ -1,17 +1,17 @@
 //! What every instrument is: arguments that people write, what it makes of a far end, and what it says of its numbers.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, ensure};
+use crate::error::{Error, Result, ensure};
 use clap::Args;
 use model::Nanos;
 use record::Measurement;
 use record::lateness::Traffic;
+use record::metric_table::MetricTable;
 use record::pace::PathPace;
-use record::profile::Profile;
-use record::stated::Stated;
+use record::profile::InstrumentProfile;
 use record::table::Table;
 use serde_json::Value;
 
@@ -21,8 +21,8 @@ use crate::external::{FarTool, Tool};
 use crate::failure::Failure;
 
 /// What all instruments take.
-#[derive(Args, Debug, Default)]
-pub struct Common {
+#[derive(Args, Clone, Debug, Default)]
+pub struct CommonArgs {
     /// Send from this address, or through this interface
     #[arg(short = 'B', long, value_name = "ADDR|IF")]
     pub bind: Option<Local>,
@@ -41,16 +41,16 @@ pub struct Common {
 /// terminal, is skipped there.
 pub trait Instrument: Sync {
     /// What it takes as all do.
-    fn common(&self) -> &Common;
+    fn common(&self) -> &CommonArgs;
 
     /// What reports need to know of its numbers.
-    fn profile(&self) -> Profile;
+    fn profile(&self) -> InstrumentProfile;
 
-    /// Which figures it can state.
+    /// The metrics of which it states figures.
     ///
     /// # Errors
     /// Its arguments contradict each other.
-    fn figures(&self) -> Result<Stated>;
+    fn metrics(&self) -> Result<MetricTable>;
 
     /// Which packets its figures are of, so that an emulator's lateness counts against those alone.
     fn traffic(&self) -> Vec<Traffic>;
@@ -62,17 +62,17 @@ pub trait Instrument: Sync {
     fn use_congestion(&mut self, _name: &str) {}
 
     /// The file that it sends, its option `file`.
-    fn file(&mut self) -> Option<&mut PathBuf> {
+    fn file(&self) -> Option<&Path> {
+        None
+    }
+
+    /// The same file, for a scenario to make a whole path of it.
+    fn file_mut(&mut self) -> Option<&mut PathBuf> {
         None
     }
 
     /// Whether it has a CSV of its own, for [`Session::csv`].
     fn writes_csv(&self) -> bool {
-        false
-    }
-
-    /// Whether its arguments name a file that it reads.
-    fn reads_a_file(&self) -> bool {
         false
     }
 
@@ -136,8 +136,8 @@ pub struct FarEnd {
 pub struct MeasureOutput {
     /// What goes into a record.
     pub measurement: Measurement,
-    /// What a test over iperf3's protocol was set up with, as `start` of iperf3's JSON.
-    pub start: Option<Value>,
+    /// Of a test over iperf3's protocol with details: the measurement as iperf3's JSON has it.
+    pub iperf3: Option<Value>,
 }
 
 impl From<Measurement> for MeasureOutput {
@@ -149,7 +149,7 @@ impl From<Measurement> for MeasureOutput {
     }
 }
 
-impl Common {
+impl CommonArgs {
     /// The IP version asked for.
     pub fn family(&self) -> Family {
         match (self.ipv4, self.ipv6) {
@@ -163,7 +163,7 @@ impl Common {
 /// The time of `-i` that is not 0: bare seconds as with ping(8) and iperf3, or with a unit.
 pub(crate) fn interval(text: &str) -> Result<Nanos> {
     let time = seconds(text)?;
-    ensure!(time > Nanos::ZERO, "must be above 0");
+    ensure!(Input, time > Nanos::ZERO, "must be above 0");
     Ok(time)
 }
 
@@ -186,7 +186,7 @@ pub(crate) fn estimated(seconds: f64) -> Duration {
 pub(crate) fn above_zero(text: &str) -> Result<Nanos> {
     let time: Nanos = text.parse()?;
     if time == Nanos::ZERO {
-        Err(anyhow!("must be above 0"))
+        Err(Error::Input("must be above 0".to_owned()))
     } else {
         Ok(time)
     }

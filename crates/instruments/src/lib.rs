@@ -6,6 +6,7 @@ mod codec;
 pub mod connect;
 mod echo_stats;
 pub mod endpoint;
+pub mod error;
 pub mod external;
 pub mod failure;
 #[cfg(any(test, fuzzing))]
@@ -24,6 +25,7 @@ mod seen_numbers;
 pub mod serve;
 mod service;
 pub mod stamp;
+pub mod tls;
 
 use std::path::PathBuf;
 

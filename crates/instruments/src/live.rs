@@ -26,8 +26,8 @@ impl Live {
     }
 
     /// Says a line a second about what began at `start`.
-    pub(crate) fn since(self, start: Instant) -> Progress {
-        Progress {
+    pub(crate) fn since(self, start: Instant) -> ProgressLine {
+        ProgressLine {
             live: self,
             start,
             next: SECOND,
@@ -47,13 +47,13 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Says a line a second about a running measurement.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct ProgressLine {
     live: Live,
     start: Instant,
     next: Duration,
 }
 
-impl Progress {
+impl ProgressLine {
     /// Says what `text` gives, behind the time since the start, if the line before was said a second ago.
     pub(crate) fn tell(&mut self, text: impl FnOnce() -> String) {
         let now = self.start.elapsed();

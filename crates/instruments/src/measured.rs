@@ -1,9 +1,20 @@
 //! Measurements put together from tables of what was found; what was not found is left out.
 
+use crate::error::{Error, Result};
+use record::metric_table::MetricRow;
+use record::profile::FlentSeries;
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::Layers;
 use stats::median::Median;
 use stats::{order_statistics, proportion, t_interval};
+
+/// The row of a goodput of streams of `protocol`.
+pub(crate) fn goodput(protocol: &str) -> MetricRow {
+    let series = FlentSeries::of_streams(protocol);
+    MetricRow::mean(Metric::GoodputBitPerS)
+        .headline()
+        .flent_series(series)
+}
 
 /// Figures of what was found, all of one direction if they are of any.
 pub(crate) fn figures(
@@ -112,11 +123,11 @@ pub(crate) fn rates(
 }
 
 /// A measurement that never came about, with all causes of the error.
-pub(crate) fn failed(error: anyhow::Error) -> Measurement {
+pub(crate) fn failed(error: Error) -> Measurement {
     Measurement::failed(format!("{error:#}"))
 }
 
 /// Why something did not end well, with all causes; nothing if it did.
-pub(crate) fn failure(outcome: anyhow::Result<()>) -> Option<String> {
+pub(crate) fn failure(outcome: Result<()>) -> Option<String> {
     outcome.err().map(|error| format!("{error:#}"))
 }

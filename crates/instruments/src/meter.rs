@@ -6,14 +6,14 @@ use record::{Direction, Metric, Sample};
 
 /// Adds bytes up per interval; an interval without any is a sample of 0, so that a stall shows.
 #[derive(Debug, Default)]
-pub(crate) struct Meter {
+pub(crate) struct IntervalMeter {
     interval_s: f64,
     current: u64,
     total: u64,
     samples: Vec<Sample>,
 }
 
-impl Meter {
+impl IntervalMeter {
     /// Nothing received yet; time starts at 0.
     pub(crate) fn new(interval: Duration) -> Self {
         Self {
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_stall_shows_as_intervals_of_nothing() {
-        let mut meter = Meter::new(Duration::from_secs(1));
+        let mut meter = IntervalMeter::new(Duration::from_secs(1));
         meter.add(0.5, 10);
         meter.add(3.5, 20);
         assert_eq!(meter.total(), 30);

@@ -4,7 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use crate::error::{Context, Error, Result};
+use crate::failure::AnyError;
 use serde::Serialize;
 
 use record::printable::printable_json;
@@ -36,20 +37,23 @@ impl Prepared {
     /// As [`Prepared::replace`].
     pub fn write_json(self, value: &impl Serialize) -> Result<()> {
         let text = json(value)?;
-        self.replace(|mut file| Ok(file.write_all(text.as_bytes())?))
+        self.replace(|mut file| file.write_all(text.as_bytes()))
     }
 
     /// Puts what `write` writes in the place of what stood there.
     ///
     /// # Errors
     /// It cannot be written; names the file.
-    pub fn replace(self, write: impl FnOnce(&File) -> Result<()>) -> Result<()> {
+    pub fn replace<E: Into<AnyError>>(
+        self,
+        write: impl FnOnce(&File) -> Result<(), E>,
+    ) -> Result<()> {
         let replace = || {
             // A pipe has nothing to remove.
             if self.file.metadata()?.is_file() {
                 self.file.set_len(0)?;
             }
-            write(&self.file)
+            write(&self.file).map_err(|error| Error::Library(error.into()))
         };
         replace().with_context(|| unwritable(&self.path))
     }
@@ -112,7 +116,7 @@ mod tests {
         std::fs::write(&path, "older and longer").unwrap();
         let prepared = Prepared::open(&path).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "older and longer");
-        let write = |mut file: &File| Ok(file.write_all(b"new")?);
+        let write = |mut file: &File| file.write_all(b"new");
         prepared.replace(write).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
     }

@@ -14,7 +14,7 @@ pub(crate) struct SeenNumbers<const WINDOW: u64> {
 
 /// What is known of a number when it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum SequenceVerdict {
     /// It comes for the first time.
     New,
     /// It came before.
@@ -35,20 +35,20 @@ impl<const WINDOW: u64> SeenNumbers<WINDOW> {
     }
 
     /// Notes that `number` came.
-    pub(crate) fn insert(&mut self, number: u64) -> Seen {
+    pub(crate) fn insert(&mut self, number: u64) -> SequenceVerdict {
         if number > self.highest {
             self.advance(number);
         } else if self.highest - number >= WINDOW {
-            return Seen::TooLate;
+            return SequenceVerdict::TooLate;
         }
         let word = self.word(number);
         let bit = 1 << (number % WORD);
         if *word & bit != 0 {
-            return Seen::Again;
+            return SequenceVerdict::Again;
         }
         *word |= bit;
         self.arrivals += 1;
-        Seen::New
+        SequenceVerdict::New
     }
 
     /// Forgets the numbers that leave the window when it reaches up to `number`.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use crate::error::{Context, Result};
 use netio::sandbox::Capability;
 
 use crate::capacity::server as capacity;
@@ -14,7 +14,9 @@ use crate::iperf3::server as iperf3;
 use crate::messages::server as messages;
 use crate::messages::wire::DEFAULT_PORT as MESSAGES_PORT;
 use crate::service::{BoundService, Shared};
-pub use crate::service::{Limits, Log, Service, check_congestion, raise_descriptor_limit};
+pub use crate::service::{
+    Log, RunningService, ServiceLimits, check_congestion, raise_descriptor_limit,
+};
 use crate::stamp::reflector as stamp;
 use crate::stamp::wire::PORT as STAMP_PORT;
 
@@ -24,11 +26,11 @@ pub struct ServeConfig {
     /// All addresses of both IP versions when absent.
     pub bind: Option<Local>,
     /// On which port each protocol is served.
-    pub ports: Ports,
+    pub ports: ServicePorts,
     /// TCP_CONGESTION of the sending sockets, where the client does not choose; the system's default when absent.
     pub congestion: Option<String>,
     /// What no client can pass.
-    pub limits: Limits,
+    pub limits: ServiceLimits,
     /// Whose tests are taken; everyone's when empty.
     pub allow: Vec<ipnet::IpNet>,
     /// Where tests are logged.
@@ -37,7 +39,7 @@ pub struct ServeConfig {
 
 /// A port for each protocol; 0 takes a free one.
 #[derive(Clone, Copy, Debug)]
-pub struct Ports {
+pub struct ServicePorts {
     /// TCP: HTTP/1.1.
     pub http: u16,
     /// TCP, and UDP where a client asks for it: pingpong, blast and transfer.
@@ -52,9 +54,9 @@ pub struct Ports {
 
 /// A running far end; ends, with its connections, when dropped.
 #[derive(Debug)]
-pub struct Server {
+pub struct FarEndServer {
     pub(crate) shared: Arc<Shared>,
-    services: Vec<Service>,
+    services: Vec<RunningService>,
 }
 
 /// A far end whose ports are bound, and which serves nobody yet: it has no thread, so that privileges can be dropped.
@@ -68,7 +70,7 @@ pub struct BoundServer {
 ///
 /// # Errors
 /// An address cannot be bound, or the congestion control is not available.
-pub fn start(config: ServeConfig) -> Result<Server> {
+pub fn start(config: ServeConfig) -> Result<FarEndServer> {
     bind(config)?.start()
 }
 
@@ -114,10 +116,10 @@ impl BoundServer {
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub fn start(self) -> Result<Server> {
+    pub fn start(self) -> Result<FarEndServer> {
         self.shared.fix_choices();
         self.shared.start_log()?;
-        let mut server = Server {
+        let mut server = FarEndServer {
             services: Vec::new(),
             shared: self.shared,
         };
@@ -128,7 +130,7 @@ impl BoundServer {
     }
 }
 
-impl Server {
+impl FarEndServer {
     /// Where the service of this name listens.
     ///
     /// # Errors
@@ -142,7 +144,7 @@ impl Server {
     }
 
     /// Every service.
-    pub fn services(&self) -> &[Service] {
+    pub fn services(&self) -> &[RunningService] {
         &self.services
     }
 
@@ -152,7 +154,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for FarEndServer {
     fn drop(&mut self) {
         self.shared.stop();
         for service in self.services.drain(..) {
@@ -162,13 +164,13 @@ impl Drop for Server {
     }
 }
 
-impl Default for Ports {
+impl Default for ServicePorts {
     fn default() -> Self {
         Self::USUAL
     }
 }
 
-impl Ports {
+impl ServicePorts {
     /// What clients try first.
     const USUAL: Self = Self {
         http: 8080,
@@ -202,7 +204,7 @@ impl ServeConfig {
         let loopback = std::net::Ipv4Addr::LOCALHOST;
         Self {
             bind: Some(Local::Address(loopback.into())),
-            ports: Ports::free(),
+            ports: ServicePorts::free(),
             ..Self::default()
         }
     }
@@ -210,10 +212,10 @@ impl ServeConfig {
     /// The same for so many tests at a time.
     #[cfg(test)]
     pub(crate) fn on_loopback_for(tests: usize) -> Self {
-        let limits = Limits {
+        let limits = ServiceLimits {
             tests,
             tests_per_source: tests,
-            ..Limits::default()
+            ..ServiceLimits::default()
         };
         Self {
             limits,

@@ -59,6 +59,7 @@ pub struct Pair {
     pub clients: u32,
 }
 
+/// Whether there is nothing to tell.
 fn is_one(clients: &u32) -> bool {
     *clients == 1
 }

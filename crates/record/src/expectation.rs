@@ -24,7 +24,7 @@ pub struct Expectation {
     pub judgement: Judgement,
 }
 
-/// How the figures of several runs become a verdict; older records have the default.
+/// How the figures of several runs become a verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Judgement {

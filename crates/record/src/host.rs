@@ -7,9 +7,8 @@ use serde::{Deserialize, Serialize};
 /// The machine on which an experiment ran.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostFacts {
-    /// What it calls itself; absent in older records.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    /// What it calls itself.
+    pub name: String,
     /// Name, release and architecture.
     pub kernel: String,
     /// Its model.

@@ -181,6 +181,8 @@ words! {
         HostDroppedPackets,
         /// Time from asking for a TCP connection until it is there; for `measure connect`, or until it is refused.
         ConnectMs,
+        /// Time from a TCP connection until the TLS handshake on it is done and this end may send data.
+        TlsHandshakeMs,
         /// Time from a file's turn, connecting included, to its last byte.
         CompletionMs,
         /// Files fetched whole.

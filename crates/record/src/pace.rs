@@ -32,7 +32,7 @@ pub struct PathPace {
 
 impl PathPace {
     /// Of `case`; nothing where its path is not of this machine alone, or its conditions contradict each other.
-    pub fn of(case: &Case) -> Option<Self> {
+    pub fn of<A>(case: &Case<A>) -> Option<Self> {
         Some(Self {
             route: case.path().ok()?,
             mtu: case.bed.mtu()?,

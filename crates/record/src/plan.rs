@@ -13,14 +13,15 @@ use super::bed::Bed;
 use super::expectation::{Expectation, Trend};
 use super::figure_name::FigureName;
 use crate::lateness::LateBudget;
-use crate::profile::Profile;
+use crate::profile::InstrumentProfile;
 use crate::shard::Shard;
 use conditions::route::Route;
 use conditions::{EmulatedLink, Error, LinkSpec};
 
-/// A whole experiment.
+/// A whole experiment. `A` is what each instrument was asked for: [`RecordedArguments`] in a record, the parsed arguments where
+/// instruments are used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct Plan<A = RecordedArguments> {
     /// Short name, as of the output directory.
     pub name: String,
     /// One line for people.
@@ -31,13 +32,12 @@ pub struct Plan {
     pub seed: u64,
     /// In which order the cases of a round run.
     pub order: Order,
-    /// What counts as late; 1 ms in records that do not say it.
-    #[serde(default)]
+    /// What counts as late.
     pub late_budget: LateBudget,
     /// The case that the others are held against.
     pub reference: Option<String>,
     /// In the order of the report.
-    pub cases: Vec<Case>,
+    pub cases: Vec<Case<A>>,
     /// What is expected of several cases together.
     pub trends: Vec<Trend>,
     /// Whether each link keeps what every flow added up to, which a calibration's truth is made of.
@@ -61,7 +61,7 @@ pub enum Order {
 
 /// One case: the conditions, how they are measured, what was published of it, and what is expected of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Case {
+pub struct Case<A = RecordedArguments> {
     /// As the record and the report call it.
     pub name: String,
     /// One line for people.
@@ -80,7 +80,7 @@ pub struct Case {
     /// How many times it runs.
     pub repeats: Repeats,
     /// In the order in which each run uses them; those of one group at the same time.
-    pub instruments: Vec<Instrument>,
+    pub instruments: Vec<PlannedInstrument<A>>,
     /// What somebody else measured under the same conditions, in the metric's unit.
     pub published: BTreeMap<FigureName, Published>,
     /// What its figures are held to.
@@ -119,20 +119,25 @@ pub struct Narrow {
     pub percent: f64,
 }
 
-/// Options by their names.
-pub type Arguments = BTreeMap<String, Value>;
+/// The arguments of an instrument as a record keeps them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordedArguments {
+    /// The kind of the instrument, as `farwire measure` calls it.
+    pub kind: String,
+    /// The options of `farwire measure KIND` by their names, with `_` between words.
+    pub arguments: BTreeMap<String, Value>,
+}
 
 /// An instrument and how it is used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Instrument {
+pub struct PlannedInstrument<A = RecordedArguments> {
     /// As the record and the report call it.
     pub name: String,
-    /// As `farwire measure` calls it.
-    pub kind: String,
-    /// The options of `farwire measure KIND` by their names, with `_` between words.
-    pub arguments: Arguments,
+    /// Its kind and its arguments.
+    #[serde(flatten)]
+    pub args: A,
     /// What they make of it.
-    pub profile: Profile,
+    pub profile: InstrumentProfile,
     /// Instruments of one name here, neighbours in the list, run at the same time.
     pub group: Option<String>,
     /// It is stopped after this time; when absent, some time after it should have ended.
@@ -147,30 +152,68 @@ pub struct Instrument {
 }
 
 /// One run: a case set up once and every instrument used in turn.
-#[derive(Clone, Copy, Debug)]
-pub struct PlannedRun<'a> {
+#[derive(Debug)]
+pub struct PlannedRun<'a, A = RecordedArguments> {
     /// What is set up.
-    pub case: &'a Case,
+    pub case: &'a Case<A>,
     /// From 1.
     pub repeat: u32,
     /// Of the link's randomness.
     pub seed: u64,
 }
 
-impl Plan {
+impl<A> Plan<A> {
+    /// The same plan with other arguments of each instrument.
+    ///
+    /// # Errors
+    /// The first of `convert`.
+    pub fn try_map<'a, B, E>(
+        &'a self,
+        convert: impl Fn(&'a PlannedInstrument<A>) -> Result<B, E>,
+    ) -> Result<Plan<B>, E> {
+        let instrument = |planned: &'a PlannedInstrument<A>| {
+            Ok(PlannedInstrument {
+                name: planned.name.clone(),
+                args: convert(planned)?,
+                profile: planned.profile.clone(),
+                group: planned.group.clone(),
+                timeout: planned.timeout,
+                warm_up: planned.warm_up,
+                csv: planned.csv,
+            })
+        };
+        let case = |case: &'a Case<A>| {
+            let instruments = case.instruments.iter().map(&instrument);
+            Ok(case.with_instruments(instruments.collect::<Result<_, E>>()?))
+        };
+        Ok(Plan {
+            name: self.name.clone(),
+            title: self.title.clone(),
+            quick: self.quick,
+            seed: self.seed,
+            order: self.order,
+            late_budget: self.late_budget,
+            reference: self.reference.clone(),
+            cases: self.cases.iter().map(case).collect::<Result<_, E>>()?,
+            trends: self.trends.clone(),
+            by_flow: self.by_flow,
+            shard: self.shard.clone(),
+        })
+    }
+
     /// The case of this name.
-    pub fn case(&self, name: &str) -> Option<&Case> {
+    pub fn case(&self, name: &str) -> Option<&Case<A>> {
         self.cases.iter().find(|case| case.name == name)
     }
 
     /// The instruments of every case.
-    pub fn instruments(&self) -> impl Iterator<Item = &Instrument> {
+    pub fn instruments(&self) -> impl Iterator<Item = &PlannedInstrument<A>> {
         self.cases.iter().flat_map(|case| &case.instruments)
     }
 
     /// The cases of a round, from 1, in the order in which they run, whether or not each still needs it; of a shard those
     /// that are its own.
-    pub fn round(&self, repeat: u32) -> Vec<PlannedRun<'_>> {
+    pub fn round(&self, repeat: u32) -> Vec<PlannedRun<'_, A>> {
         let cases = self.cases.iter();
         let mut runs: Vec<_> = cases.map(|case| self.run(case, repeat)).collect();
         if self.order == Order::Random {
@@ -183,7 +226,7 @@ impl Plan {
     }
 
     /// A repeat of a case, from 1.
-    pub fn run<'a>(&self, case: &'a Case, repeat: u32) -> PlannedRun<'a> {
+    pub fn run<'a>(&self, case: &'a Case<A>, repeat: u32) -> PlannedRun<'a, A> {
         PlannedRun {
             case,
             repeat,
@@ -204,9 +247,27 @@ impl Plan {
     }
 }
 
-impl Case {
+impl<A> Case<A> {
+    /// The same case with these instruments.
+    pub fn with_instruments<B>(&self, instruments: Vec<PlannedInstrument<B>>) -> Case<B> {
+        Case {
+            name: self.name.clone(),
+            title: self.title.clone(),
+            axes: self.axes.clone(),
+            bed: self.bed.clone(),
+            between: self.between.clone(),
+            congestion: self.congestion.clone(),
+            link: self.link.clone(),
+            repeats: self.repeats.clone(),
+            instruments,
+            published: self.published.clone(),
+            expect: self.expect.clone(),
+            note: self.note.clone(),
+        }
+    }
+
     /// The instrument of this name.
-    pub fn instrument(&self, name: &str) -> Option<&Instrument> {
+    pub fn instrument(&self, name: &str) -> Option<&PlannedInstrument<A>> {
         self.instruments.iter().find(|one| one.name == name)
     }
 
@@ -227,7 +288,7 @@ impl Case {
     }
 
     /// The instruments that run at the same time, each group after the other.
-    pub fn groups(&self) -> Vec<&[Instrument]> {
+    pub fn groups(&self) -> Vec<&[PlannedInstrument<A>]> {
         self.instruments
             .chunk_by(|a, b| a.group.is_some() && a.group == b.group)
             .collect()
@@ -252,19 +313,7 @@ impl Published {
     }
 }
 
-impl Instrument {
-    /// Whether both do the same; with `same_text`, their scenarios do. A record of version 4 has only the arguments that its
-    /// scenario says, as they are written there.
-    pub fn is_alike(&self, other: &Self, same_text: bool) -> bool {
-        let as_written = |instrument: &Self| {
-            let mut values = instrument.arguments.values();
-            values.all(|value| value.is_string() || *value == Value::Bool(true))
-        };
-        let of_version_4 = as_written(self) || as_written(other);
-        let alike = (&self.name, &self.kind) == (&other.name, &other.kind);
-        self == other || (alike && same_text && of_version_4)
-    }
-
+impl RecordedArguments {
     /// Its arguments as on a command line; what is off is left out.
     pub fn options(&self) -> String {
         let options = self.arguments.iter().filter_map(|(name, value)| {

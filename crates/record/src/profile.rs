@@ -6,7 +6,7 @@ use crate::{Direction, Metric, Statistic};
 
 /// An instrument as it is used: what its numbers are of, and what they are held against.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Profile {
+pub struct InstrumentProfile {
     /// Which way payload goes unless a figure says; absent for round trips.
     pub direction: Option<Direction>,
     /// What carries the payload; absent where the packets are neither a TCP sender's nor of one known length.
@@ -123,28 +123,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-impl Profile {
-    /// Of an instrument whose payload goes no particular way and whose main figure is `figure`.
-    pub fn new(figure: Headline, host_limit: HostLimit) -> Self {
-        Self {
-            direction: None,
-            carrier: None,
-            headlines: vec![figure],
-            samples: None,
-            host_limit,
-            flent: Vec::new(),
-            calibration: Calibration {
-                figure,
-                omits_start: false,
-                sends_again: false,
-                runs: None,
-                answers: false,
-                timed: false,
-                sub_interval_s: None,
-            },
-        }
-    }
-
+impl InstrumentProfile {
     /// Whether a figure is among those that people look for first.
     pub fn is_headline(&self, metric: Metric, statistic: Statistic) -> bool {
         let mut all = self.headlines.iter();

@@ -9,10 +9,9 @@ use std::io::{BufRead, BufReader, Read, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use thiserror::Error;
 
 use super::plan::{Case, Plan, PlannedRun};
 use crate::Artifact;
@@ -23,13 +22,16 @@ use crate::Measurement;
 use crate::figure_name::FigureName;
 use crate::lateness::{self, LatePackets};
 use crate::summary::Summary;
-use crate::upgrade;
 use stats::repeats;
 
 /// Names the format in the file.
 const FORMAT: &str = "farwire-record";
-/// Raised whenever a reader of the former version would misread the file.
-pub(crate) const VERSION: u32 = 6;
+/// The version that is written. It is raised whenever a reader of the previous version would misread the file.
+pub(crate) const VERSION: u32 = 1;
+/// Changes a line of one version, the head included, into the same line of the next version.
+type Upgrade = fn(&mut Value);
+/// The upgrades from every earlier version to the present one, in order: the first is from version 1 to 2.
+const UPGRADES: [Upgrade; VERSION as usize - 1] = [];
 /// In the directory of an experiment.
 pub(crate) const FILE: &str = "record.jsonl";
 /// No line that says when an experiment ended is longer.
@@ -42,7 +44,7 @@ pub struct Record {
     #[serde(flatten)]
     pub head: RecordHead,
     /// What the machine does with nothing in the way: before the first run, whenever it was resumed, and after the last run;
-    /// empty in beds of other machines. An older record has one at most.
+    /// empty in beds of other machines.
     pub baselines: Vec<Baseline>,
     /// RFC 3339, UTC; absent while it runs, or when it was interrupted.
     pub finished_at: Option<String>,
@@ -120,7 +122,7 @@ pub struct Run {
     pub measurements: Vec<Measured>,
     /// What the emulated links did, in a row, over all instruments of the run.
     pub links: Vec<LinkCounts>,
-    /// The files that it left; none in records of farwires that did not tell.
+    /// The files that it left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<Artifact>,
 }
@@ -203,8 +205,8 @@ impl RecordHead {
         )
     }
 
-    /// The head in a file's first line, and the version in which it was written.
-    fn parse(line: &[u8]) -> Result<(Self, u32)> {
+    /// The head in a file's first line, and the upgrades that its later lines need.
+    fn parse(line: &[u8], upgrades: &'static [Upgrade]) -> Result<(Self, &'static [Upgrade])> {
         #[derive(Deserialize)]
         struct Stamp {
             format: String,
@@ -221,20 +223,16 @@ impl RecordHead {
             stamp.format
         );
         let version = stamp.version;
-        ensure!(
-            (upgrade::OLDEST..=VERSION).contains(&version),
-            UnknownVersion(version)
-        );
-        let head = || -> serde_json::Result<Self> {
-            if version == VERSION {
-                return serde_json::from_slice(line);
-            }
-            let mut head: Value = serde_json::from_slice(line)?;
-            upgrade::upgrade_head(&mut head);
-            head["version"] = VERSION.into();
-            serde_json::from_value(head)
-        };
-        Ok((head().context("line 1: damaged")?, version))
+        let from = (version as usize).checked_sub(1);
+        let needed = from
+            .and_then(|from| upgrades.get(from..))
+            .with_context(|| {
+                let newest = upgrades.len() + 1;
+                format!("a record of version {version}; this farwire reads versions up to {newest}")
+            })?;
+        let mut head: Self = parse_line(line, needed).context("line 1: damaged")?;
+        head.version += u32::try_from(needed.len())?;
+        Ok((head, needed))
     }
 }
 
@@ -343,7 +341,7 @@ impl<'a> Latest<'a> {
 
     /// The figure that decides how many repeats `case` has, one value of each run without fault, in the order of the
     /// repeats; none of a case whose repeats are fixed.
-    pub fn deciding(&self, case: &Case) -> Vec<f64> {
+    pub fn deciding<A>(&self, case: &Case<A>) -> Vec<f64> {
         let Some(narrow) = &case.repeats.until else {
             return Vec::new();
         };
@@ -355,7 +353,7 @@ impl<'a> Latest<'a> {
 
     /// How many times `case` runs, as far as is known: in two stages, what the first says, and one more for each run that
     /// gave no figure.
-    pub fn repeats(&self, case: &Case) -> u32 {
+    pub fn repeats<A>(&self, case: &Case<A>) -> u32 {
         let Some(narrow) = &case.repeats.until else {
             return case.repeats.least;
         };
@@ -372,7 +370,7 @@ impl<'a> Latest<'a> {
     }
 
     /// Whether this run is still to be done: it is wanted, and either not there or spoilt, to be attempted so often.
-    pub fn lacks(&self, planned: &PlannedRun<'_>, attempts: u32) -> bool {
+    pub fn lacks<A>(&self, planned: &PlannedRun<'_, A>, attempts: u32) -> bool {
         let PlannedRun { case, repeat, .. } = planned;
         match self.run(&case.name, *repeat) {
             None => *repeat <= self.repeats(case),
@@ -381,30 +379,28 @@ impl<'a> Latest<'a> {
     }
 
     /// What a case has of its repeats, in their order.
-    pub fn runs(&self, case: &Case) -> impl Iterator<Item = &'a Run> {
+    pub fn runs<A>(&self, case: &Case<A>) -> impl Iterator<Item = &'a Run> {
         (1..=case.repeats.most).filter_map(|repeat| self.run(&case.name, repeat))
     }
 }
-
-/// A record of a version that this farwire does not read.
-#[derive(Debug, Error)]
-#[error("a record of version {0}; this farwire reads versions {oldest} to {VERSION}", oldest = upgrade::OLDEST)]
-pub(crate) struct UnknownVersion(u32);
 
 /// A record as it was found in a file.
 pub(crate) struct FoundRecord {
     pub(crate) record: Record,
     /// Whether it was made of several.
     pub(crate) is_merged: bool,
-    /// In which it was written.
-    pub(crate) version: u32,
+    /// Whether the file is of an earlier version.
+    pub(crate) is_upgraded: bool,
     /// How many of the file's bytes are whole lines.
     pub(crate) whole: u64,
 }
 
 /// What the file holds, as far as it is whole.
 pub(crate) fn read(file: impl Read) -> Result<FoundRecord> {
-    let (head, mut lines) = Lines::begin(file)?;
+    read_lines(Lines::begin(file)?)
+}
+
+fn read_lines((head, mut lines): (RecordHead, Lines<impl Read>)) -> Result<FoundRecord> {
     let is_merged = !head.hosts.is_empty();
     let mut record = Record::new(head);
     while let Some(line) = lines.next()? {
@@ -418,7 +414,7 @@ pub(crate) fn read(file: impl Read) -> Result<FoundRecord> {
     Ok(FoundRecord {
         record,
         is_merged,
-        version: lines.version,
+        is_upgraded: lines.is_upgraded(),
         whole: lines.whole,
     })
 }
@@ -426,8 +422,8 @@ pub(crate) fn read(file: impl Read) -> Result<FoundRecord> {
 /// The lines of a record, one at a time.
 pub(crate) struct Lines<R> {
     file: BufReader<R>,
-    /// In which they were written.
-    pub(crate) version: u32,
+    /// What makes them lines of the present version.
+    upgrades: &'static [Upgrade],
     /// How many of the file's bytes were whole lines until here.
     pub(crate) whole: u64,
     number: u64,
@@ -438,18 +434,27 @@ pub(crate) struct Lines<R> {
 impl<R: Read> Lines<R> {
     /// The head, and the lines after it.
     pub(crate) fn begin(file: R) -> Result<(RecordHead, Self)> {
+        Self::with(&UPGRADES, file)
+    }
+
+    fn with(upgrades: &'static [Upgrade], file: R) -> Result<(RecordHead, Self)> {
         let (mut file, mut text) = (BufReader::new(file), Vec::new());
         let whole = file.read_until(b'\n', &mut text)? as u64;
-        let (head, version) = RecordHead::parse(&text)?;
+        let (head, upgrades) = RecordHead::parse(&text, upgrades)?;
         ensure!(text.ends_with(b"\n"), "ends before its plan");
         let lines = Self {
             file,
-            version,
+            upgrades,
             whole,
             number: 1,
             text,
         };
         Ok((head, lines))
+    }
+
+    /// Whether the file is of an earlier version: lines of the present one cannot be added to it.
+    pub(crate) fn is_upgraded(&self) -> bool {
+        !self.upgrades.is_empty()
     }
 
     /// The next one that is whole. What is cut off within a line was not whole when it was written; what is whole must be sound.
@@ -460,20 +465,20 @@ impl<R: Read> Lines<R> {
         if !self.text.ends_with(b"\n") {
             return Ok(None);
         }
-        let line = parse_line(&self.text, self.version)
+        let line = parse_line(&self.text, self.upgrades)
             .map_err(|error| anyhow!("line {}: damaged: {error}", self.number))?;
         self.whole += length;
         Ok(Some(line))
     }
 }
 
-fn parse_line(line: &[u8], version: u32) -> serde_json::Result<RecordLine<Run>> {
-    if version == VERSION {
+fn parse_line<T: DeserializeOwned>(line: &[u8], upgrades: &[Upgrade]) -> serde_json::Result<T> {
+    if upgrades.is_empty() {
         return serde_json::from_slice(line);
     }
-    let mut old = serde_json::from_slice(line)?;
-    upgrade::upgrade_line(&mut old);
-    serde_json::from_value(old)
+    let mut value = serde_json::from_slice(line)?;
+    upgrades.iter().for_each(|upgrade| upgrade(&mut value));
+    serde_json::from_value(value)
 }
 
 /// The record's file, which is either `path` or in it.
@@ -516,15 +521,14 @@ impl Run {
         })
     }
 
-    /// Why no instrument's figures count, though they were measured, if so: the emulator lost packets, the host was starved; in
-    /// an older record, whatever made the run invalid.
+    /// Why no instrument's figures count, though they were measured, if so: the emulator lost packets, or the host was starved.
     pub fn spoilt_as_a_whole(&self) -> Option<&str> {
         let RunOutcome::Invalid { cause } = &self.outcome else {
             return None;
         };
         let mut measured = self.measurements.iter();
         measured
-            .all(|one| one.invalid.is_none() || one.invalid.as_ref() == Some(cause))
+            .all(|one| one.invalid.as_ref() == Some(cause))
             .then_some(cause)
     }
 
@@ -553,20 +557,55 @@ mod tests {
         for (text, cause) in [
             ("", "not a farwire record"),
             ("{}", "not a farwire record"),
-            (r#"{"format":"x","version":4}"#, "its format is `x`"),
-            (r#"{"format":"farwire-record","version":3}"#, "version 3"),
-            (r#"{"format":"farwire-record","version":99}"#, "version 99"),
-            (r#"{"format":"farwire-record","version":4}"#, "damaged"),
-            (r#"{"format":"farwire-record","version":5}"#, "damaged"),
-            (r#"{"format":"farwire-record","version":6}"#, "damaged"),
+            (r#"{"format":"x","version":1}"#, "its format is `x`"),
+            (r#"{"format":"farwire-record","version":0}"#, "version 0"),
             (
-                r#"{"format":"farwire-record","version":4,"plan":{"cases":[1,{"instruments":[{"kind":"x","options":[1,"--a"]}]}]}}"#,
-                "damaged",
+                r#"{"format":"farwire-record","version":2}"#,
+                "a record of version 2; this farwire reads versions up to 1",
             ),
+            (r#"{"format":"farwire-record","version":1}"#, "damaged"),
         ] {
-            let error = format!("{:#}", RecordHead::parse(text.as_bytes()).unwrap_err());
+            let error = format!(
+                "{:#}",
+                RecordHead::parse(text.as_bytes(), &UPGRADES).unwrap_err()
+            );
             assert!(error.contains(cause), "{error}");
         }
+    }
+
+    /// To a made-up version 2. In version 1 the head's `farwire` is a table here, and a run's `repeat` is called `number`.
+    const TO_VERSION_2: Upgrade = |line| {
+        if let Some(version) = line.pointer_mut("/farwire/version").map(Value::take) {
+            line["farwire"] = version;
+        }
+        if let Some(number) = line.pointer_mut("/run/number").map(Value::take) {
+            line["run"]["repeat"] = number;
+        }
+    };
+
+    #[test]
+    fn a_record_of_an_earlier_version_is_upgraded_line_by_line_and_a_newer_one_is_refused() {
+        let present = include_str!("../../../tests/fixtures/records/small.jsonl");
+        let version_1 = present
+            .replacen(
+                r#""farwire":"0.1.0""#,
+                r#""farwire":{"version":"0.1.0"}"#,
+                1,
+            )
+            .replace(r#""repeat":1"#, r#""number":1"#);
+        let version_2 = present.replacen(r#""version":1"#, r#""version":2"#, 1);
+        let version_3 = present.replacen(r#""version":1"#, r#""version":3"#, 1);
+        let read = |text: String| read_lines(Lines::with(&[TO_VERSION_2], text.as_bytes())?);
+        let upgraded = read(version_1).unwrap();
+        let written = read(version_2).unwrap();
+        assert!(upgraded.is_upgraded && !written.is_upgraded);
+        assert_eq!(upgraded.record, written.record);
+        assert_eq!(upgraded.record.head.version, 2);
+        let refused = read(version_3).map(drop).unwrap_err().to_string();
+        assert_eq!(
+            refused,
+            "a record of version 3; this farwire reads versions up to 2"
+        );
     }
 
     #[test]

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use crate::plan::{Case, Plan, PlannedRun};
 use crate::record::{
     FILE, GivenScenario, Latest, Lines, MOST_ATTEMPTS, Measured, RecordHead, RecordLine, Run,
-    RunOutcome, UnknownVersion, VERSION, file_of,
+    RunOutcome, file_of,
 };
 use crate::record_writer::{RecordWriter, line};
 use crate::shard::Shard;
@@ -44,7 +44,6 @@ struct Source {
     path: PathBuf,
     /// The whole path of its folder, from which its runs refer to their files.
     folder: PathBuf,
-    version: u32,
     head: RecordHead,
     /// Whether it was made of several.
     is_merged: bool,
@@ -79,8 +78,7 @@ impl Merge {
     pub fn of(paths: &[PathBuf]) -> Result<Self> {
         let mut sources: Vec<Source> = Vec::new();
         for path in paths {
-            let mut source = Source::read(path).map_err(|error| beside(error, &sources))?;
-            check_version(&source, sources.first())?;
+            let mut source = Source::read(path)?;
             if let Some(first) = sources.first() {
                 check_alike(first, &source)?;
                 // Ten thousand cases in as many records would not fit into memory.
@@ -296,13 +294,16 @@ impl Source {
                 _ => error.into(),
             });
             let (mut head, mut lines) = Lines::begin(opened?)?;
+            ensure!(
+                !lines.is_upgraded(),
+                "a record of an earlier version: it can be reported and compared, but not merged"
+            );
             let mut source = Self {
                 path: path.to_owned(),
                 folder: fs::canonicalize(&file)?
                     .parent()
                     .map(Path::to_owned)
                     .unwrap_or_default(),
-                version: lines.version,
                 is_merged: !head.hosts.is_empty(),
                 shard: head.plan.shard.take(),
                 head,
@@ -435,30 +436,6 @@ impl Files {
             _ => bail!("{}: has changed meanwhile", path.display()),
         }
     }
-}
-
-/// Of a record that this farwire does not read, also what it was to be merged with.
-fn beside(error: anyhow::Error, others: &[Source]) -> anyhow::Error {
-    match others.first() {
-        Some(first) if error.is::<UnknownVersion>() => error.context(format!(
-            "only records of version {VERSION} can be merged, as {} is",
-            first.path.display()
-        )),
-        _ => error,
-    }
-}
-
-/// A record of an older version is refused; beside it stands what another one is of.
-fn check_version(source: &Source, first: Option<&Source>) -> Result<()> {
-    let of = |source: &Source| format!("{} of version {}", source.path.display(), source.version);
-    let all = first.into_iter().chain([source]);
-    let words: Vec<String> = all.map(of).collect();
-    ensure!(
-        source.version == VERSION,
-        "only records of version {VERSION} can be merged: {}",
-        words.join(", ")
-    );
-    Ok(())
 }
 
 /// Two must be of one experiment and written by one farwire.

@@ -51,7 +51,7 @@ pub struct Summary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_error: Option<String>,
     /// What was kept of the log of every packet, where that was asked for.
-    #[serde(default, alias = "truth", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet_log: Option<PacketLogSummary>,
     /// What was kept of a capture, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,9 +105,8 @@ pub struct DirectionSummary {
     pub replies: u64,
     /// On their way when the emulator stopped: packets + copies = delivered + dropped + failed sends + these.
     pub held_at_end: u64,
-    /// How long those delivered were delayed; none in records of farwires that did not add it up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay: Option<DelaySum>,
+    /// How long those delivered were delayed.
+    pub delay: DelaySum,
     /// What each class of packets met, in their order; the rest was of none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassSummary>,
@@ -146,9 +145,8 @@ pub struct ClassSummary {
     /// Of those delivered, with changed bytes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub edited: u64,
-    /// How long those that were sent were delayed; none in records of farwires that did not add it up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delay: Option<DelaySum>,
+    /// How long those that were sent were delayed.
+    pub delay: DelaySum,
 }
 
 /// How long packets were delayed, added up: from their arrival to when they were due, whatever delayed them.
@@ -209,8 +207,7 @@ pub struct DepartureSummary {
     pub max_ns: u64,
     /// The part of it before the calls that sent the packets. What follows is the kernel's: it carries the frame to the
     /// other end of a veth, and may have that end's work done, before the call returns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hand_over: Option<HandOverSummary>,
+    pub hand_over: HandOverSummary,
     /// Packets that left later than the budget.
     pub over_budget: u64,
     /// The budget.
@@ -409,7 +406,7 @@ impl ClassSummary {
             dropped: dropped_by_cause(counters),
             marked: counters.marked,
             edited: counters.edited,
-            delay: Some(delay),
+            delay,
         }
     }
 }
@@ -487,7 +484,8 @@ impl fmt::Display for Summary {
             error.over_budget,
             Micros(error.budget_ns),
         )?;
-        if let Some(before) = error.hand_over.as_ref().filter(|_| error.count > 0) {
+        if error.count > 0 {
+            let before = &error.hand_over;
             writeln!(
                 f,
                 "of that before the call that sends: {} (median), {} (p99), {} (max)",

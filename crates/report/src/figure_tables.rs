@@ -6,8 +6,8 @@ use crate::analysis::{Analysis, CaseFigures};
 use crate::interval::{ConfidenceInterval, Label, NOT_AVAILABLE, around, is_tail};
 use record::Record;
 use record::figure_name::FigureName;
-use record::plan::Instrument;
-use record::profile::Profile;
+use record::plan::PlannedInstrument;
+use record::profile::InstrumentProfile;
 use record::quantity::{counted, number, scale};
 use record::table::{Cell, Column, Mark, Table};
 use record::{Direction, Metric, Phase, Statistic};
@@ -17,7 +17,7 @@ use stats::hodges_lehmann::Shift;
 /// What an instrument measured in every case that uses it.
 pub(super) struct FigureTable<'a> {
     pub(super) instrument: &'a str,
-    pub(super) profile: &'a Profile,
+    pub(super) profile: &'a InstrumentProfile,
     pub(super) columns: Vec<ValueColumn>,
     pub(super) rows: Vec<CaseRow<'a>>,
 }
@@ -56,7 +56,7 @@ pub(super) struct FigureValue {
 
 /// The tables of a record, in the order of its instruments.
 pub(super) fn tables<'a>(analysis: &'a Analysis<'a>) -> Vec<FigureTable<'a>> {
-    let mut instruments: Vec<&Instrument> = Vec::new();
+    let mut instruments: Vec<&PlannedInstrument> = Vec::new();
     for instrument in analysis.cases.iter().flat_map(|c| &c.case.instruments) {
         if instruments
             .iter()
@@ -74,7 +74,7 @@ pub(super) fn tables<'a>(analysis: &'a Analysis<'a>) -> Vec<FigureTable<'a>> {
 fn table<'a>(
     analysis: &'a Analysis<'a>,
     instrument: &'a str,
-    profile: &'a Profile,
+    profile: &'a InstrumentProfile,
 ) -> FigureTable<'a> {
     let mut asked = expected(analysis);
     let cases = analysis.cases.iter();

@@ -4,7 +4,7 @@ use crate::analysis::{Analysis, CaseFigures};
 use crate::figure_tables::or_dash;
 use crate::interval::with_interval;
 use record::figure_name::FigureName;
-use record::plan::Instrument;
+use record::plan::PlannedInstrument;
 use record::quantity::{counted, number};
 use record::table::{Cell, Column, Mark, Table};
 use record::{Baseline, HostFacts, Record, Run};
@@ -17,7 +17,7 @@ const NOTE: &str = "each instrument's column: how far the runs of a host lie fro
 
 /// A machine of a record.
 pub(crate) struct RecordHost<'a> {
-    /// What it calls itself; its number as well where that is not told or not the only one of its name.
+    /// What it calls itself; with its number where it is not the only one of its name.
     pub(crate) name: String,
     pub(crate) facts: &'a HostFacts,
     /// What it does with nothing in the way, each time.
@@ -29,7 +29,7 @@ pub(crate) fn of<'a>(record: &'a Record) -> Vec<RecordHost<'a>> {
     let all = &record.head.hosts;
     if all.is_empty() {
         return vec![RecordHost {
-            name: record.head.host.name.clone().unwrap_or_default(),
+            name: record.head.host.name.clone(),
             facts: &record.head.host,
             baselines: record.baselines.clone(),
         }];
@@ -39,10 +39,9 @@ pub(crate) fn of<'a>(record: &'a Record) -> Vec<RecordHost<'a>> {
         let own = record.baselines.iter();
         let own = own.filter(|baseline| baseline.host == Some(number));
         RecordHost {
-            name: match &facts.name {
-                Some(name) if namesakes.count() == 1 => name.clone(),
-                Some(name) => format!("{name} ({number})"),
-                None => format!("host {number}"),
+            name: match namesakes.count() {
+                1 => facts.name.clone(),
+                _ => format!("{} ({number})", facts.name),
             },
             facts,
             baselines: own.cloned().collect(),
@@ -107,7 +106,7 @@ fn figures<'a>(analysis: &Analysis<'a>) -> Vec<(&'a str, FigureName)> {
     found
 }
 
-fn headline(case: &CaseFigures<'_>, instrument: &Instrument) -> Option<FigureName> {
+fn headline(case: &CaseFigures<'_>, instrument: &PlannedInstrument) -> Option<FigureName> {
     let own = || {
         case.figures
             .keys()
@@ -172,7 +171,7 @@ mod tests {
         record.head.plan.cases.truncate(1);
         record.head.plan.cases[0].repeats = Repeats::fixed(8);
         let facts = |name: &str| HostFacts {
-            name: Some(name.to_owned()),
+            name: name.to_owned(),
             ..record.head.host.clone()
         };
         record.head.hosts = ["fast", "slow"].map(facts).into();

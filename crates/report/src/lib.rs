@@ -16,7 +16,6 @@ pub mod fuzzing;
 mod hosts;
 mod index;
 mod interval;
-mod iperf3;
 mod meaning;
 mod render;
 mod so_far;
@@ -39,7 +38,6 @@ pub use formats::html::html;
 pub use formats::text::text;
 pub use formats::{FORMATS, Make, NamedFiles, ReportFormat};
 pub use index::{Listed, index};
-pub use iperf3::{intervals, iperf3};
 pub use so_far::{SoFar, so_far};
 pub use terminal::{Terminal, hanging, prose, table_text};
 

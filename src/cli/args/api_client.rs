@@ -1,19 +1,25 @@
 //! Requests to a farwire that listens: by TCP, by TLS whose certificate is known by its fingerprint, or by a Unix socket.
 
 use std::fmt;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
+use axum::body::Body;
+use axum::http::{Request, StatusCode, header};
 use clap::Args;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime::Builder;
+use tokio_io_timeout::TimeoutStream;
+use tokio_rustls::TlsConnector;
 
 use super::api_server;
 use crate::live::LeaseId;
@@ -50,16 +56,6 @@ enum At {
     Tls { host: String, port: u16 },
 }
 
-/// A request.
-struct Request<'r> {
-    host: String,
-    token: Option<String>,
-    method: &'r str,
-    path: &'r str,
-    lease: Option<&'r LeaseId>,
-    body: &'r str,
-}
-
 impl ApiArgs {
     /// Sends a request, of who holds this lease; the answer's JSON.
     ///
@@ -74,46 +70,34 @@ impl ApiArgs {
     ) -> Result<Value, Failure> {
         let token =
             api_server::token(self.token_file.as_deref(), api_server::TOKEN).or_bad_input()?;
-        let request = Request {
-            host: self.at.host(),
-            token,
-            method,
-            path,
-            lease,
-            body: body.unwrap_or_default(),
-        };
-        let answer = match &self.at {
-            At::Plain(Listen::Tcp(address)) => {
-                self.check_plain(*address, request.token.is_some())
-                    .or_bad_input()?;
-                let stream = TcpStream::connect(address).and_then(patient);
-                request.by(stream.with_context(|| self.nobody())?)
-            }
-            At::Plain(Listen::Unix(socket)) => {
-                let stream = UnixStream::connect(socket).and_then(|stream| {
-                    stream.set_read_timeout(Some(PATIENCE))?;
-                    Ok(stream)
-                });
-                request.by(stream.with_context(|| self.nobody())?)
-            }
-            At::Tls { host, port } => {
-                let pin = self.pin.with_context(|| {
-                    format!(
-                        "--at {}: --pin is missing: the fingerprint of its certificate, which that farwire says when it begins",
-                        self.at
-                    )
-                });
-                let config = Arc::new(pin.or_bad_input()?.client()?);
-                let stream = TcpStream::connect((host.as_str(), *port)).and_then(patient);
-                let stream = stream.with_context(|| self.nobody())?;
-                let name = ServerName::try_from(host.clone()).context("a name of a host");
-                let client =
-                    ClientConnection::new(config, name.or_bad_input()?).context("beginning TLS")?;
-                request.by(StreamOwned::new(client, stream))
-            }
-        };
-        let (status, body) = answer.with_context(|| format!("{}: asking", self.at))?;
-        if status == 200 {
+        if let At::Plain(Listen::Tcp(address)) = self.at {
+            self.check_plain(address, token.is_some()).or_bad_input()?;
+        }
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, self.at.host())
+            .header(header::CONNECTION, "close")
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(token) = token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        if let Some(LeaseId(id)) = lease {
+            request = request.header("Farwire-Lease", id);
+        }
+        let request = request.body(body.unwrap_or_default().to_owned());
+        let request = request.context("a request").or_bad_input()?;
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let (status, body) = runtime
+            .context("the runtime of a client")?
+            .block_on(async {
+                let answer = tokio::time::timeout(LONGEST, self.send(request)).await;
+                answer.unwrap_or_else(|_| {
+                    let longest = LONGEST.as_secs();
+                    Err(anyhow!("{}: no whole answer in {longest} s", self.at).into())
+                })
+            })?;
+        if status == StatusCode::OK {
             return Ok(body);
         }
         let refused = anyhow!(
@@ -122,10 +106,47 @@ impl ApiArgs {
                 .as_str()
                 .unwrap_or("refused, without a reason")
         );
-        match status {
-            400..500 => Err(refused).or_bad_input(),
-            _ => Err(refused.into()),
+        match status.is_client_error() {
+            true => Err(refused).or_bad_input(),
+            false => Err(refused.into()),
         }
+    }
+
+    /// Connects, and sends a request.
+    async fn send(&self, request: Request<String>) -> Result<(StatusCode, Value), Failure> {
+        let nobody = || {
+            format!(
+                "{}: no farwire listens there: start one with --listen, or name another address with --at",
+                self.at
+            )
+        };
+        let answer = match &self.at {
+            At::Plain(Listen::Tcp(address)) => {
+                let stream = TcpStream::connect(address).await.with_context(nobody)?;
+                exchange(stream, request).await
+            }
+            At::Plain(Listen::Unix(socket)) => {
+                let stream = UnixStream::connect(socket).await.with_context(nobody)?;
+                exchange(stream, request).await
+            }
+            At::Tls { host, port } => {
+                let pin = self.pin.with_context(|| {
+                    format!(
+                        "--at {}: --pin is missing: the fingerprint of its certificate, which that farwire says when it begins",
+                        self.at
+                    )
+                });
+                let tls = TlsConnector::from(Arc::new(pin.or_bad_input()?.client()?));
+                let name = ServerName::try_from(host.clone()).context("a name of a host");
+                let name = name.or_bad_input()?;
+                let stream = TcpStream::connect((host.as_str(), *port)).await;
+                match tls.connect(name, stream.with_context(nobody)?).await {
+                    Ok(stream) => exchange(stream, request).await,
+                    Err(error) => Err(error.into()),
+                }
+            }
+        };
+        Ok(answer.with_context(|| format!("{}: asking", self.at))?)
     }
 
     /// Refuses to send in clear what is to be kept from others: a farwire beyond loopback always has TLS.
@@ -140,78 +161,21 @@ impl ApiArgs {
         );
         Ok(())
     }
-
-    fn nobody(&self) -> String {
-        format!(
-            "{}: no farwire listens there: start one with --listen, or name another address with --at",
-            self.at
-        )
-    }
 }
 
-fn patient(stream: TcpStream) -> std::io::Result<TcpStream> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    Ok(stream)
-}
-
-impl Request<'_> {
-    /// Sends it by `stream` and reads the answer to its end: status and JSON.
-    fn by(&self, mut stream: impl Read + Write) -> Result<(u16, Value)> {
-        let Self {
-            host,
-            method,
-            path,
-            body,
-            ..
-        } = self;
-        let length = body.len();
-        let token = self.token.as_deref();
-        let token = token.map_or_else(String::new, |token| {
-            format!("Authorization: Bearer {token}\r\n")
-        });
-        let lease = self
-            .lease
-            .map(|LeaseId(id)| format!("Farwire-Lease: {id}\r\n"));
-        let lease = lease.unwrap_or_default();
-        write!(
-            stream,
-            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{token}{lease}Content-Type: application/json\r\n\
-             Content-Length: {length}\r\n\r\n{body}"
-        )?;
-        stream.flush()?;
-        let text = String::from_utf8(whole(stream)?)?;
-        let (head, body) = text.split_once("\r\n\r\n").context("no answer of HTTP")?;
-        let status = head
-            .split(' ')
-            .nth(1)
-            .and_then(|status| status.parse().ok());
-        let Some(status) = status.filter(|_| head.starts_with("HTTP/1.")) else {
-            bail!("no answer of HTTP");
-        };
-        Ok((status, serde_json::from_str(body).unwrap_or(Value::Null)))
-    }
-}
-
-/// All that comes, of what a farwire says: no more, and no longer.
-fn whole(mut stream: impl Read) -> Result<Vec<u8>> {
-    let begun = Instant::now();
-    let mut all = Vec::new();
-    let mut part = [0; 1 << 14];
-    loop {
-        match stream.read(&mut part)? {
-            0 => return Ok(all),
-            len => all.extend_from_slice(&part[..len]),
-        }
-        ensure!(
-            all.len() <= LARGEST,
-            "an answer of more than {LARGEST} bytes"
-        );
-        ensure!(
-            begun.elapsed() <= LONGEST,
-            "an answer that has no end after {} s",
-            LONGEST.as_secs()
-        );
-    }
+/// Sends a request by `stream`; status and JSON of the answer.
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Send + 'static,
+    request: Request<String>,
+) -> Result<(StatusCode, Value)> {
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_read_timeout(Some(PATIENCE));
+    let (mut sender, connection) = http1::handshake(TokioIo::new(Box::pin(stream))).await?;
+    tokio::spawn(connection);
+    let answer = sender.send_request(request).await?;
+    let status = answer.status();
+    let body = axum::body::to_bytes(Body::new(answer.into_body()), LARGEST).await?;
+    Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
 }
 
 impl At {

@@ -6,12 +6,12 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use super::screen::{self, LiveScreen};
+use crate::experiment::Plan;
 use crate::experiment::captures::RunCaptures;
 use crate::live::{Keeper, Links, NewLink};
 use crate::notes::note;
 use crate::web::{Access, CertificateFiles, Listen, Listening, WebServer};
 use instruments::failure::{Blame, Failure};
-use record::plan::Plan;
 
 /// The variable of the token that lets do all.
 pub(crate) const TOKEN: &str = "FARWIRE_TOKEN";

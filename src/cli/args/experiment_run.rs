@@ -1,6 +1,6 @@
 //! What commands that run an experiment share: their options, and the way from a plan to a record.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ use crate::experiment::machine_facts;
 use crate::experiment::observer::RunObserver;
 use crate::experiment::runner::Measures;
 use crate::experiment::uses::{self, Uses};
+use crate::experiment::{Case, Plan};
 use crate::experiment::{host_baseline, record_directory, runner, sharding, testbed, testbeds};
 use crate::named_files::{self, AllowFilesArg};
 use crate::notes::{self, note};
@@ -29,7 +30,7 @@ use instruments::output;
 use instruments::output::Prepared;
 use netio::stop::Stop;
 use record::lateness::LateBudget;
-use record::plan::{Case, Order, Plan};
+use record::plan::Order;
 use record::quantity::counted;
 use record::{
     GivenScenario, Record, RecordHead, RecordWriter, Shard, ShardBy, ShardNumber, is_full,
@@ -80,6 +81,7 @@ pub(crate) struct ExperimentArgs {
 
 /// An experiment that has ended, by itself or by a signal.
 pub(crate) struct FinishedExperiment {
+    plan: Plan,
     pub(crate) record: Record,
     /// Where its record is.
     pub(crate) directory: PathBuf,
@@ -155,12 +157,13 @@ impl ExperimentArgs {
             if record.finished_at.is_some() && !self.redo_invalid {
                 note(format_args!("{}: nothing is missing", directory.display()));
             }
-            refuse_files(&record, writer.path(), self.allowed()).or_bad_input()?;
-            let tools = tools(record.plan()).or_machine()?;
+            let plan = measure::read_plan(record.plan()).or_bad_input()?;
+            refuse_files(&plan, writer.path(), self.allowed()).or_bad_input()?;
+            let tools = tools(&plan).or_machine()?;
             if record.finished_at.is_none() || self.redo_invalid {
                 writer.go_on(&mut record, machine_facts::collect(tools))?;
             }
-            return self.finish(command, record, writer, live).map(Some);
+            return self.finish(command, plan, record, writer, live).map(Some);
         }
         let (given, plan) = given(self.quick).or_bad_input()?;
         let mut plan = prepare(plan);
@@ -185,14 +188,18 @@ impl ExperimentArgs {
         let tools = tools(&plan).or_machine()?;
         self.testbeds(&plan)?;
         warn_of_host(&plan).or_bad_input()?;
-        let head = RecordHead::new(given, plan, machine_facts::collect(tools));
+        let head = RecordHead::new(
+            given,
+            measure::record_plan(&plan),
+            machine_facts::collect(tools),
+        );
         let replaces = Record::is_in(&directory);
         let writer = match RecordWriter::begin(&directory, &head, self.overwrite) {
             Err(error) if is_full(&error) => return Err(error.into()),
             begun => begun.or_bad_input()?,
         };
         clear_reports(&directory, replaces);
-        self.finish(command, Record::new(head), writer, live)
+        self.finish(command, plan, Record::new(head), writer, live)
             .map(Some)
     }
 
@@ -212,16 +219,17 @@ impl ExperimentArgs {
         Ok(builder.keeping_flows(plan.by_flow))
     }
 
-    /// Does the runs that `record` is missing, and writes the reports beside it.
+    /// Does the runs of `plan` that `record` is missing, and writes the reports beside it.
     fn finish(
         &self,
         command: &'static str,
+        plan: Plan,
         mut record: Record,
         mut writer: RecordWriter,
         live: &mut LiveRuns,
     ) -> Result<FinishedExperiment, Failure> {
-        say_shard(record.plan());
-        let builder = self.testbeds(record.plan())?;
+        say_shard(&plan);
+        let builder = self.testbeds(&plan)?;
         let set_up = |case: &Case, seed| builder.set_up(&testbed(case), seed);
         let stop = Stop::on_signals()?;
         let watched = live.watch()?;
@@ -233,7 +241,14 @@ impl ExperimentArgs {
         };
         let redo_invalid = self.redo_invalid;
         let directory = writer.path().parent().unwrap_or(Path::new(".")).to_owned();
-        let ran = runner::run(&measures, &mut record, &mut writer, redo_invalid, &stop);
+        let ran = runner::run(
+            &measures,
+            &plan,
+            &mut record,
+            &mut writer,
+            redo_invalid,
+            &stop,
+        );
         ran.map_err(|error| match is_full(&error) {
             true => anyhow!(
                 "{error:#}; once there is room, `farwire {command} --resume {}` does the rest",
@@ -244,6 +259,7 @@ impl ExperimentArgs {
         measures.watch.enter("reports");
         write_reports(&record, &directory)?;
         Ok(FinishedExperiment {
+            plan,
             record,
             directory,
             command,
@@ -267,20 +283,17 @@ impl FinishedExperiment {
                 "{cause}; the runs before it are kept; the rest: `farwire {} --resume {}{}`",
                 self.command,
                 self.directory.display(),
-                self.files_to_allow()?
+                self.files_to_allow()
             )
             .into()),
         }
     }
 
     /// What a resumed experiment needs said of the files that it sends.
-    fn files_to_allow(&self) -> Result<String> {
-        let files = uses::sent(self.record.plan())?.into_iter();
-        let folders: BTreeSet<PathBuf> = files
-            .filter_map(|(_, _, file)| Some(file.parent()?.to_owned()))
-            .collect();
+    fn files_to_allow(&self) -> String {
+        let folders = uses::folders_sent_from(&self.plan);
         let option = |folder: &PathBuf| format!(" --allow-files {}", folder.display());
-        Ok(folders.iter().map(option).collect())
+        folders.iter().map(option).collect()
     }
 }
 
@@ -289,7 +302,7 @@ pub(crate) fn write_reports(record: &Record, directory: &Path) -> Result<()> {
     let page = report::html(record)?;
     output::write(Some(&directory.join(PAGE)), &page)?;
     let samples = Prepared::open(&directory.join(SAMPLES))?;
-    samples.replace(|file| report::write_csv(record, &mut BufWriter::new(file)))
+    Ok(samples.replace(|file| report::write_csv(record, &mut BufWriter::new(file)))?)
 }
 
 /// Removes what lay beside a record that was there before; with `replaced` also what its instruments wrote.
@@ -304,9 +317,9 @@ pub(crate) fn clear_reports(directory: &Path, replaced: bool) {
 
 /// Refuses a record whose instruments send files that lie neither below its directory nor below one of `also`: what a stranger's
 /// record goes on with is not said on the command line, as a scenario is.
-fn refuse_files(record: &Record, kept_in: &Path, also: &[PathBuf]) -> Result<()> {
-    for (case, instrument, file) in uses::sent(record.plan())? {
-        let is_it = named_files::find(kept_in, &file, also).and_then(|found| {
+fn refuse_files(plan: &Plan, kept_in: &Path, also: &[PathBuf]) -> Result<()> {
+    for (case, instrument, file) in uses::sent(plan) {
+        let is_it = named_files::find(kept_in, file, also).and_then(|found| {
             ensure!(
                 found == file,
                 "{}: no whole path, as a run keeps it",
@@ -387,8 +400,8 @@ fn part(plan: &Plan, shard: &Shard) -> String {
 /// The external tools that the plan uses, with their versions.
 fn tools(plan: &Plan) -> Result<BTreeMap<String, String>> {
     let mut tools = BTreeMap::new();
-    for instrument in plan.instruments() {
-        for tool in measure::tools(instrument)? {
+    for instrument in plan.cases.iter().flat_map(|case| &case.instruments) {
+        for tool in instrument.args.tools()? {
             tools.insert(tool.path.display().to_string(), tool.version);
         }
     }
@@ -464,8 +477,8 @@ fn outline(plan: &Plan) -> String {
         ));
         lines.push(format!("  {}, TCP {}", conditions(case), case.congestion));
         for instrument in &case.instruments {
-            let options = instrument.options();
-            let (name, kind) = (&instrument.name, &instrument.kind);
+            let args = instrument.args.recorded();
+            let (name, kind, options) = (&instrument.name, &args.kind, args.options());
             lines.push(format!("  {name}: {kind} {options}").trim_end().to_owned());
         }
     }
@@ -493,9 +506,13 @@ mod tests {
     use super::*;
     use crate::experiment::small_record as record;
 
+    fn plan() -> Plan {
+        measure::read_plan(record().plan()).unwrap()
+    }
+
     #[test]
     fn only_keeps_the_reference_too() {
-        let mut plan = record().head.plan;
+        let mut plan = plan();
         keep_only(&mut plan, &["slow".to_owned()]).unwrap();
         assert_eq!((plan.cases.len(), plan.trends.len()), (2, 1));
         keep_only(&mut plan, &["base".to_owned()]).unwrap();
@@ -504,7 +521,7 @@ mod tests {
 
     #[test]
     fn a_case_that_is_not_there_is_refused_with_those_that_are() {
-        let error = keep_only(&mut record().head.plan, &["fast".to_owned()]).unwrap_err();
+        let error = keep_only(&mut plan(), &["fast".to_owned()]).unwrap_err();
         assert_eq!(
             error.to_string(),
             "--only fast: there is no such case; there are: base, slow"
@@ -513,7 +530,7 @@ mod tests {
 
     #[test]
     fn the_outline_has_every_case_and_the_time_that_is_known() {
-        let text = outline(&record().head.plan);
+        let text = outline(&plan());
         assert!(text.contains("slow: 2 runs"), "{text}");
         assert!(text.contains("  ping: ping --count=3"), "{text}");
         assert!(

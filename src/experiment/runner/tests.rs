@@ -4,9 +4,9 @@ use crate::testbed::ClientWork;
 use crate::toml_file::SourceFile;
 use anyhow::{anyhow, ensure};
 use instruments::external::{Launcher, Running, Tool};
-use instruments::measure::FarEnd;
+use instruments::measure::{FarEnd, read_plan, record_plan};
 use instruments::serve;
-use instruments::serve::{ServeConfig, Server};
+use instruments::serve::{FarEndServer, ServeConfig};
 use record::HostFacts;
 use record::lateness::{Departed, FlowDepartures, FlowKind, LinkDepartures};
 use record::summary::OwnLoss;
@@ -25,7 +25,7 @@ struct Loopback {
 }
 
 struct LoopbackTestbed {
-    server: Server,
+    server: FarEndServer,
     /// Packets that left, of TCP.
     left: AtomicU64,
     /// Whether they were late.
@@ -136,7 +136,7 @@ fn head(cases: &str) -> RecordHead {
         file: "x.toml".to_owned(),
         text,
     };
-    RecordHead::new(given, plan, HostFacts::default())
+    RecordHead::new(given, record_plan(&plan), HostFacts::default())
 }
 
 /// Runs what `directory`'s record is missing; what it then holds.
@@ -162,7 +162,8 @@ fn go_on_until(
         captures: None,
         watch: RunObserver::NOBODY,
     };
-    run(&measures, record, writer, redo_invalid, stop).unwrap();
+    let plan = read_plan(record.plan()).unwrap();
+    run(&measures, &plan, record, writer, redo_invalid, stop).unwrap();
 }
 
 fn experiment(cases: &str) -> Record {

@@ -10,12 +10,12 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::experiment::Case;
 use crate::toml_file::Below;
 use conditions::{nearest, require};
-use instruments::measure;
 use record::expectation::{Expectation, ExpectationRule, Judgement, Met, Trend, TrendWay};
 use record::figure_name::FigureName;
-use record::plan::{Case, Published};
+use record::plan::Published;
 use record::quantity::counted;
 use stats::deciding::Centre;
 
@@ -487,7 +487,7 @@ fn check_figure(case: &Case, of: &FigureName) -> Result<()> {
         let known = nearest::or_all(&of.instrument, known);
         format!("the case has no instrument `{}`{known}", of.instrument)
     })?;
-    let mut stated = measure::figures(instrument)?;
+    let mut stated = instrument.args.instrument().metrics()?.figures();
     if case.bed.clients() > 1 {
         stated = stated.of_clients(instrument.profile.samples);
     }

@@ -20,10 +20,11 @@ use self::expectations::TrendTable;
 pub(crate) use self::schema::schema;
 pub(crate) use self::tables::case_name;
 use self::tables::{CaseTable, InstrumentTable, QuickTable};
+use crate::experiment::{Case, Plan};
 use crate::toml_file::{Below, SourceFile};
 use conditions::{nearest, require};
 use record::lateness::LateBudget;
-use record::plan::{Case, Order, Plan};
+use record::plan::Order;
 
 const DEFAULT_SEED: u64 = 1;
 /// What every case has unless it says otherwise.

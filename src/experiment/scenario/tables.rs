@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer};
 use super::TakenOut;
 use super::expectations::{AmountText, ExpectTable, PublishedText};
 use crate::experiment::machine_facts;
+use crate::experiment::{Case, PlannedInstrument};
 use crate::forward::thread::HELD_MEMORY;
 use crate::toml_file::{Below, SourceFile};
 use conditions::in_effect::MemoryNeed;
@@ -21,7 +22,7 @@ use conditions::{LinkSpec, nearest, require};
 use instruments::measure::{InstrumentArgs, Kind, Parameters};
 use record::bed::Bed;
 use record::figure_name::FigureName;
-use record::plan::{Case, Instrument, Narrow, Repeats};
+use record::plan::{Narrow, Repeats};
 use stats::repeats;
 
 /// The `quick` table: what `--quick` changes of all cases.
@@ -177,7 +178,7 @@ impl InstrumentTable {
     /// The instrument with these parameters; the file that it takes is one that `source` may name, by its whole path.
     fn with(&self, parameters: &Parameters, source: SourceFile<'_>) -> Result<InstrumentArgs> {
         let mut asked = self.kind.with(parameters)?;
-        if let Some(file) = asked.file() {
+        if let Some(file) = asked.file_mut() {
             *file = source.named(file).below("file")?;
         }
         Ok(asked)
@@ -261,7 +262,7 @@ impl CaseTable {
         all: &[InstrumentTable],
         axes: &[(String, String)],
         quick: bool,
-    ) -> Result<Vec<Instrument>> {
+    ) -> Result<Vec<PlannedInstrument>> {
         let known = |name: &str| nearest::or_all(name, all.iter().map(InstrumentTable::name));
         let find = |name: &str| all.iter().find(|i| i.name() == name);
         for name in self.parameters.keys() {
@@ -303,11 +304,10 @@ impl CaseTable {
                 Ok::<_, anyhow::Error>(asked)
             };
             let asked = check().below(name).below("parameters")?;
-            Ok(Instrument {
+            Ok(PlannedInstrument {
                 name: name.to_owned(),
-                kind: table.kind.name().to_owned(),
-                arguments: asked.arguments(),
                 profile: asked.instrument().profile(),
+                args: asked,
                 group: table.group.clone(),
                 timeout: table.timeout,
                 warm_up: table.warm_up,

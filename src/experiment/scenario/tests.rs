@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use super::*;
 use conditions::{DelaySpec, LinkProfile, LossSpec, RateSpec};
+use instruments::measure::{InstrumentArgs, read_plan, record_plan};
 use record::Record;
 use record::bed::Bed;
 use record::expectation::{ExpectationRule, Judgement, Met, TrendWay};
 use record::figure_name::FigureName;
-use record::plan::{Instrument, Published, Repeats};
+use record::plan::{Plan as RecordedPlan, PlannedInstrument as RecordedInstrument};
+use record::plan::{Published, Repeats};
 use report::analysis::record_comparison::Comparison;
 use stats::deciding::Centre;
 
@@ -60,7 +62,7 @@ fn names(plan: &Plan) -> Vec<&str> {
 }
 
 fn options(case: &Case, name: &str) -> Vec<String> {
-    let options = case.instrument(name).unwrap().options();
+    let options = case.instrument(name).unwrap().args.recorded().options();
     options.split(' ').map(str::to_owned).collect()
 }
 
@@ -426,7 +428,8 @@ met = 'when-shown'
     assert_eq!(judgements, [Judgement::default(), by_median]);
     assert_eq!(plan.trends[0].judgement.met, Met::WhenShown);
     // What the record has of them is read again, and nothing of the default is written.
-    let json = serde_json::to_value(&plan).unwrap();
+    let recorded = record_plan(&plan);
+    let json = serde_json::to_value(&recorded).unwrap();
     let [by_value, by_median] = &json["cases"][0]["expect"].as_array().unwrap()[..] else {
         panic!("{json}");
     };
@@ -435,7 +438,9 @@ met = 'when-shown'
         (&by_median["over"], &by_median["met"]),
         (&"median".into(), &"unless-contradicted".into())
     );
-    assert_eq!(serde_json::from_value::<Plan>(json.clone()).unwrap(), plan);
+    let read: RecordedPlan = serde_json::from_value(json.clone()).unwrap();
+    assert_eq!(read, recorded);
+    assert_eq!(record_plan(&read_plan(&read).unwrap()), recorded);
     let message = parse("x.toml", &text, true).unwrap_err().to_string();
     assert!(
         message.contains(
@@ -575,9 +580,11 @@ fn an_instrument_may_have_a_time_out_and_a_warm_up_of_its_own() {
     );
     assert_eq!((download.timeout, download.warm_up), (None, None));
     // The record holds what was asked for.
-    let kept = serde_json::to_string(&plan).unwrap();
+    let recorded = record_plan(&plan);
+    let kept = serde_json::to_string(&recorded).unwrap();
     assert!(kept.contains("\"timeout\":\"30s\""), "{kept}");
-    assert_eq!(serde_json::from_str::<Plan>(&kept).unwrap(), plan);
+    let read: RecordedPlan = serde_json::from_str(&kept).unwrap();
+    assert_eq!(read, recorded);
     let refused = refusal_of(&with("timeout = '0s'"));
     assert!(refused.contains("timeout: must be above 0"), "{refused}");
     let refused = refusal_of(&with("timeout = 30"));
@@ -585,39 +592,27 @@ fn an_instrument_may_have_a_time_out_and_a_warm_up_of_its_own() {
 }
 
 #[test]
-fn a_record_of_version_4_has_todays_profiles_and_is_reported_and_compared_with_todays() {
+fn a_record_of_every_kind_has_todays_profiles_and_is_reported_and_compared() {
     let file = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/tests/fixtures/records/every-kind-v4.jsonl"
+        "/tests/fixtures/records/every-kind.jsonl"
     );
-    let old = Record::read(Path::new(file)).unwrap();
-    let mut new = old.clone();
-    new.head.plan = parse("every-kind.toml", &old.head.scenario.text, false).unwrap();
-    assert!(old != new);
-    let profiles = |record: &Record| {
-        let all = record.plan().instruments();
-        let of = |i: &Instrument| (i.name.clone(), i.profile.clone());
+    let record = Record::read(Path::new(file)).unwrap();
+    let today = parse("every-kind.toml", &record.head.scenario.text, false).unwrap();
+    let profiles = |plan: &RecordedPlan| {
+        let all = plan.instruments();
+        let of = |i: &RecordedInstrument| (i.name.clone(), i.profile.clone());
         all.map(of).collect::<Vec<_>>()
     };
-    assert_eq!(profiles(&old), profiles(&new));
-    let shown = |record| {
-        let whole = report::FORMATS
-            .iter()
-            .filter_map(|format| match format.make {
-                report::Make::Terminal(text) => Some(text(record, true, report::Terminal::NONE)),
-                report::Make::Document(document) if format.name != "html" => {
-                    Some(document(record).unwrap())
-                }
-                _ => None,
-            });
-        whole.collect::<Vec<_>>()
-    };
-    assert_eq!(shown(&old), shown(&new));
-    assert!(report::html(&old).unwrap().contains("--path=/bytes/300000"));
-    let comparison = Comparison::of(&old, &new, false, |_, _| true).unwrap();
+    assert_eq!(profiles(record.plan()), profiles(&record_plan(&today)));
+    let html = report::html(&record).unwrap();
+    assert!(html.contains("--path=/bytes/300000"));
+    let mut other = record.clone();
+    let comparison = Comparison::of(&record, &other, false, |_, _| true).unwrap();
     assert_eq!(comparison.regressions(0.0).count(), 0);
-    new.head.scenario.text.push('#');
-    let error = Comparison::of(&old, &new, false, |_, _| true).unwrap_err();
+    let arguments = &mut other.head.plan.cases[0].instruments[0].args.arguments;
+    arguments.insert("count".to_owned(), 99.into());
+    let error = Comparison::of(&record, &other, false, |_, _| true).unwrap_err();
     assert!(
         error.to_string().contains("another set of instruments"),
         "{error}"
@@ -630,24 +625,19 @@ fn every_figure_of_a_record_is_one_that_its_instrument_states() {
     let mut kinds = std::collections::BTreeSet::new();
     for entry in fs::read_dir(directory).unwrap() {
         let record = Record::read(&entry.unwrap().path()).unwrap();
-        // A record of version 4 has its arguments only as they were written.
-        let today = parse("x.toml", &record.head.scenario.text, false);
         for run in &record.runs {
             let case = record.plan().case(&run.case).unwrap();
             for measured in &run.measurements {
-                let of = |i: &&Instrument| i.name == measured.instrument;
+                let of = |i: &&RecordedInstrument| i.name == measured.instrument;
                 let instrument = case.instruments.iter().find(of).unwrap();
-                let stated = instruments::measure::figures(instrument).unwrap_or_else(|_| {
-                    let case = today.as_ref().unwrap().case(&run.case).unwrap();
-                    let instrument = case.instruments.iter().find(of).unwrap();
-                    instruments::measure::figures(instrument).unwrap()
-                });
+                let asked = InstrumentArgs::of(&instrument.args).unwrap();
+                let stated = asked.instrument().metrics().unwrap().figures();
                 let figures = measured.measurement.figures.iter();
                 for figure in figures.filter(|figure| figure.stream.is_none()) {
                     let name = FigureName::of(&instrument.name, figure);
-                    assert!(stated.has(&name), "{}: {name}", instrument.options());
+                    assert!(stated.has(&name), "{}: {name}", instrument.args.options());
                 }
-                kinds.insert(instrument.kind.clone());
+                kinds.insert(instrument.args.kind.clone());
             }
         }
     }
@@ -708,8 +698,8 @@ fn what_shipped_cases_should_take_is_within_a_third_of_what_they_took() {
     ] {
         let case = toffee.case(case).unwrap();
         let pace = record::pace::PathPace::of(case).unwrap();
-        let download = case.instrument("download");
-        let estimate = instruments::measure::estimate(download.unwrap(), Some(&pace));
+        let download = case.instrument("download").unwrap().args.instrument();
+        let estimate = download.estimate(Some(&pace));
         near(&case.name, estimate.unwrap().as_secs_f64(), took_s);
     }
 }

@@ -11,7 +11,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 
 use super::pacer::Train;
 use super::rates::payload_to_send;
-use super::receiver::Moment;
+use super::receiver::ArrivalTime;
 use super::session::Transmit;
 use super::wire::{LOAD_HEADER, LoadHeader, Stamp};
 
@@ -44,7 +44,7 @@ pub(crate) struct ReceivedDatagrams<'a> {
     /// The size of each.
     segment: usize,
     /// When the kernel had them, or this program if the kernel does not say.
-    pub(crate) at: Moment,
+    pub(crate) at: ArrivalTime,
 }
 
 impl ReceivedDatagrams<'_> {
@@ -103,7 +103,7 @@ impl Channel {
         Ok(Some(ReceivedDatagrams {
             bytes: train.bytes,
             segment: train.segment,
-            at: Moment {
+            at: ArrivalTime {
                 wall: train.stamp.map_or(read.wall, |stamp| stamp.0),
                 ..read
             },
@@ -209,8 +209,8 @@ impl AsFd for Channel {
 }
 
 /// Both clocks now.
-pub(crate) fn now() -> Moment {
-    Moment {
+pub(crate) fn now() -> ArrivalTime {
+    ArrivalTime {
         wall: clock::wall().0,
         mono: clock::now(),
     }

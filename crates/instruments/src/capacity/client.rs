@@ -4,11 +4,11 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use crate::error::{Context, Error, Result, bail, ensure};
 use netio::stop::STOP_INTERVAL;
 use record::{Direction, Measurement};
 
-use super::CapacityPlan;
+use super::CapacityArgs;
 use super::channel::{Channel, now};
 use super::exchange::Exchange;
 use super::outcome::{Agreed, SILENCE};
@@ -20,7 +20,7 @@ use super::wire::{
     SetupAnswer, Sizes, TestParameters, Version,
 };
 use crate::Session;
-use crate::endpoint::{self, Local};
+use crate::endpoint;
 use crate::failure::go_on;
 use crate::iperf3::control::is_pause;
 
@@ -32,44 +32,44 @@ const REFERENCE_TIME_S: u16 = 10;
 /// Measures the capacity between here and the server whose control port `target` is.
 pub(crate) fn measure(
     target: SocketAddr,
-    local: Option<&Local>,
-    plan: &CapacityPlan,
+    args: &CapacityArgs,
+    parameters: &TestParameters,
     session: &Session,
 ) -> Measurement {
-    run(target, local, plan, session)
+    run(target, args, parameters, session)
         .unwrap_or_else(|error| Measurement::failed(format!("{error:#}")))
 }
 
 fn run(
     target: SocketAddr,
-    local: Option<&Local>,
-    plan: &CapacityPlan,
+    args: &CapacityArgs,
+    parameters: &TestParameters,
     session: &Session,
 ) -> Result<Measurement> {
-    let socket = endpoint::udp(target, local)?;
+    let socket = endpoint::udp(target, args.common.bind.as_ref())?;
     socket.set_read_timeout(Some(STOP_INTERVAL))?;
     let mut request = TestRequest {
         socket,
         target,
         session,
         version: Version::NEWEST,
-        sizes: plan.datagrams.map(Sizes::from).unwrap_or_default(),
+        sizes: args.datagrams.map(Sizes::from).unwrap_or_default(),
         notes: Vec::new(),
     };
-    let port = request.set_up(plan.datagrams.is_none())?;
+    let port = request.set_up(args.datagrams.is_none())?;
     request
         .socket
         .connect(SocketAddr::new(target.ip(), port))
         .with_context(|| format!("no way to port {port} of {target}"))?;
+    let asked = parameters;
     let Activation {
         parameters, rate, ..
-    } = request.activate(plan)?;
-    check(&plan.parameters(), &parameters)
-        .with_context(|| format!("{target} accepts what cannot be"))?;
-    request.note_changes(&plan.parameters(), &parameters);
+    } = request.activate(args.direction(), asked)?;
+    check(asked, &parameters).with_context(|| format!("{target} accepts what cannot be"))?;
+    request.note_changes(asked, &parameters);
     let agreed = Agreed {
         peer: target,
-        direction: plan.direction,
+        direction: args.direction(),
         version: request.version,
         sizes: request.sizes,
         parameters,
@@ -108,7 +108,7 @@ impl TestRequest<'_> {
             let answer = self.request_setup()?;
             match answer.answer {
                 Some(SetupAnswer::ACCEPTED) if answer.port != 0 => return Ok(answer.port),
-                Some(SetupAnswer::ACCEPTED) => bail!("{} accepts on port 0", self.target),
+                Some(SetupAnswer::ACCEPTED) => bail!(Peer, "{} accepts on port 0", self.target),
                 Some(SetupAnswer::BAD_VERSION) if version_open => {
                     version_open = false;
                     self.version = Version::spoken(answer.version).with_context(|| {
@@ -129,8 +129,8 @@ impl TestRequest<'_> {
                     self.sizes.traditional = !self.sizes.traditional;
                     self.note("datagrams", "sizes as the server wants them");
                 }
-                Some(refusal) => bail!("{} {refusal}", self.target),
-                None => bail!("{} asks for a test instead of answering", self.target),
+                Some(refusal) => bail!(Peer, "{} {refusal}", self.target),
+                None => bail!(Peer, "{} asks for a test instead of answering", self.target),
             }
         }
     }
@@ -149,14 +149,18 @@ impl TestRequest<'_> {
         })
     }
 
-    fn activate(&mut self, plan: &CapacityPlan) -> Result<Activation> {
+    fn activate(
+        &mut self,
+        direction: Direction,
+        parameters: &TestParameters,
+    ) -> Result<Activation> {
         let request = Activation {
-            direction: plan.direction,
+            direction,
             answer: None,
-            parameters: plan.parameters(),
+            parameters: *parameters,
             rate: SendingRate::default(),
         };
-        let down = plan.direction == Direction::Down;
+        let down = direction == Direction::Down;
         let version = self.version;
         let bytes = request.encode(version);
         let answer = self.ask("the activation request", &bytes, |datagram| {
@@ -168,10 +172,12 @@ impl TestRequest<'_> {
             Activation::decode(datagram, version).map(Some)
         })?;
         match answer.answer {
-            Some(ActivationAnswer::ACCEPTED) if answer.direction == plan.direction => Ok(answer),
-            Some(ActivationAnswer::ACCEPTED) => bail!("{} accepts another direction", self.target),
-            Some(refusal) => bail!("{} {refusal}", self.target),
-            None => bail!("{} asks for a test instead of answering", self.target),
+            Some(ActivationAnswer::ACCEPTED) if answer.direction == direction => Ok(answer),
+            Some(ActivationAnswer::ACCEPTED) => {
+                bail!(Peer, "{} accepts another direction", self.target)
+            }
+            Some(refusal) => bail!(Peer, "{} {refusal}", self.target),
+            None => bail!(Peer, "{} asks for a test instead of answering", self.target),
         }
     }
 
@@ -212,15 +218,18 @@ impl TestRequest<'_> {
             None => "no UDP Speed Test server, or one that does not take this client".to_owned(),
         };
         let (target, seconds) = (self.target, SILENCE.as_secs());
-        bail!("{target} does not answer {name} within {seconds} s: {cause}")
+        bail!(
+            Peer,
+            "{target} does not answer {name} within {seconds} s: {cause}"
+        )
     }
 
     fn explained<T>(&self, result: io::Result<T>) -> Result<T> {
         result.map_err(|error| match error.kind() {
             io::ErrorKind::ConnectionRefused => {
-                anyhow!("{} refuses: nothing listens there", self.target)
+                Error::Peer(format!("{} refuses: nothing listens there", self.target))
             }
-            _ => anyhow!(error).context(format!("asking {}", self.target)),
+            _ => Error::from(error).during(format!("asking {}", self.target)),
         })
     }
 
@@ -256,6 +265,7 @@ impl TestRequest<'_> {
 fn check(asked: &TestParameters, given: &TestParameters) -> Result<()> {
     let within = |name: &str, value: u16, least: u16, most: u16| {
         ensure!(
+            Peer,
             (least..=most).contains(&value),
             "{name} of {value}: {least} to {most} are possible"
         );
@@ -270,18 +280,20 @@ fn check(asked: &TestParameters, given: &TestParameters) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capacity::wire::{Algorithm, Thresholds};
+    use crate::capacity::wire::{Algorithm, StartRow, Thresholds};
 
-    fn parameters(duration_s: u64) -> TestParameters {
-        CapacityPlan {
-            direction: Direction::Down,
-            duration: Duration::from_secs(duration_s),
-            sub_interval: Duration::from_secs(1),
-            algorithm: Algorithm::B,
+    fn parameters(duration_s: u16) -> TestParameters {
+        TestParameters {
             thresholds: Thresholds::default(),
-            datagrams: None,
+            algorithm: Algorithm::B,
+            feedback_ms: 50,
+            duration_s,
+            sub_interval_ms: 1000,
+            start: StartRow::Lowest,
+            one_way: false,
+            ignore_reordering: true,
+            random_payload: true,
         }
-        .parameters()
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub mod wire;
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use crate::error::{Context, Result, ensure};
 use clap::Args;
 use model::Nanos;
 use serde::{Deserialize, Serialize};
@@ -26,18 +26,18 @@ use serde::{Deserialize, Serialize};
 use self::client::measure;
 use self::wire::{Algorithm, CONTROL_PORT, Sizes, StartRow, TestParameters, Thresholds};
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, seconds};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, seconds};
 use crate::{Session, endpoint};
 use record::lateness::Traffic;
-use record::profile::{Calibration, Headline, HostLimit, Profile, SampleKind};
-use record::stated::Stated;
+use record::metric_table::MetricTable;
+use record::profile::{Calibration, Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::{Direction, Measurement, Metric, Sample, Statistic};
 
 /// The maximum IP-layer capacity, as RFC 9097 has it, with a UDP Speed Test server (farwire, obudpst)
 ///
 /// The load rises until datagrams are lost or the round trip grows, and the best sub-interval counts. It fills the
 /// path: nothing else gets through well meanwhile.
-#[derive(Args, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct CapacityArgs {
     /// Name or address, with a port behind it where that is not the protocol's own
     #[serde(skip)]
@@ -77,24 +77,20 @@ pub struct CapacityArgs {
     port: u16,
     #[command(flatten)]
     #[serde(skip)]
-    common: Common,
+    common: CommonArgs,
 }
 
 impl Instrument for CapacityArgs {
-    fn common(&self) -> &Common {
+    fn common(&self) -> &CommonArgs {
         &self.common
     }
 
-    fn profile(&self) -> Profile {
-        let capacity = Headline::new(Metric::IpCapacityBitPerS, Statistic::Max);
+    fn profile(&self) -> InstrumentProfile {
         let at_l2 = Headline::new(Metric::L2RateBitPerS, Statistic::Max);
-        let usual = Profile::new(at_l2.toward(self.direction()), HostLimit::UdpRate);
-        Profile {
+        let metrics = results::metrics(self.direction());
+        let usual = metrics.profile(at_l2.toward(self.direction()), HostLimit::UdpRate);
+        InstrumentProfile {
             direction: Some(self.direction()),
-            headlines: vec![
-                capacity,
-                Headline::new(Metric::LostPercent, Statistic::Mean),
-            ],
             samples: Some(SampleKind::Intervals),
             calibration: Calibration {
                 sub_interval_s: Some(self.interval.0 as f64 / 1e9),
@@ -104,8 +100,8 @@ impl Instrument for CapacityArgs {
         }
     }
 
-    fn figures(&self) -> Result<Stated> {
-        Ok(results::stated(self.direction()))
+    fn metrics(&self) -> Result<MetricTable> {
+        Ok(results::metrics(self.direction()))
     }
 
     fn traffic(&self) -> Vec<Traffic> {
@@ -123,22 +119,8 @@ impl Instrument for CapacityArgs {
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
         let family = self.common.family();
         let target = endpoint::resolve(&self.host, self.port, family).or_bad_input()?;
-        let (low, upper) = self.delay_thresholds;
-        let plan = CapacityPlan {
-            direction: self.direction(),
-            duration: self.time.into(),
-            sub_interval: self.interval.min(self.time).into(),
-            algorithm: self.algorithm,
-            thresholds: Thresholds {
-                sequence_errors: self.loss_threshold,
-                low_ms: in_milliseconds(low).or_bad_input()?,
-                upper_ms: in_milliseconds(upper).or_bad_input()?,
-                slow: self.slow_threshold,
-                high_speed_delta: self.high_speed_delta,
-            },
-            datagrams: self.datagrams,
-        };
-        let measurement = measure(target, self.common.bind.as_ref(), &plan, session);
+        let parameters = self.parameters().or_bad_input()?;
+        let measurement = measure(target, self, &parameters, session);
         Ok(measurement.into())
     }
 
@@ -148,6 +130,32 @@ impl Instrument for CapacityArgs {
 }
 
 impl CapacityArgs {
+    /// What to ask the server for.
+    ///
+    /// # Errors
+    /// The thresholds are no whole milliseconds, or too many.
+    fn parameters(&self) -> Result<TestParameters> {
+        let ms = |time: Nanos| u16::try_from(Duration::from(time).as_millis()).unwrap_or(u16::MAX);
+        let (low, upper) = self.delay_thresholds;
+        Ok(TestParameters {
+            thresholds: Thresholds {
+                sequence_errors: self.loss_threshold,
+                low_ms: in_milliseconds(low)?,
+                upper_ms: in_milliseconds(upper)?,
+                slow: self.slow_threshold,
+                high_speed_delta: self.high_speed_delta,
+            },
+            algorithm: self.algorithm,
+            feedback_ms: FEEDBACK_MS,
+            duration_s: u16::try_from(Duration::from(self.time).as_secs()).unwrap_or(u16::MAX),
+            sub_interval_ms: ms(self.interval.min(self.time)),
+            start: StartRow::Lowest,
+            one_way: false,
+            ignore_reordering: true,
+            random_payload: true,
+        })
+    }
+
     fn direction(&self) -> Direction {
         if self.up {
             Direction::Up
@@ -168,18 +176,18 @@ fn whole_seconds(text: &str) -> Result<Nanos> {
         Ok(seconds) => seconds,
         Err(_) => {
             let time = Duration::from(text.parse::<Nanos>()?);
-            ensure!(time.subsec_nanos() == 0, "must be whole seconds");
+            ensure!(Input, time.subsec_nanos() == 0, "must be whole seconds");
             time.as_secs()
         }
     };
-    ensure!((1..=3600).contains(&seconds), "must be 1 to 3600 s");
+    ensure!(Input, (1..=3600).contains(&seconds), "must be 1 to 3600 s");
     Ok(Nanos::from_secs(seconds))
 }
 
 fn sub_interval(text: &str) -> Result<Nanos> {
     let time = seconds(text)?;
     let ms = in_milliseconds(time)?;
-    ensure!((100..=10_000).contains(&ms), "must be 100ms to 10s");
+    ensure!(Input, (100..=10_000).contains(&ms), "must be 100ms to 10s");
     Ok(time)
 }
 
@@ -189,39 +197,27 @@ fn delay_thresholds(text: &str) -> Result<(Nanos, Nanos)> {
         .context("write both, as in 30ms,90ms")?;
     let times = (low.parse()?, upper.parse()?);
     let (low, upper) = (in_milliseconds(times.0)?, in_milliseconds(times.1)?);
-    ensure!(low >= 1 && upper <= 10_000, "must be 1ms to 10s");
-    ensure!(low <= upper, "the first must not be above the second");
+    ensure!(Input, low >= 1 && upper <= 10_000, "must be 1ms to 10s");
+    ensure!(
+        Input,
+        low <= upper,
+        "the first must not be above the second"
+    );
     Ok(times)
 }
 
 fn in_milliseconds(time: Nanos) -> Result<u16> {
     let time = Duration::from(time);
     ensure!(
+        Input,
         time.subsec_nanos() % 1_000_000 == 0,
         "must be whole milliseconds"
     );
     u16::try_from(time.as_millis()).context("must be at most 10s")
 }
 
-/// From one feedback to the next (RFC 9097).
-const FEEDBACK: Duration = Duration::from_millis(50);
-
-/// How to search for the capacity.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct CapacityPlan {
-    /// Which way the load goes.
-    pub(crate) direction: Direction,
-    /// How long; whole seconds, 1 to 3,600.
-    pub(crate) duration: Duration,
-    /// The time over which the capacity is the mean; 100 ms to 10 s.
-    pub(crate) sub_interval: Duration,
-    /// How the rate follows the feedback.
-    pub(crate) algorithm: Algorithm,
-    /// What clean and congested feedback is.
-    pub(crate) thresholds: Thresholds,
-    /// Which sizes to send; small ones, or those that the server wants, when absent.
-    pub(crate) datagrams: Option<Datagrams>,
-}
+/// From one feedback to the next, in milliseconds (RFC 9097).
+const FEEDBACK_MS: u16 = 50;
 
 /// IP packet sizes of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -235,23 +231,6 @@ pub(crate) enum Datagrams {
     Jumbo,
     /// Up to 1,500 bytes to 1 Gb/s, to 9,000 above.
     TraditionalJumbo,
-}
-
-impl CapacityPlan {
-    fn parameters(&self) -> TestParameters {
-        let ms = |time: Duration| u16::try_from(time.as_millis()).unwrap_or(u16::MAX);
-        TestParameters {
-            thresholds: self.thresholds,
-            algorithm: self.algorithm,
-            feedback_ms: ms(FEEDBACK),
-            duration_s: u16::try_from(self.duration.as_secs()).unwrap_or(u16::MAX),
-            sub_interval_ms: ms(self.sub_interval),
-            start: StartRow::Lowest,
-            one_way: false,
-            ignore_reordering: true,
-            random_payload: true,
-        }
-    }
 }
 
 impl From<Datagrams> for Sizes {

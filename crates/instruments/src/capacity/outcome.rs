@@ -8,7 +8,7 @@ use record::Direction;
 use stats::layers::{UDP_HEADER, ip_header};
 
 use super::receiver::LoadTotals;
-use super::wire::{Sizes, Status, SubInterval, TestParameters, Version};
+use super::wire::{FeedbackMessage, Sizes, SubInterval, TestParameters, Version};
 
 /// After so long without a message of the peer, it is gone (the reference's watchdog).
 pub(crate) const SILENCE: Duration = Duration::from_secs(3);
@@ -36,7 +36,7 @@ pub(crate) struct TrialInterval {
     /// Since the start of the test.
     pub(crate) at: Duration,
     /// As fed back.
-    pub(crate) status: Status,
+    pub(crate) status: FeedbackMessage,
     /// The row chosen, where the rate is one of the table.
     pub(crate) row: Option<usize>,
     /// The rate chosen, at L3.

@@ -8,8 +8,8 @@
 
 use model::Nanos;
 
-use super::receiver::Moment;
-use super::wire::{LOAD_HEADER, LoadHeader, Stamp, Status};
+use super::receiver::ArrivalTime;
+use super::wire::{FeedbackMessage, LOAD_HEADER, LoadHeader, Stamp};
 
 /// What may be sent for each byte that came.
 const FACTOR: u64 = 3;
@@ -26,7 +26,7 @@ const ROUNDING_MS: i32 = 2;
 
 /// What may still be sent to an address that proved nothing, each datagram with its headers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
+pub(crate) struct UnprovenBudget {
     header: u64,
     left: u64,
 }
@@ -41,7 +41,7 @@ pub(crate) struct AddressProof {
     next: Nanos,
 }
 
-impl Budget {
+impl UnprovenBudget {
     /// Nothing came yet; IP and UDP headers have `header` bytes.
     pub(crate) fn new(header: u32) -> Self {
         let header = header.into();
@@ -70,7 +70,7 @@ impl Budget {
 
 impl AddressProof {
     /// A probe to be sent from `now` on; `draw` is any number that nobody can foresee.
-    pub(crate) fn new(now: Moment, draw: u64) -> Self {
+    pub(crate) fn new(now: ArrivalTime, draw: u64) -> Self {
         let age = LEAST_AGE + draw % (MOST_AGE - LEAST_AGE);
         Self {
             claimed: now.wall.saturating_sub(age),
@@ -100,7 +100,7 @@ impl AddressProof {
     }
 
     /// Whether feedback that came at `at` names the probe: it left no earlier than the probe came, and no later than now.
-    pub(crate) fn is_named_by(&self, status: &Status, at: Nanos) -> bool {
+    pub(crate) fn is_named_by(&self, status: &FeedbackMessage, at: Nanos) -> bool {
         let Some(first_sent) = self.first_sent else {
             return false;
         };
@@ -122,15 +122,15 @@ mod tests {
 
     const WALL: u64 = 1_700_000_000_000_000_000;
 
-    fn at_ms(ms: u64) -> Moment {
-        Moment {
+    fn at_ms(ms: u64) -> ArrivalTime {
+        ArrivalTime {
             mono: Nanos(ms * 1_000_000),
             wall: WALL + ms * 1_000_000,
         }
     }
 
     /// The feedback of a client whose clock is ahead by `ahead_ms`, which got `probe` at one time and answers at another.
-    fn feedback(probe: &[u8], ahead_ms: i64, got_ms: i64, answered_ms: i64) -> Status {
+    fn feedback(probe: &[u8], ahead_ms: i64, got_ms: i64, answered_ms: i64) -> FeedbackMessage {
         let claimed = LoadHeader::decode(probe).unwrap().sent.nanos();
         let clock = |ms: i64| {
             WALL.checked_add_signed((ms + ahead_ms) * 1_000_000)
@@ -142,18 +142,18 @@ mod tests {
         } else {
             i64::try_from(delta).unwrap()
         };
-        Status {
+        FeedbackMessage {
             clock_delta_min_ms: u32::try_from(delta.rem_euclid(1 << 32))
                 .unwrap()
                 .cast_signed(),
             sent: Stamp::of(clock(answered_ms)),
-            ..Status::default()
+            ..FeedbackMessage::default()
         }
     }
 
     #[test]
     fn three_bytes_leave_for_each_that_came_headers_included() {
-        let mut budget = Budget::new(28);
+        let mut budget = UnprovenBudget::new(28);
         assert!(!budget.allows(0));
         budget.came(56);
         assert!(budget.allows(224) && !budget.allows(225));

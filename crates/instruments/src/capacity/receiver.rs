@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 
 use model::Nanos;
 
-use super::wire::{Action, ArrivalCounts, LoadHeader, NO_DELAY, Stamp, Status, SubInterval};
-use crate::seen_numbers::{Seen, SeenNumbers};
+use super::wire::{
+    ArrivalCounts, FeedbackMessage, LoadHeader, NO_DELAY, Stamp, SubInterval, TestAction,
+};
+use crate::seen_numbers::{SeenNumbers, SequenceVerdict};
 
 /// Sequence numbers behind the highest that are remembered, to tell a late datagram from a copy.
 const REMEMBERED: u64 = 4096;
@@ -23,7 +25,7 @@ const CLOCK_STEP: u64 = 50_000_000;
 
 /// When something happened: on the one clock and on the wall's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Moment {
+pub(crate) struct ArrivalTime {
     /// For lengths of time.
     pub(crate) mono: Nanos,
     /// Nanoseconds since 1970, for what goes to the far end.
@@ -38,16 +40,16 @@ pub(crate) struct Receiver {
     seen: SeenNumbers<REMEMBERED>,
     /// When the trial interval under way began, and what came in it.
     trial_began: Nanos,
-    trial: Status,
+    trial: FeedbackMessage,
     /// The sub-interval under way, and the last whole one.
     open: SubInterval,
     whole: SubInterval,
     number: u32,
     /// Where the sub-interval under way began, and so the last whole one ended; none before the first feedback.
-    began: Option<Moment>,
+    began: Option<ArrivalTime>,
     elapsed_us: u64,
-    first_arrival: Option<Moment>,
-    last_arrival: Option<Moment>,
+    first_arrival: Option<ArrivalTime>,
+    last_arrival: Option<ArrivalTime>,
     clock_delta_min: Option<i64>,
     rtt_min_ms: Option<u32>,
     answered: Stamp,
@@ -98,7 +100,7 @@ impl Receiver {
     }
 
     /// Takes a load PDU of `bytes` UDP payload bytes that arrived at `at`.
-    pub(crate) fn load(&mut self, at: Moment, header: &LoadHeader, bytes: usize) {
+    pub(crate) fn load(&mut self, at: ArrivalTime, header: &LoadHeader, bytes: usize) {
         if !self.is_plausible(at, header.sequence) {
             self.totals.implausible += 1;
             return;
@@ -129,10 +131,14 @@ impl Receiver {
     }
 
     /// The feedback on the trial interval that ends now, without the rate; none before the first load PDU.
-    pub(crate) fn feedback(&mut self, now: Moment, action: Action) -> Option<Status> {
+    pub(crate) fn feedback(
+        &mut self,
+        now: ArrivalTime,
+        action: TestAction,
+    ) -> Option<FeedbackMessage> {
         self.last_arrival?;
         self.sequence += 1;
-        let status = Status {
+        let status = FeedbackMessage {
             action,
             sequence: self.sequence,
             sent: Stamp::of(now.wall),
@@ -151,9 +157,9 @@ impl Receiver {
     }
 
     /// What the feedback on the trial interval under way would say, so that a rate can be chosen by it.
-    pub(crate) fn peek(&self, now: Moment) -> Status {
-        let silent = |last: Moment| now.mono > last.mono + SILENCE;
-        Status {
+    pub(crate) fn peek(&self, now: ArrivalTime) -> FeedbackMessage {
+        let silent = |last: ArrivalTime| now.mono > last.mono + SILENCE;
+        FeedbackMessage {
             load_stopped: self.last_arrival.is_some_and(silent),
             clock_delta_min_ms: wrapped(to_ms(self.clock_delta_min.unwrap_or_default())),
             rtt_min_ms: self.rtt_min_ms.unwrap_or(NO_DELAY),
@@ -168,7 +174,7 @@ impl Receiver {
         (self.number, self.whole, ended)
     }
 
-    fn is_plausible(&self, at: Moment, sequence: u32) -> bool {
+    fn is_plausible(&self, at: ArrivalTime, sequence: u32) -> bool {
         let since = self
             .first_arrival
             .map_or(0, |first| at.mono.0.saturating_sub(first.mono.0));
@@ -176,7 +182,7 @@ impl Receiver {
     }
 
     /// A round trip: a feedback message's, answered by the first load PDU that carries its time.
-    fn round_trip(&mut self, at: Moment, header: &LoadHeader) {
+    fn round_trip(&mut self, at: ArrivalTime, header: &LoadHeader) {
         let stamp = header.feedback_stamp;
         if stamp.is_unset() || stamp == self.answered || !self.feedback_sent.contains(&stamp) {
             return;
@@ -204,7 +210,7 @@ impl Receiver {
     }
 
     /// One-way delay above its least: the clocks' difference falls out.
-    fn one_way(&mut self, at: Moment, header: &LoadHeader) {
+    fn one_way(&mut self, at: ArrivalTime, header: &LoadHeader) {
         let delta = i128::from(at.wall) - i128::from(header.sent.nanos());
         let delta = i64::try_from(delta).unwrap_or_default();
         let before = self.clock_delta_min;
@@ -222,8 +228,8 @@ impl Receiver {
     ///
     /// It reaches from the last arrival before its start to its own last arrival, so that the time that this program
     /// needed to wake up is not in it.
-    fn close_sub_interval(&mut self, now: Moment) {
-        let recent = |last: &Moment| now.wall.saturating_sub(last.wall) <= RECENT;
+    fn close_sub_interval(&mut self, now: ArrivalTime) {
+        let recent = |last: &ArrivalTime| now.wall.saturating_sub(last.wall) <= RECENT;
         let end = self.last_arrival.filter(recent).unwrap_or(now);
         let Some(began) = self.began else {
             self.began = Some(end);
@@ -247,7 +253,7 @@ impl Receiver {
 }
 
 /// From one moment to a later one, in nanoseconds: by the kernel's stamps, unless the clock was set in between.
-fn span(from: Moment, to: Moment) -> u64 {
+fn span(from: ArrivalTime, to: ArrivalTime) -> u64 {
     let mono = to.mono.0.saturating_sub(from.mono.0);
     let wall = to.wall.saturating_sub(from.wall);
     if wall.abs_diff(mono) > CLOCK_STEP {
@@ -258,10 +264,10 @@ fn span(from: Moment, to: Moment) -> u64 {
 }
 
 /// A trial interval in which nothing came yet.
-fn empty_trial() -> Status {
-    Status {
+fn empty_trial() -> FeedbackMessage {
+    FeedbackMessage {
         rtt_variation_ms: NO_DELAY,
-        ..Status::default()
+        ..FeedbackMessage::default()
     }
 }
 
@@ -287,8 +293,8 @@ impl Order {
             (Some(missing), _) => Self::Next {
                 missing: u32::try_from(missing).unwrap_or(u32::MAX),
             },
-            (None, Seen::Again) => Self::Copy,
-            (None, Seen::New | Seen::TooLate) => Self::Late,
+            (None, SequenceVerdict::Again) => Self::Copy,
+            (None, SequenceVerdict::New | SequenceVerdict::TooLate) => Self::Late,
         }
     }
 }
@@ -315,8 +321,8 @@ mod tests {
 
     const WALL: u64 = 1_700_000_000_000_000_000;
 
-    fn at_ms(ms: u64) -> Moment {
-        Moment {
+    fn at_ms(ms: u64) -> ArrivalTime {
+        ArrivalTime {
             mono: Nanos(ms * 1_000_000),
             wall: WALL + ms * 1_000_000,
         }
@@ -337,7 +343,11 @@ mod tests {
 
     #[test]
     fn nothing_is_fed_back_before_the_first_load() {
-        assert!(receiver().feedback(at_ms(50), Action::Testing).is_none());
+        assert!(
+            receiver()
+                .feedback(at_ms(50), TestAction::Testing)
+                .is_none()
+        );
     }
 
     #[test]
@@ -346,7 +356,7 @@ mod tests {
         for sequence in [1, 2, 5, 4, 4, 5, 6] {
             receiver.load(at_ms(1), &header(sequence, 1), 100);
         }
-        let status = receiver.feedback(at_ms(50), Action::Testing).unwrap();
+        let status = receiver.feedback(at_ms(50), TestAction::Testing).unwrap();
         assert_eq!(
             (
                 status.counts.lost,
@@ -359,7 +369,7 @@ mod tests {
         let totals = receiver.totals;
         assert_eq!((totals.highest, totals.distinct), (6, 5));
         assert_eq!(status.trial_us, 50_000);
-        let next = receiver.feedback(at_ms(100), Action::Testing).unwrap();
+        let next = receiver.feedback(at_ms(100), TestAction::Testing).unwrap();
         assert_eq!(
             (next.sequence, next.counts.lost, next.trial_datagrams),
             (2, 0, 0)
@@ -372,7 +382,7 @@ mod tests {
         receiver.load(at_ms(10), &header(1, 10), 100);
         receiver.load(at_ms(20), &header(2, 13), 100);
         receiver.load(at_ms(21), &header(3, 20), 100);
-        let status = receiver.feedback(at_ms(50), Action::Testing).unwrap();
+        let status = receiver.feedback(at_ms(50), TestAction::Testing).unwrap();
         assert_eq!(status.clock_delta_min_ms, -1995);
         assert_eq!((status.delays.min_ms, status.delays.max_ms), (1, 7));
         assert_eq!((status.delays.sum_ms, status.delays.count), (8, 2));
@@ -382,7 +392,7 @@ mod tests {
     fn a_round_trip_is_taken_once_and_only_of_feedback_that_was_sent() {
         let mut receiver = receiver();
         receiver.load(at_ms(1), &header(1, 1), 100);
-        let first = receiver.feedback(at_ms(50), Action::Testing).unwrap();
+        let first = receiver.feedback(at_ms(50), TestAction::Testing).unwrap();
         assert_eq!(first.rtt_variation_ms, NO_DELAY);
         let answer = |sequence, ms, stamp, response_delay_ms| LoadHeader {
             feedback_stamp: stamp,
@@ -392,10 +402,10 @@ mod tests {
         receiver.load(at_ms(80), &answer(2, 80, first.sent, 10), 100);
         receiver.load(at_ms(90), &answer(3, 90, first.sent, 0), 100);
         receiver.load(at_ms(95), &answer(4, 95, Stamp::of(77), 0), 100);
-        let second = receiver.feedback(at_ms(100), Action::Testing).unwrap();
+        let second = receiver.feedback(at_ms(100), TestAction::Testing).unwrap();
         assert_eq!((second.rtt_min_ms, second.rtt_variation_ms), (20, 0));
         receiver.load(at_ms(145), &answer(5, 145, second.sent, 0), 100);
-        let third = receiver.feedback(at_ms(150), Action::Testing).unwrap();
+        let third = receiver.feedback(at_ms(150), TestAction::Testing).unwrap();
         assert_eq!((third.rtt_min_ms, third.rtt_variation_ms), (20, 25));
     }
 
@@ -410,7 +420,7 @@ mod tests {
                 // Feedback is late by 0.7 ms, which must not count.
                 let mut late = at_ms(ms);
                 late.mono.0 += 700_000;
-                last = receiver.feedback(late, Action::Testing);
+                last = receiver.feedback(late, TestAction::Testing);
             }
         }
         let status = last.unwrap();
@@ -431,7 +441,7 @@ mod tests {
         }
         receiver.load(at_ms(3), &header(2, 3), 100);
         assert_eq!(receiver.totals.implausible, 3);
-        let status = receiver.feedback(at_ms(50), Action::Testing).unwrap();
+        let status = receiver.feedback(at_ms(50), TestAction::Testing).unwrap();
         assert_eq!((status.trial_datagrams, status.counts.lost), (2, 0));
     }
 

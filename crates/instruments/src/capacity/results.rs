@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use record::stated::Stated;
+use record::metric_table::{MetricRow, MetricTable};
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::{ETHERNET_HEADER, WIRE};
 use stats::proportion;
@@ -53,31 +53,24 @@ pub(crate) fn measurement(outcome: &TestOutcome, agreed: &Agreed) -> Measurement
     }
 }
 
-/// The figures of a search in this direction.
-pub(crate) fn stated(direction: Direction) -> Stated {
+/// The metrics of a search in this direction.
+pub(crate) fn metrics(direction: Direction) -> MetricTable {
     use Statistic::{Max, Min};
-    let rates = [
-        Metric::IpCapacityBitPerS,
-        Metric::L2RateBitPerS,
-        Metric::L1RateBitPerS,
-        Metric::GoodputBitPerS,
-    ];
-    let rates: Stated = rates
-        .map(|metric| Stated::of(metric, &[Max]))
-        .into_iter()
-        .collect();
-    rates
-        .and(Stated::totals(&[
-            Metric::ReceivedPackets,
-            Metric::ReorderedPackets,
-            Metric::DuplicatePackets,
-            Metric::LostPackets,
-            Metric::HostDroppedPackets,
-        ]))
-        .and(Stated::means(&[Metric::LostPercent]))
-        .and(Stated::of(Metric::PdvMs, &[Min, Max]))
-        .toward(&[direction])
-        .and(Stated::of(Metric::RttMs, &[Min, Max]))
+    MetricTable::new([
+        MetricRow::new(Metric::IpCapacityBitPerS, &[Max]).headline(),
+        MetricRow::mean(Metric::LostPercent).headline(),
+        MetricRow::new(Metric::L2RateBitPerS, &[Max]),
+        MetricRow::new(Metric::L1RateBitPerS, &[Max]),
+        MetricRow::new(Metric::GoodputBitPerS, &[Max]),
+        MetricRow::total(Metric::ReceivedPackets),
+        MetricRow::total(Metric::ReorderedPackets),
+        MetricRow::total(Metric::DuplicatePackets),
+        MetricRow::total(Metric::LostPackets),
+        MetricRow::total(Metric::HostDroppedPackets),
+        MetricRow::new(Metric::PdvMs, &[Min, Max]),
+    ])
+    .toward(&[direction])
+    .and([MetricRow::new(Metric::RttMs, &[Min, Max])])
 }
 
 /// By which share of itself a sub-interval's rate may be off.
@@ -426,7 +419,7 @@ mod tests {
     use super::*;
     use crate::capacity::outcome::TrialInterval;
     use crate::capacity::wire::{
-        Algorithm, ArrivalCounts, DelayVariation, Sizes, StartRow, Status, TestParameters,
+        Algorithm, ArrivalCounts, DelayVariation, FeedbackMessage, Sizes, StartRow, TestParameters,
         Thresholds, Version,
     };
 
@@ -545,7 +538,7 @@ mod tests {
         let bounds = |rows: [usize; 3]| {
             let trial = |(row, at): (usize, u64)| TrialInterval {
                 at: Duration::from_millis(at),
-                status: Status::default(),
+                status: FeedbackMessage::default(),
                 row: Some(row),
                 l3_bit_per_s: 1e9,
             };

@@ -5,7 +5,7 @@
 
 use super::rates::{HIGH_SPEED_ROW, RateTable};
 use super::wire::{
-    Algorithm, NO_DELAY, SendingRate, Sizes, StartRow, Status, TestParameters, Thresholds,
+    Algorithm, FeedbackMessage, NO_DELAY, SendingRate, Sizes, StartRow, TestParameters, Thresholds,
 };
 
 /// A search that is to begin above this row begins here, until a round trip is known: nobody can have load sent at once that
@@ -102,7 +102,7 @@ impl RateControl {
     }
 
     /// Takes the next feedback.
-    pub(super) fn decide(&mut self, status: &Status) {
+    pub(super) fn decide(&mut self, status: &FeedbackMessage) {
         if let Some(row) = self.asked {
             if status.rtt_ms().is_some() {
                 self.asked = None;
@@ -461,7 +461,7 @@ mod tests {
         random_payload: false,
     };
 
-    fn row_after(parameters: TestParameters, status: Status) -> usize {
+    fn row_after(parameters: TestParameters, status: FeedbackMessage) -> usize {
         let mut control = RateControl::new(Sizes::default(), &parameters);
         // The first one with a round trip leads to the row asked for.
         control.decide(&status);
@@ -470,8 +470,8 @@ mod tests {
     }
 
     /// Much delay one way, none of the round trip's variation, and reordering.
-    fn status() -> Status {
-        let mut status = Status::default();
+    fn status() -> FeedbackMessage {
+        let mut status = FeedbackMessage::default();
         (status.delays.sum_ms, status.delays.count) = (500, 5);
         status.counts.reordered = 11;
         status
@@ -515,7 +515,7 @@ mod tests {
                 ..PARAMETERS
             };
             let mut control = RateControl::new(Sizes::default(), &parameters);
-            let unknown = Status {
+            let unknown = FeedbackMessage {
                 rtt_variation_ms: NO_DELAY,
                 ..status()
             };

@@ -1,12 +1,12 @@
 //! The UDP Speed Test Protocol's server (RFC 9946): a control port, and a port and a thread for each test.
 
+use crate::error::Result;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use netio::stop::STOP_INTERVAL;
 use netio::udp::{AskedUdp, UdpRequest};
 use record::Direction;
@@ -14,7 +14,7 @@ use record::Direction;
 use super::channel::{Channel, now};
 use super::exchange::Exchange;
 use super::outcome::{Agreed, SILENCE, l3_header};
-use super::proof::Budget;
+use super::proof::UnprovenBudget;
 use super::results::measurement;
 use super::search::RateControl;
 use super::session::TestSession;
@@ -24,7 +24,7 @@ use super::wire::{
 };
 use crate::endpoint::{self, Local};
 use crate::live::Live;
-use crate::service::{BoundService, Needs, Place, Refusal, Shared};
+use crate::service::{AdmissionRefusal, BoundService, ConnectionPermit, Shared, TestResources};
 
 /// Connections of one client (the reference's limit).
 const MOST_CONNECTIONS: u8 = 24;
@@ -109,8 +109,8 @@ struct PendingTest {
     peer: SocketAddr,
     version: Version,
     sizes: Sizes,
-    budget: Budget,
-    place: Place,
+    budget: UnprovenBudget,
+    place: ConnectionPermit,
     shared: Arc<Shared>,
 }
 
@@ -132,8 +132,8 @@ impl PendingTest {
         let peer = came.peer();
         // One datagram, perhaps of a false address, makes a test that waits.
         let place = shared.enter(peer.ip()).map_err(|refusal| match refusal {
-            Refusal::NotAllowed => SetupAnswer::NO_SOCKET,
-            Refusal::Busy(_) => SetupAnswer::CAPACITY_EXCEEDED,
+            AdmissionRefusal::NotAllowed => SetupAnswer::NO_SOCKET,
+            AdmissionRefusal::Busy(_) => SetupAnswer::CAPACITY_EXCEEDED,
         })?;
         if !shared.has_room(peer.ip()) {
             return Err(SetupAnswer::CAPACITY_EXCEEDED);
@@ -145,7 +145,7 @@ impl PendingTest {
         });
         let socket = open(local, bind).map_err(|_| SetupAnswer::NO_SOCKET)?;
         let address = socket.local_addr().map_err(|_| SetupAnswer::NO_SOCKET)?;
-        let mut budget = Budget::new(l3_header(peer));
+        let mut budget = UnprovenBudget::new(l3_header(peer));
         budget.came(came.length);
         // The answer is as long as the request.
         budget.sent(came.length);
@@ -211,7 +211,10 @@ impl PendingTest {
         self.socket.connect(peer)?;
         // A client whose socket was connected to the control port until now has refused the null request.
         let mut channel = Channel::new(self.socket)?.after_null_request();
-        let Ok(permit) = self.shared.admit(peer, "capacity", Needs::default()) else {
+        let Ok(permit) = self
+            .shared
+            .admit(peer, "capacity", TestResources::default())
+        else {
             // Others were faster. The protocol has no better word for it here.
             let answer = Activation {
                 answer: Some(ActivationAnswer::BAD_PARAMETER),
@@ -299,14 +302,14 @@ fn within_limits(asked: &TestParameters, longest: Duration) -> TestParameters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::{ServeConfig, Server};
+    use crate::serve::{FarEndServer, ServeConfig};
     use crate::service::MOST_WAITING;
 
-    fn server(tests: usize) -> Server {
+    fn server(tests: usize) -> FarEndServer {
         crate::serve::start(ServeConfig::on_loopback_for(tests)).unwrap()
     }
 
-    fn client(server: &Server) -> UdpSocket {
+    fn client(server: &FarEndServer) -> UdpSocket {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(server.address("capacity").unwrap()).unwrap();
         socket
@@ -335,7 +338,12 @@ mod tests {
             assert_eq!(answer.answer, Some(SetupAnswer::ACCEPTED));
         }
         let peer = client.local_addr().unwrap();
-        assert!(server.shared.admit(peer, "tcp", Needs::default()).is_ok());
+        assert!(
+            server
+                .shared
+                .admit(peer, "tcp", TestResources::default())
+                .is_ok()
+        );
     }
 
     #[test]

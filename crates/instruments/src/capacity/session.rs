@@ -9,10 +9,10 @@ use model::Nanos;
 
 use super::outcome::{Agreed, End, SILENCE, TestOutcome, TrialInterval, WholeSubInterval};
 use super::pacer::{Pacer, Train};
-use super::proof::{AddressProof, Budget};
-use super::receiver::{Moment, Receiver};
+use super::proof::{AddressProof, UnprovenBudget};
+use super::receiver::{ArrivalTime, Receiver};
 use super::search::RateControl;
-use super::wire::{Action, Activation, LOAD_HEADER, LoadHeader, SendingRate, Status};
+use super::wire::{Activation, FeedbackMessage, LOAD_HEADER, LoadHeader, SendingRate, TestAction};
 
 /// What the server adds to the time asked for, so that the last sub-interval is fed back too.
 const STOP_AFTER: Duration = Duration::from_millis(500);
@@ -58,7 +58,7 @@ struct Run {
     /// It is to be sent: the activation came, or came once more.
     answer_is_due: bool,
     /// What may be sent, at a server; all once the address is proven.
-    budget: Option<Budget>,
+    budget: Option<UnprovenBudget>,
     began: Nanos,
     heard: Nanos,
     /// Nothing was heard for [`PAUSE`].
@@ -100,7 +100,7 @@ impl TestSession {
         agreed: Agreed,
         control: RateControl,
         rate: &SendingRate,
-        now: Moment,
+        now: ArrivalTime,
     ) -> Self {
         let run = Run::new(agreed, control, now.mono);
         let role = if agreed.receives_here() {
@@ -118,9 +118,9 @@ impl TestSession {
         agreed: Agreed,
         control: RateControl,
         answer: Vec<u8>,
-        budget: Budget,
+        budget: UnprovenBudget,
         draw: u64,
-        now: Moment,
+        now: ArrivalTime,
     ) -> Self {
         let run = Run {
             answer,
@@ -138,7 +138,7 @@ impl TestSession {
     }
 
     /// Takes a datagram of the peer that arrived at `at`.
-    pub(crate) fn take(&mut self, at: Moment, datagram: &[u8]) {
+    pub(crate) fn take(&mut self, at: ArrivalTime, datagram: &[u8]) {
         if let Some(budget) = &mut self.run.budget {
             budget.came(datagram.len());
         }
@@ -149,7 +149,7 @@ impl TestSession {
     }
 
     /// What is to be sent by `now`, one after the other until nothing is.
-    pub(crate) fn transmit(&mut self, now: Moment) -> Option<Transmit> {
+    pub(crate) fn transmit(&mut self, now: ArrivalTime) -> Option<Transmit> {
         let transmit = match self.run.due_answer() {
             Some(answer) => Some(Transmit::Message(answer)),
             None => match &mut self.role {
@@ -176,7 +176,7 @@ impl TestSession {
     }
 
     /// What the peer is told at the end: that the test is over, where it does not know or waits for the confirmation.
-    pub(crate) fn farewell(&mut self, now: Moment, end: &End) -> Option<Transmit> {
+    pub(crate) fn farewell(&mut self, now: ArrivalTime, end: &End) -> Option<Transmit> {
         let stopped = matches!(end, End::Stopped(_));
         let transmit = match &mut self.role {
             Role::Sender(sender) => sender.farewell(stopped),
@@ -264,11 +264,11 @@ impl Run {
     }
 
     /// What messages say of the test now.
-    fn action(&self) -> Action {
+    fn action(&self) -> TestAction {
         if self.stopping {
-            Action::Stop
+            TestAction::Stop
         } else {
-            Action::Testing
+            TestAction::Testing
         }
     }
 
@@ -306,7 +306,7 @@ impl Run {
     fn keep(
         &mut self,
         at: Nanos,
-        status: Status,
+        status: FeedbackMessage,
         row: Option<usize>,
         rate: &SendingRate,
         ended: Option<u64>,
@@ -350,7 +350,7 @@ impl LoadSender {
     }
 
     fn take(&mut self, run: &mut Run, at: Nanos, datagram: &[u8]) {
-        match Status::decode(datagram, run.agreed.version) {
+        match FeedbackMessage::decode(datagram, run.agreed.version) {
             // What comes behind the end changes nothing.
             Ok(_) if run.ended.is_some() => {}
             Ok(status) if self.is_proven_by(run, &status, at) => self.follow(run, at, &status),
@@ -360,7 +360,7 @@ impl LoadSender {
     }
 
     /// Whether the client is where it says it is; its test begins when that is first known.
-    fn is_proven_by(&mut self, run: &mut Run, status: &Status, at: Nanos) -> bool {
+    fn is_proven_by(&mut self, run: &mut Run, status: &FeedbackMessage, at: Nanos) -> bool {
         let Some(proof) = &self.proof else {
             return true;
         };
@@ -373,9 +373,9 @@ impl LoadSender {
         true
     }
 
-    fn follow(&mut self, run: &mut Run, at: Nanos, status: &Status) {
+    fn follow(&mut self, run: &mut Run, at: Nanos, status: &FeedbackMessage) {
         run.hear(at);
-        if status.action == Action::Stop {
+        if status.action == TestAction::Stop {
             self.peer_stopped = true;
             run.stopping = true;
             run.ended = Some(End::Complete);
@@ -398,7 +398,7 @@ impl LoadSender {
             (run.control.row_of(&status.rate), status.rate)
         };
         // A client's last feedback carries a rate too, but the test is over.
-        if status.action == Action::Testing {
+        if status.action == TestAction::Testing {
             self.pacer.set(&rate, at);
         }
         run.keep(at, *status, row, &rate, None);
@@ -440,7 +440,7 @@ impl LoadSender {
             addon: 0,
         };
         let header = LoadHeader {
-            action: Action::Stop,
+            action: TestAction::Stop,
             ..self.header
         };
         let is_owed = (stopped || self.peer_stopped) && self.proof.is_none();
@@ -460,23 +460,23 @@ impl LoadReceiver {
         }
     }
 
-    fn take(&mut self, run: &mut Run, at: Moment, datagram: &[u8]) {
+    fn take(&mut self, run: &mut Run, at: ArrivalTime, datagram: &[u8]) {
         let Ok(header) = LoadHeader::decode(datagram) else {
             run.take_other(datagram);
             return;
         };
         run.hear(at.mono);
         match header.action {
-            Action::Testing => self.receiver.load(at, &header, datagram.len()),
+            TestAction::Testing => self.receiver.load(at, &header, datagram.len()),
             // The end's own PDUs are not part of the load.
-            Action::Stop => {
+            TestAction::Stop => {
                 run.stopping = true;
                 run.ended = Some(End::Complete);
             }
         }
     }
 
-    fn transmit(&mut self, run: &mut Run, now: Moment) -> Option<Transmit> {
+    fn transmit(&mut self, run: &mut Run, now: ArrivalTime) -> Option<Transmit> {
         let late = now.mono.0.checked_sub(self.trial_ends.0)?;
         let feedback = self.feed_back(run, now, run.agreed.is_server);
         let each = if self.began_to_feed_back {
@@ -492,16 +492,16 @@ impl LoadReceiver {
 
     /// Feeds the trial interval back, with the rate if it is this end that says it; goes on with it where that is more than
     /// may be sent.
-    fn feed_back(&mut self, run: &mut Run, now: Moment, with_rate: bool) -> Option<Transmit> {
+    fn feed_back(&mut self, run: &mut Run, now: ArrivalTime, with_rate: bool) -> Option<Transmit> {
         let version = run.agreed.version;
-        if !run.may_send(Status::length(version)) {
+        if !run.may_send(FeedbackMessage::length(version)) {
             return None;
         }
         let action = run.action();
         let trial = self.receiver.peek(now);
         let mut status = self.receiver.feedback(now, action)?;
         self.began_to_feed_back = true;
-        if action == Action::Testing {
+        if action == TestAction::Testing {
             run.control.decide(&trial);
         }
         let (row, rate) = (run.control.row(), run.control.rate());
@@ -515,7 +515,7 @@ impl LoadReceiver {
         Some(Transmit::Message(bytes))
     }
 
-    fn farewell(&mut self, run: &mut Run, now: Moment, stopped: bool) -> Option<Transmit> {
+    fn farewell(&mut self, run: &mut Run, now: ArrivalTime, stopped: bool) -> Option<Transmit> {
         if run.agreed.is_server && !stopped {
             return None;
         }

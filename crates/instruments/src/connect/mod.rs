@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use crate::error::{Context, Error, Result};
 use clap::Args;
 use model::Nanos;
 use serde::{Deserialize, Serialize};
@@ -18,15 +18,15 @@ use crate::echo_stats::lines;
 use crate::endpoint::{self, Local};
 use crate::failure::{Blame, Failure, go_on};
 use crate::instrument::{
-    Common, FarEnd, Instrument, MeasureOutput, above_zero, estimated, interval,
+    CommonArgs, FarEnd, Instrument, MeasureOutput, above_zero, estimated, interval,
 };
 use crate::measured::{distribution, failure, lost_percent, total};
 use netio::stop::STOP_INTERVAL;
 use record::lateness::Traffic;
+use record::metric_table::{MetricRow, MetricTable};
 use record::pace::PathPace;
-use record::profile::{Calibration, Headline, HostLimit, Profile, SampleKind};
+use record::profile::{Calibration, Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::quantity::counted;
-use record::stated::Stated;
 use record::{Measurement, Metric, Sample, Statistic};
 
 /// Of the web, where HOST says none.
@@ -35,36 +35,39 @@ const DEFAULT_PORT: u16 = 80;
 /// How long a TCP handshake takes
 ///
 /// Every TCP server answers, and a host that refuses the connection too.
-#[derive(Args, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct ConnectArgs {
     /// Name or address, and the TCP port if it is not 80
     #[arg(value_name = "HOST[:PORT]")]
     #[serde(skip)]
     host: String,
-    /// Connections to ask for, one after the other
-    #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
-    count: u32,
-    /// From one to the next: seconds, or 20ms
-    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
-    interval: Nanos,
-    /// After which a connection that is neither there nor refused is lost
-    #[arg(short = 'W', long, value_name = "TIME", default_value = "3s", value_parser = above_zero)]
-    timeout: Nanos,
+    #[command(flatten)]
+    #[serde(flatten)]
+    plan: ConnectPlan,
     #[command(flatten)]
     #[serde(skip)]
-    common: Common,
+    common: CommonArgs,
+}
+
+fn metrics() -> MetricTable {
+    use Statistic::{Max, Mean, Median, Min};
+    MetricTable::new([
+        MetricRow::new(Metric::ConnectMs, &[Min, Mean, Median, Max]).headlines(&[Median]),
+        MetricRow::mean(Metric::LostPercent).headline(),
+        MetricRow::total(Metric::SentPackets),
+        MetricRow::total(Metric::ReceivedPackets),
+    ])
 }
 
 impl Instrument for ConnectArgs {
-    fn common(&self) -> &Common {
+    fn common(&self) -> &CommonArgs {
         &self.common
     }
 
-    fn profile(&self) -> Profile {
+    fn profile(&self) -> InstrumentProfile {
         let connect = Headline::new(Metric::ConnectMs, Statistic::Median);
-        let profile = Profile::new(connect, HostLimit::RoundTrip);
-        Profile {
-            headlines: vec![connect, Headline::new(Metric::LostPercent, Statistic::Mean)],
+        let profile = metrics().profile(connect, HostLimit::RoundTrip);
+        InstrumentProfile {
             samples: Some(SampleKind::Probes),
             calibration: Calibration {
                 sends_again: true,
@@ -74,15 +77,8 @@ impl Instrument for ConnectArgs {
         }
     }
 
-    fn figures(&self) -> Result<Stated> {
-        use Statistic::{Max, Mean, Median, Min};
-        let connect = Stated::of(Metric::ConnectMs, &[Min, Mean, Median, Max]);
-        Ok(connect
-            .and(Stated::totals(&[
-                Metric::SentPackets,
-                Metric::ReceivedPackets,
-            ]))
-            .and(Stated::means(&[Metric::LostPercent])))
+    fn metrics(&self) -> Result<MetricTable> {
+        Ok(metrics())
     }
 
     fn traffic(&self) -> Vec<Traffic> {
@@ -94,21 +90,19 @@ impl Instrument for ConnectArgs {
     }
 
     fn expected(&self) -> Option<Duration> {
-        Some(self.plan().longest())
+        Some(self.plan.longest())
     }
 
     fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
         let round_trip = pace.map_or(0.0, |pace| pace.round_trip_s(0, 0));
-        let plan = self.plan();
-        let sent = plan.interval * plan.count.saturating_sub(1);
-        Some(sent + estimated(round_trip))
+        Some(self.plan.sending() + estimated(round_trip))
     }
 
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
         let family = self.common.family();
         let target = endpoint::resolve(&self.host, DEFAULT_PORT, family).or_bad_input()?;
         let local = self.common.bind.as_ref();
-        Ok(measure(target, &self.plan(), local, session).into())
+        Ok(measure(target, &self.plan, local, session).into())
     }
 
     fn text(&self, measurement: &Measurement) -> String {
@@ -116,31 +110,29 @@ impl Instrument for ConnectArgs {
     }
 }
 
-impl ConnectArgs {
-    fn plan(&self) -> ConnectPlan {
-        ConnectPlan {
-            count: self.count,
-            interval: self.interval.into(),
-            timeout: self.timeout.into(),
-        }
-    }
-}
-
-/// Which connections to ask for.
-#[derive(Clone, Copy, Debug)]
+/// Which connections to ask for
+#[derive(Args, Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct ConnectPlan {
-    /// How many.
+    /// Connections to ask for, one after the other
+    #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) count: u32,
-    /// From one to the next.
-    pub(crate) interval: Duration,
-    /// After which one that is neither there nor refused is lost.
-    pub(crate) timeout: Duration,
+    /// From one to the next: seconds, or 20ms
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub(crate) interval: Nanos,
+    /// After which a connection that is neither there nor refused is lost
+    #[arg(short = 'W', long, value_name = "TIME", default_value = "3s", value_parser = above_zero)]
+    pub(crate) timeout: Nanos,
 }
 
 impl ConnectPlan {
+    /// From the first connection's beginning to the last one's.
+    pub(crate) fn sending(&self) -> Duration {
+        Duration::from(self.interval) * self.count.saturating_sub(1)
+    }
+
     /// How long it takes if every connection is lost.
     pub(crate) fn longest(&self) -> Duration {
-        self.interval.max(self.timeout) * self.count
+        Duration::from(self.interval.max(self.timeout)) * self.count
     }
 }
 
@@ -189,7 +181,7 @@ impl Connector<'_> {
         for _ in 0..self.plan.count {
             self.wait_until(due, session)?;
             let begun = self.start.elapsed();
-            due = begun + self.plan.interval;
+            due = begun + Duration::from(self.plan.interval);
             self.probe(begun, session)?;
             progress.tell(|| {
                 let (answered, sent) = (self.answers().count(), self.probes.len());
@@ -212,7 +204,7 @@ impl Connector<'_> {
 
     /// Asks for one connection; what goes wrong in another way than refusal and silence counts as lost and ends it all.
     fn probe(&mut self, begun: Duration, session: &Session) -> Result<()> {
-        let (target, timeout) = (self.target, self.plan.timeout);
+        let (target, timeout) = (self.target, Duration::from(self.plan.timeout));
         let socket = endpoint::tcp(target, self.local)?;
         let asked = Instant::now();
         let went = endpoint::attempt(&socket, target, timeout, &session.stop)?;
@@ -222,7 +214,7 @@ impl Connector<'_> {
             Err(error) => match error.kind() {
                 io::ErrorKind::ConnectionRefused => (Outcome::Refused { ms }, Ok(())),
                 io::ErrorKind::TimedOut => (Outcome::Lost, Ok(())),
-                _ => (Outcome::Lost, Err(anyhow!(error))),
+                _ => (Outcome::Lost, Err(Error::from(error))),
             },
         };
         self.probes.push((begun.as_secs_f64(), outcome));
@@ -247,14 +239,9 @@ impl Connector<'_> {
         figures.extend(distribution(
             Metric::ConnectMs,
             &times,
-            &[
-                Statistic::Min,
-                Statistic::Mean,
-                Statistic::Median,
-                Statistic::Max,
-            ],
+            metrics().statistics(Metric::ConnectMs),
         ));
-        let (target, timeout) = (self.target, self.plan.timeout);
+        let (target, timeout) = (self.target, Duration::from(self.plan.timeout));
         let failure = (received == 0)
             .then(|| counted(sent, "connection"))
             .map(|sent| format!("no answer from {target} to {sent} within {timeout:?}"));
@@ -309,8 +296,8 @@ mod tests {
 
     const PLAN: ConnectPlan = ConnectPlan {
         count: 6,
-        interval: Duration::from_micros(1),
-        timeout: Duration::from_secs(60),
+        interval: Nanos::from_micros(1),
+        timeout: Nanos::from_secs(60),
     };
 
     fn measured(target: SocketAddr) -> Measurement {

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use model::Nanos;
+
 use crate::external::{OutputLine, OutputStream, ToolOutput};
 use crate::http::{curl, wget};
-use crate::iperf3::plan::{Plan, Protocol, Way};
+use crate::iperf3::plan::{Iperf3Test, TestDirection, Transport};
 use crate::iperf3::tool::{StreamProgram, iperf, iperf3, nuttcp};
 use crate::ping::{PingPlan, tool as ping};
 use record::Measurement;
@@ -16,9 +18,10 @@ const MOST_SAMPLES: usize = 16;
 pub(crate) const PING: PingPlan = PingPlan {
     size: 1200,
     count: 3,
-    interval: Duration::from_millis(100),
-    timeout: Duration::from_secs(1),
+    interval: Nanos::from_millis(100),
+    timeout: Nanos::from_secs(1),
     tos: None,
+    dscp: None,
     ttl: None,
 };
 
@@ -65,9 +68,9 @@ fn measurements(output: &ToolOutput) -> Vec<Measurement> {
         wget::parse(output, Duration::from_secs(1)),
         ping::parse(output, &PING),
     ];
-    for protocol in [Protocol::Tcp, Protocol::Udp] {
-        let mut plan = Plan::new(protocol);
-        for way in [Way::Up, Way::Down, Way::Both] {
+    for protocol in [Transport::Tcp, Transport::Udp] {
+        let mut plan = Iperf3Test::new(protocol);
+        for way in [TestDirection::Up, TestDirection::Down, TestDirection::Both] {
             plan.way = way;
             measurements.extend(tools.map(|tool| tool.parse(output, &plan)));
         }

@@ -3,29 +3,26 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use crate::error::{Result, ensure};
 use clap::Args;
 use model::{Bytes, Nanos};
 use record::lateness::Traffic;
+use record::metric_table::{MetricRow, MetricTable};
 use record::pace::PathPace;
-use record::profile::{
-    Calibration, Carrier, FlentSeries, Headline, HostLimit, Profile, SampleKind,
-};
-use record::stated::Stated;
+use record::profile::{Calibration, Carrier, Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::{Direction, Metric, Statistic};
 use serde::{Deserialize, Serialize};
 
 use crate::Session;
 use crate::external::Tool;
 use crate::failure::{Blame, Failure};
-use crate::http::files::{self, DEFAULT_CONNECTIONS, FilesPlan, MOST_CONNECTIONS};
-use crate::http::sizes::FileSizes;
+use crate::http::files::{self, FilesArgs};
 use crate::http::tool::DownloadTool;
-use crate::http::{self, Amount, DEFAULT_INTERVAL, HttpPlan, HttpTarget, history};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero, estimated};
+use crate::http::{self, Amount, DEFAULT_INTERVAL, HttpTarget, history};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, above_zero, estimated};
 
 /// An HTTP/1.1 download, or many small files
-#[derive(Args, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct HttpArgs {
     /// `http://HOST[:PORT]/PATH`; `farwire serve` has /bytes/N and /seconds/T; {size} stands for a file's size
     #[arg(required = true)]
@@ -51,54 +48,29 @@ pub struct HttpArgs {
     files: FilesArgs,
     #[command(flatten)]
     #[serde(skip)]
-    common: Common,
-}
-
-/// Any of these, or a second URL, asks for many files.
-#[derive(Args, Debug, Serialize, Deserialize)]
-#[command(next_help_heading = "Many files")]
-struct FilesArgs {
-    /// Files to fetch, of the URLs in turn [default: 100 with a size, else each URL once]
-    #[arg(long, value_name = "N", conflicts_with_all = ["bytes", "duration"], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    count: Option<u32>,
-    /// Their sizes: 10kb, `1kb,10kb` in turn, 1kb..100kb, lognormal:MEDIAN,SIGMA, pareto:LEAST,ALPHA
-    #[arg(long, visible_alias = "size", value_name = "SIZES", conflicts_with_all = ["bytes", "duration"])]
-    sizes: Option<FileSizes>,
-    /// Of the sizes drawn: the same seed fetches the same sizes
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Connections in parallel [default: 6]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_CONNECTIONS)))]
-    connections: Option<u32>,
-    /// Fetch the next file on the same connection instead of a new one
-    #[arg(long)]
-    keep_alive: bool,
+    common: CommonArgs,
 }
 
 impl Instrument for HttpArgs {
-    fn common(&self) -> &Common {
+    fn common(&self) -> &CommonArgs {
         &self.common
     }
 
-    fn profile(&self) -> Profile {
+    fn profile(&self) -> InstrumentProfile {
         let goodput = Headline::new(Metric::GoodputBitPerS, Statistic::Mean);
-        let times = [Metric::FirstByteMs, Metric::CompletionMs];
-        let times = times.map(|metric| Headline::new(metric, Statistic::Median));
         let streams = if self.files.asked_for() {
-            self.files.plan(self.url.len()).connections
+            self.files.connections()
         } else {
             1
         };
-        let usual = Profile::new(goodput, HostLimit::TcpRate);
-        Profile {
+        let usual = self.table().profile(goodput, HostLimit::TcpRate);
+        InstrumentProfile {
             direction: Some(Direction::Down),
             carrier: Some(Carrier::Tcp {
                 streams,
                 congestion: None,
             }),
-            headlines: [goodput].into_iter().chain(times).collect(),
             samples: Some(SampleKind::Intervals),
-            flent: FlentSeries::of_streams("TCP"),
             calibration: Calibration {
                 answers: true,
                 ..usual.calibration
@@ -107,20 +79,8 @@ impl Instrument for HttpArgs {
         }
     }
 
-    fn figures(&self) -> Result<Stated> {
-        if !self.files.asked_for() {
-            let usual =
-                Stated::totals(&[Metric::ReceivedBytes, Metric::ElapsedS]).and(Stated::means(&[
-                    Metric::GoodputBitPerS,
-                    Metric::FirstByteMs,
-                ]));
-            return Ok(usual.and(match self.tool {
-                Some(DownloadTool::Curl) => Stated::means(&[Metric::ConnectMs]),
-                Some(DownloadTool::Wget) => Stated::default(),
-                None => history::stated(),
-            }));
-        }
-        Ok(files::stated(&self.files.plan(self.url.len())))
+    fn metrics(&self) -> Result<MetricTable> {
+        Ok(self.table())
     }
 
     fn traffic(&self) -> Vec<Traffic> {
@@ -138,8 +98,7 @@ impl Instrument for HttpArgs {
 
     fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
         if self.files.asked_for() {
-            let plan = self.files.plan(self.url.len());
-            return plan.estimate_s(pace?).map(estimated);
+            return self.files.estimate_s(pace?).map(estimated);
         }
         let served = self.path.as_deref().and_then(Served::by);
         let asked = match (self.amount(), served) {
@@ -172,15 +131,12 @@ impl Instrument for HttpArgs {
                 return Err(Failure::bad_input("--tool downloads one URL"));
             }
             ([target], None) if !self.files.asked_for() => {
-                let plan = HttpPlan {
-                    amount: self.amount(),
-                    interval: interval.unwrap_or(DEFAULT_INTERVAL),
-                };
-                http::measure(target, &plan, local, session)
+                let interval = interval.unwrap_or(DEFAULT_INTERVAL);
+                http::measure(target, self.amount(), interval, local, session)
             }
             _ => {
                 let targets = self.files.targets(targets).or_bad_input()?;
-                files::measure(&targets, &self.files.plan(targets.len()), local, session)
+                files::measure(&targets, &self.files, local, session)
             }
         };
         Ok(measurement.into())
@@ -188,6 +144,17 @@ impl Instrument for HttpArgs {
 }
 
 impl HttpArgs {
+    fn table(&self) -> MetricTable {
+        if self.files.asked_for() {
+            return files::metrics(&self.files);
+        }
+        http::metrics().and(match self.tool {
+            Some(DownloadTool::Curl) => MetricTable::new([MetricRow::mean(Metric::ConnectMs)]),
+            Some(DownloadTool::Wget) => MetricTable::default(),
+            None => history::metrics(),
+        })
+    }
+
     fn target(&self, url: &str) -> Result<HttpTarget> {
         let target = HttpTarget::resolve(url, self.common.family())?;
         Ok(match &self.path {
@@ -226,52 +193,6 @@ impl Served {
 }
 
 fn path(text: &str) -> Result<String> {
-    ensure!(text.starts_with('/'), "a path begins with /");
+    ensure!(Input, text.starts_with('/'), "a path begins with /");
     Ok(text.to_owned())
-}
-
-impl FilesArgs {
-    fn asked_for(&self) -> bool {
-        self.count.is_some()
-            || self.sizes.is_some()
-            || self.connections.is_some()
-            || self.keep_alive
-    }
-
-    /// The URLs, where a bare server stands for `farwire serve`'s files if sizes are asked for.
-    fn targets(&self, targets: Vec<HttpTarget>) -> Result<Vec<HttpTarget>> {
-        let sized = |target: HttpTarget| match (&self.sizes, target.is_bare()) {
-            (Some(_), true) => Ok(target.sized()),
-            (Some(_), false) => {
-                ensure!(
-                    target.has_size(),
-                    "{target}: write {{size}} where the server takes a file's size"
-                );
-                Ok(target)
-            }
-            (None, _) => {
-                ensure!(
-                    !target.has_size(),
-                    "{target}: say with --sizes what {{size}} is to be"
-                );
-                Ok(target)
-            }
-        };
-        targets.into_iter().map(sized).collect()
-    }
-
-    fn plan(&self, urls: usize) -> FilesPlan {
-        const DEFAULT_COUNT: u32 = 100;
-        let each_once = u32::try_from(urls).unwrap_or(u32::MAX);
-        FilesPlan {
-            count: self.count.unwrap_or(match self.sizes {
-                Some(_) => DEFAULT_COUNT,
-                None => each_once,
-            }),
-            sizes: self.sizes.clone(),
-            seed: self.seed,
-            connections: self.connections.unwrap_or(DEFAULT_CONNECTIONS),
-            keep_alive: self.keep_alive,
-        }
-    }
 }

@@ -2,11 +2,11 @@
 //! where that ends and how many of its bytes are payload.
 
 use std::io::ErrorKind::{ConnectionReset, Interrupted, TimedOut, WouldBlock};
-use std::io::{self, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use crate::error::{Context, Error, Result, bail};
 use httparse::Header;
 
 use super::HttpTarget;
@@ -121,6 +121,7 @@ impl HttpConnection {
                 Ok(Waited::Bytes) => {}
                 Ok(Waited::Closed | Waited::TimeUp) if self.filled == 0 => return Ok(None),
                 Ok(Waited::Closed | Waited::TimeUp) => bail!(
+                    Peer,
                     "the server closed the connection within the answer's head, after {} bytes",
                     self.filled
                 ),
@@ -135,7 +136,10 @@ impl HttpConnection {
                 return Ok(Some(head));
             }
             if self.filled >= LONGEST_HEAD {
-                bail!("the answer's head is longer than {LONGEST_HEAD} bytes");
+                bail!(
+                    Peer,
+                    "the answer's head is longer than {LONGEST_HEAD} bytes"
+                );
             }
         }
     }
@@ -176,15 +180,16 @@ impl HttpConnection {
                 },
             }
             if silent_since.elapsed() >= SILENCE {
-                bail!("nothing came for {} s", SILENCE.as_secs());
+                bail!(Peer, "nothing came for {} s", SILENCE.as_secs());
             }
         }
     }
 }
 
-fn is_reset(error: &anyhow::Error) -> bool {
-    let cause = error.downcast_ref::<io::Error>();
-    cause.is_some_and(|cause| cause.kind() == ConnectionReset)
+fn is_reset(error: &Error) -> bool {
+    error
+        .system()
+        .is_some_and(|cause| cause.kind() == ConnectionReset)
 }
 
 /// A whole head at the start of `data` and its length.
@@ -201,9 +206,12 @@ fn parse(data: &[u8], first_byte: Instant) -> Result<Option<(ResponseHead, usize
         let reason = response.reason.unwrap_or("");
         match header(response.headers, "location")? {
             Some(place) if (300..400).contains(&code) => {
-                bail!("HTTP status {code} {reason}: it is at {place}: measure that URL")
+                bail!(
+                    Peer,
+                    "HTTP status {code} {reason}: it is at {place}: measure that URL"
+                )
             }
-            _ => bail!("HTTP status {code} {reason}"),
+            _ => bail!(Peer, "HTTP status {code} {reason}"),
         }
     }
     let closing = header(response.headers, "connection")?;
@@ -257,7 +265,10 @@ impl Body {
             if coding.eq_ignore_ascii_case("chunked") {
                 return Ok(Self::Chunked(Chunks::default()));
             }
-            bail!("the transfer coding `{coding}` is not supported: only `chunked` is");
+            bail!(
+                Peer,
+                "the transfer coding `{coding}` is not supported: only `chunked` is"
+            );
         }
         let Some(text) = header(headers, "content-length")? else {
             return Ok(Self::UntilClose);
@@ -306,10 +317,16 @@ impl Body {
         match self {
             Self::UntilClose => Ok(()),
             Self::Length { announced, .. } => {
-                bail!("the connection was closed after {total} of {announced} bytes")
+                bail!(
+                    Peer,
+                    "the connection was closed after {total} of {announced} bytes"
+                )
             }
             Self::Chunked(_) => {
-                bail!("the connection was closed within a chunked body, after {total} bytes")
+                bail!(
+                    Peer,
+                    "the connection was closed within a chunked body, after {total} bytes"
+                )
             }
         }
     }
@@ -329,7 +346,7 @@ impl Chunks {
                         left => ChunkState::Data(left),
                     };
                 }
-                ChunkState::Done => bail!("the server sent more than the last chunk"),
+                ChunkState::Done => bail!(Peer, "the server sent more than the last chunk"),
                 ChunkState::Size | ChunkState::DataEnd | ChunkState::Trailer => {
                     data = self.take_line(data)?;
                 }
@@ -343,7 +360,10 @@ impl Chunks {
         let Some(end) = data.iter().position(|&byte| byte == b'\n') else {
             self.line.extend_from_slice(data);
             if self.line.len() > LONGEST_LINE {
-                bail!("a line of chunked framing is longer than {LONGEST_LINE} bytes");
+                bail!(
+                    Peer,
+                    "a line of chunked framing is longer than {LONGEST_LINE} bytes"
+                );
             }
             return Ok(&[]);
         };
@@ -356,7 +376,7 @@ impl Chunks {
                 size => ChunkState::Data(size),
             },
             ChunkState::DataEnd if line.is_empty() => ChunkState::Size,
-            ChunkState::DataEnd => bail!("a chunk is longer than its announced size"),
+            ChunkState::DataEnd => bail!(Peer, "a chunk is longer than its announced size"),
             ChunkState::Trailer if line.is_empty() => ChunkState::Done,
             _ => ChunkState::Trailer,
         };

@@ -1,6 +1,6 @@
 //! curl as an instrument: its own clock's times, by `--write-out '%{json}'`.
 
-use anyhow::{Context, Result, bail, ensure};
+use crate::error::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -73,11 +73,11 @@ fn figures(output: &ToolOutput) -> Result<Vec<Figure>> {
     });
     let said = said.with_context(|| output.ending("curl"))?;
     if let Some(cause) = said["errormsg"].as_str() {
-        bail!("curl: {cause}");
+        bail!(Tool, "curl: {cause}");
     }
-    ensure!(output.code == 0, output.ending("curl"));
+    ensure!(Tool, output.code == 0, "{}", output.ending("curl"));
     let status = said["response_code"].as_u64().unwrap_or_default();
-    ensure!(status == 200, "HTTP status {status}");
+    ensure!(Tool, status == 200, "HTTP status {status}");
     let times: Times = serde_json::from_value(said).context("curl does not say all it should")?;
     let between = |from: ToolNumber, to: ToolNumber| (to.0 - from.0).max(0.0);
     let asked = times.time_pretransfer;

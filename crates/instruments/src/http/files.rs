@@ -8,18 +8,20 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use crate::error::{Context, Result, bail, ensure};
+use clap::Args;
+use serde::{Deserialize, Serialize};
 
 use super::HttpTarget;
 use super::connection::{HttpConnection, ResponseHead, Waited};
 use super::sizes::FileSizes;
 use crate::Session;
 use crate::endpoint::Local;
-use crate::measured::distribution;
+use crate::measured::{distribution, goodput};
 use netio::stop::Stop;
-use record::Statistic::{Mean, Median, P90, P99, Total};
+use record::Statistic::{self, Mean, Median, P90, P99, Total};
+use record::metric_table::{MetricRow, MetricTable};
 use record::pace::PathPace;
-use record::stated::Stated;
 use record::{Direction, Figure, Measurement, Metric, Sample};
 
 /// Connections in parallel unless said, as browsers open them to one server.
@@ -27,18 +29,24 @@ pub(crate) const DEFAULT_CONNECTIONS: u32 = 6;
 /// Connections that one client may use in parallel.
 pub(crate) const MOST_CONNECTIONS: u32 = 256;
 
-/// Which files to fetch, and how.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct FilesPlan {
-    /// How many.
-    pub(crate) count: u32,
-    /// Their sizes; what the URLs give when absent.
+/// Any of these, or a second URL, asks for many files.
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
+#[command(next_help_heading = "Many files")]
+pub(crate) struct FilesArgs {
+    /// Files to fetch, of the URLs in turn [default: 100 with a size, else each URL once]
+    #[arg(long, value_name = "N", conflicts_with_all = ["bytes", "duration"], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) count: Option<u32>,
+    /// Their sizes: 10kb, `1kb,10kb` in turn, 1kb..100kb, lognormal:MEDIAN,SIGMA, pareto:LEAST,ALPHA
+    #[arg(long, visible_alias = "size", value_name = "SIZES", conflicts_with_all = ["bytes", "duration"])]
     pub(crate) sizes: Option<FileSizes>,
-    /// Of the sizes drawn.
+    /// Of the sizes drawn: the same seed fetches the same sizes
+    #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// In parallel, 1 to [`MOST_CONNECTIONS`].
-    pub(crate) connections: u32,
-    /// Whether a connection is used again for the next file; else each has its own.
+    /// Connections in parallel [default: 6]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_CONNECTIONS)))]
+    pub(crate) connections: Option<u32>,
+    /// Fetch the next file on the same connection instead of a new one
+    #[arg(long)]
     pub(crate) keep_alive: bool,
 }
 
@@ -47,10 +55,57 @@ const REQUEST: u64 = 120;
 /// What a connection and a request take at both ends, about.
 const HANDLING_S: f64 = 200e-6;
 
-impl FilesPlan {
+impl FilesArgs {
+    /// Whether one of them is given.
+    pub(super) fn asked_for(&self) -> bool {
+        self.count.is_some()
+            || self.sizes.is_some()
+            || self.connections.is_some()
+            || self.keep_alive
+    }
+
+    /// The URLs, where a bare server stands for `farwire serve`'s files if sizes are asked for.
+    pub(super) fn targets(&self, targets: Vec<HttpTarget>) -> Result<Vec<HttpTarget>> {
+        let sized = |target: HttpTarget| match (&self.sizes, target.is_bare()) {
+            (Some(_), true) => Ok(target.sized()),
+            (Some(_), false) => {
+                ensure!(
+                    Input,
+                    target.has_size(),
+                    "{target}: write {{size}} where the server takes a file's size"
+                );
+                Ok(target)
+            }
+            (None, _) => {
+                ensure!(
+                    Input,
+                    !target.has_size(),
+                    "{target}: say with --sizes what {{size}} is to be"
+                );
+                Ok(target)
+            }
+        };
+        targets.into_iter().map(sized).collect()
+    }
+
+    /// How many files to fetch of so many URLs.
+    fn count(&self, urls: usize) -> u32 {
+        const DEFAULT: u32 = 100;
+        let each_once = u32::try_from(urls).unwrap_or(u32::MAX);
+        self.count.unwrap_or(match self.sizes {
+            Some(_) => DEFAULT,
+            None => each_once,
+        })
+    }
+
+    /// How many connections there are at the same time, at most.
+    pub(super) fn connections(&self) -> u32 {
+        self.connections.unwrap_or(DEFAULT_CONNECTIONS)
+    }
+
     /// About how long all files take, in seconds; nothing where the URLs say their sizes.
     pub(crate) fn estimate_s(&self, pace: &PathPace) -> Option<f64> {
-        let sizes = self.sizes.as_ref()?.draw(self.count, self.seed);
+        let sizes = self.sizes.as_ref()?.draw(self.count(1), self.seed);
         let of_file = |size: u64| {
             let connect_s = if self.keep_alive {
                 0.0
@@ -63,7 +118,7 @@ impl FilesPlan {
         };
         let one_by_one: f64 = sizes.iter().copied().map(of_file).sum();
         let path_s = pace.carrying_s(Direction::Down, sizes.iter().sum());
-        Some(path_s.max(one_by_one / f64::from(self.connections)))
+        Some(path_s.max(one_by_one / f64::from(self.connections())))
     }
 }
 
@@ -72,7 +127,7 @@ impl FilesPlan {
 /// The first failure ends all; what came until then is kept.
 pub(crate) fn measure(
     targets: &[HttpTarget],
-    plan: &FilesPlan,
+    plan: &FilesArgs,
     local: Option<&Local>,
     session: &Session,
 ) -> Measurement {
@@ -88,7 +143,7 @@ pub(crate) fn measure(
     let (fetched, failure) = fetch.all(session);
     let names: Vec<String> = targets.iter().map(ToString::to_string).collect();
     let measurement = Measurement {
-        samples: samples(&fetched, plan.connections),
+        samples: samples(&fetched, plan.connections()),
         figures: figures(&fetched, plan),
         failure,
         ..Measurement::default()
@@ -97,8 +152,8 @@ pub(crate) fn measure(
 }
 
 /// The files in their order: the targets in turn, each with its drawn size.
-fn files(targets: &[HttpTarget], plan: &FilesPlan) -> Vec<File> {
-    let draw = |sizes: &FileSizes| sizes.draw(plan.count, plan.seed).into_iter();
+fn files(targets: &[HttpTarget], plan: &FilesArgs) -> Vec<File> {
+    let draw = |sizes: &FileSizes| sizes.draw(plan.count(targets.len()), plan.seed).into_iter();
     let mut sizes = plan.sizes.as_ref().map(draw);
     let file = |(target, _): (&HttpTarget, u32)| {
         let size = sizes.as_mut().and_then(Iterator::next);
@@ -108,15 +163,18 @@ fn files(targets: &[HttpTarget], plan: &FilesPlan) -> Vec<File> {
     targets
         .iter()
         .cycle()
-        .zip(0..plan.count)
+        .zip(0..plan.count(targets.len()))
         .map(file)
         .collect()
 }
 
-fn describe(measurement: Measurement, plan: &FilesPlan) -> Measurement {
+fn describe(measurement: Measurement, plan: &FilesArgs) -> Measurement {
     let connections = match plan.keep_alive {
-        true => format!("{} in parallel, each used again", plan.connections),
-        false => format!("{} in parallel, a new one for each file", plan.connections),
+        true => format!("{} in parallel, each used again", plan.connections()),
+        false => format!(
+            "{} in parallel, a new one for each file",
+            plan.connections()
+        ),
     };
     let measurement = measurement
         .with_fact("connections", connections)
@@ -172,7 +230,7 @@ struct Fetched {
 /// What the connections share.
 struct Fetch<'a> {
     files: Vec<File>,
-    plan: &'a FilesPlan,
+    plan: &'a FilesArgs,
     local: Option<&'a Local>,
     stop: &'a Stop,
     start: Instant,
@@ -193,11 +251,11 @@ impl Fetch<'_> {
                     failure.get_or_insert_with(|| format!("{error:#}"));
                 }
             }
-            progress.tell(|| format!("{} of {} files", fetched.len(), self.plan.count));
+            progress.tell(|| format!("{} of {} files", fetched.len(), self.files.len()));
         };
         thread::scope(|scope| {
             let (sender, results) = mpsc::channel::<Result<Fetched>>();
-            for connection in 1..=self.plan.connections.clamp(1, MOST_CONNECTIONS) {
+            for connection in 1..=self.plan.connections().clamp(1, MOST_CONNECTIONS) {
                 let sender = sender.clone();
                 scope.spawn(move || self.work(connection, &sender));
             }
@@ -250,7 +308,10 @@ impl Fetch<'_> {
         let completed = Instant::now();
         let wanted = file.size.unwrap_or(bytes);
         if bytes != wanted {
-            bail!("the server gave {bytes} bytes where {wanted} were asked for");
+            bail!(
+                Peer,
+                "the server gave {bytes} bytes where {wanted} were asked for"
+            );
         }
         *kept = Some(connection).filter(|_| persistent && self.plan.keep_alive);
         Ok(Fetched {
@@ -296,7 +357,7 @@ impl Fetch<'_> {
                 }
             }
             if self.failed.load(Ordering::Relaxed) {
-                bail!("another file failed");
+                bail!(Peer, "another file failed");
             }
         }
         Ok(total)
@@ -328,20 +389,27 @@ fn samples(fetched: &[Fetched], connections: u32) -> Vec<Sample> {
     samples
 }
 
-/// The times of all files.
-/// The figures of many files.
-pub(crate) fn stated(plan: &FilesPlan) -> Stated {
-    let times = [Metric::ConnectMs, Metric::FirstByteMs, Metric::CompletionMs];
-    let times = times.map(|metric| Stated::of(metric, &[Mean, Median, P90, P99]));
+/// The metrics of many files.
+pub(crate) fn metrics(plan: &FilesArgs) -> MetricTable {
+    const TIMES: &[Statistic] = &[Mean, Median, P90, P99];
     let sizes = plan.sizes.as_ref().map(FileSizes::distinct);
-    let of_sizes = Stated::of(Metric::CompletionMs, &[Median]);
-    Stated::totals(&[Metric::Files, Metric::ReceivedBytes, Metric::ElapsedS])
-        .and(Stated::means(&[Metric::FilesPerS, Metric::GoodputBitPerS]))
-        .and(times.into_iter().collect())
-        .and(of_sizes.of_sizes(&sizes.unwrap_or_default()))
+    let sizes = sizes.filter(|sizes| !sizes.is_empty());
+    let of_sizes =
+        |sizes: Vec<u64>| MetricRow::new(Metric::CompletionMs, &[Median]).of_sizes(&sizes);
+    MetricTable::new([
+        goodput("TCP"),
+        MetricRow::new(Metric::FirstByteMs, TIMES).headlines(&[Median]),
+        MetricRow::new(Metric::CompletionMs, TIMES).headlines(&[Median]),
+        MetricRow::new(Metric::ConnectMs, TIMES),
+        MetricRow::total(Metric::Files),
+        MetricRow::total(Metric::ReceivedBytes),
+        MetricRow::total(Metric::ElapsedS),
+        MetricRow::mean(Metric::FilesPerS),
+    ])
+    .and(sizes.map(of_sizes))
 }
 
-fn figures(fetched: &[Fetched], plan: &FilesPlan) -> Vec<Figure> {
+fn figures(fetched: &[Fetched], plan: &FilesArgs) -> Vec<Figure> {
     if fetched.is_empty() {
         return Vec::new();
     }
@@ -349,6 +417,7 @@ fn figures(fetched: &[Fetched], plan: &FilesPlan) -> Vec<Figure> {
     let ends = fetched.iter().map(|f| f.at_s + f.completion_ms / 1e3);
     let elapsed_s = ends.fold(0.0, f64::max);
     let (count, bits) = (fetched.len() as f64, bytes as f64 * 8.0);
+    let table = metrics(plan);
     let mut figures = vec![
         Figure::new(Metric::Files, Total, count),
         Figure::new(Metric::ReceivedBytes, Total, bytes as f64),
@@ -364,7 +433,7 @@ fn figures(fetched: &[Fetched], plan: &FilesPlan) -> Vec<Figure> {
         (Metric::FirstByteMs, of(&|file| Some(file.first_byte_ms))),
         (Metric::CompletionMs, of(&|file| Some(file.completion_ms))),
     ] {
-        figures.extend(distribution(metric, &values, &[Mean, Median, P90, P99]));
+        figures.extend(distribution(metric, &values, table.statistics(metric)));
     }
     // Where sizes come in turn, what a file takes can be told by its size.
     let sizes = plan.sizes.as_ref().map(FileSizes::distinct);

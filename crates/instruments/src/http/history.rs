@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::iter;
 
 use record::Statistic::{Max, Mean};
-use record::stated::Stated;
+use record::metric_table::{MetricRow, MetricTable};
 use record::{Figure, Metric};
 use stats::t_interval;
 
@@ -17,15 +17,18 @@ const SAMPLES: usize = 20;
 /// each of so many seconds at least (`DLSPEED_SAMPLE_MIN`): three in all, or more where reads come seldom.
 const SAMPLE_S: f64 = 0.15;
 
-/// The figures of a download's course.
-pub(super) fn stated() -> Stated {
-    Stated::means(&[Metric::GoodputVariationPercent, Metric::FinalGoodputBitPerS])
-        .and(Stated::of(Metric::LongestStallS, &[Max]))
+/// The metrics of a download's course.
+pub(super) fn metrics() -> MetricTable {
+    MetricTable::new([
+        MetricRow::mean(Metric::GoodputVariationPercent),
+        MetricRow::mean(Metric::FinalGoodputBitPerS),
+        MetricRow::new(Metric::LongestStallS, &[Max]),
+    ])
 }
 
 /// The course of a download. All times are seconds since the request and never decrease.
 #[derive(Debug, Default)]
-pub(super) struct History {
+pub(super) struct DownloadHistory {
     /// Payload bytes of each second, up to that of the last read.
     seconds: Vec<u64>,
     /// When payload came last; nothing before the first.
@@ -38,7 +41,7 @@ pub(super) struct History {
     recent: (f64, u64),
 }
 
-impl History {
+impl DownloadHistory {
     /// `bytes` of payload were read at `at_s`.
     pub(super) fn add(&mut self, at_s: f64, bytes: u64) {
         if bytes == 0 {
@@ -110,8 +113,8 @@ mod tests {
     use super::*;
 
     /// Of these reads: when, and how many bytes.
-    fn of(reads: impl IntoIterator<Item = (f64, u64)>) -> History {
-        let mut history = History::default();
+    fn of(reads: impl IntoIterator<Item = (f64, u64)>) -> DownloadHistory {
+        let mut history = DownloadHistory::default();
         for (at_s, bytes) in reads {
             history.add(at_s, bytes);
         }
@@ -119,13 +122,13 @@ mod tests {
     }
 
     /// A read of 100 bytes 64 times a second for ten seconds, of 50 after `slower_s`.
-    fn slower_after(slower_s: f64) -> History {
+    fn slower_after(slower_s: f64) -> DownloadHistory {
         let at_s = |read: u32| f64::from(read) / 64.0;
         let bytes = |at_s| if at_s > slower_s { 50 } else { 100 };
         of((0..=640).map(|read| (at_s(read), bytes(at_s(read)))))
     }
 
-    fn value(history: &History, end_s: f64, metric: Metric) -> Option<f64> {
+    fn value(history: &DownloadHistory, end_s: f64, metric: Metric) -> Option<f64> {
         let mut figures = history.figures(end_s);
         let found = figures.find(|figure| figure.metric == metric);
         found.map(|figure| figure.value)
@@ -133,8 +136,9 @@ mod tests {
 
     #[test]
     fn goodput_varies_as_its_whole_seconds_do() {
-        let variation =
-            |history: &History, end_s| value(history, end_s, Metric::GoodputVariationPercent);
+        let variation = |history: &DownloadHistory, end_s| {
+            value(history, end_s, Metric::GoodputVariationPercent)
+        };
         // 1 and 3 in turn: 2 on average, with a sample standard deviation of the root of 10/9.
         let mut uneven =
             of((0..10).map(|at| (f64::from(at) + 0.5, if at % 2 == 0 { 1 } else { 3 })));
@@ -165,7 +169,8 @@ mod tests {
 
     #[test]
     fn the_final_rate_is_that_of_the_last_twenty_samples_of_150_ms_or_more() {
-        let rate = |history: &History, end_s| value(history, end_s, Metric::FinalGoodputBitPerS);
+        let rate =
+            |history: &DownloadHistory, end_s| value(history, end_s, Metric::FinalGoodputBitPerS);
         // Ten reads a sample: 200 in 3.125 s, of which all or the last 128 have 50 bytes.
         assert_eq!(rate(&slower_after(6.0), 10.0), Some(25_600.0));
         assert_eq!(rate(&slower_after(8.0), 10.0), Some(34_816.0));

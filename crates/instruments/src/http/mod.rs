@@ -14,28 +14,20 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use crate::error::{Context, Result, bail, ensure};
 
 use self::connection::{HttpConnection, ResponseHead, Waited};
-use self::history::History;
+use self::history::DownloadHistory;
 use super::Session;
-use super::meter::Meter;
+use super::meter::IntervalMeter;
 use crate::endpoint::{self, Family, Local};
-use crate::measured::{failed, failure, figures};
+use crate::measured::{failed, failure, figures, goodput};
 use record::Statistic::{Mean, Total};
+use record::metric_table::{MetricRow, MetricTable};
 use record::{Figure, Measurement, Metric};
 
 /// Length of the intervals in which bytes are counted, unless said.
 pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
-
-/// How to download.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct HttpPlan {
-    /// When to end.
-    pub(crate) amount: Amount,
-    /// Length of the intervals in which bytes are counted.
-    pub(crate) interval: Duration,
-}
 
 /// How much to download.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -105,6 +97,7 @@ impl HttpTarget {
         let uri = url.parse::<http::Uri>();
         let uri = uri.with_context(|| format!("`{url}` is not a URL"))?;
         ensure!(
+            Input,
             uri.scheme_str() == Some("http"),
             "`{url}`: write http://HOST[:PORT]/PATH (farwire measures without TLS)"
         );
@@ -128,14 +121,25 @@ impl fmt::Display for HttpTarget {
     }
 }
 
+/// The metrics of one download.
+pub(crate) fn metrics() -> MetricTable {
+    MetricTable::new([
+        goodput("TCP"),
+        MetricRow::mean(Metric::FirstByteMs),
+        MetricRow::total(Metric::ReceivedBytes),
+        MetricRow::total(Metric::ElapsedS),
+    ])
+}
+
 /// Downloads `target` from the calling thread's namespace, and from `local` if that is said.
 pub(crate) fn measure(
     target: &HttpTarget,
-    plan: &HttpPlan,
+    amount: Amount,
+    interval: Duration,
     local: Option<&Local>,
     session: &Session,
 ) -> Measurement {
-    let measurement = match Download::request(target, plan, local, session) {
+    let measurement = match Download::request(target, amount, interval, local, session) {
         Ok(mut download) => {
             let failure = failure(download.receive(session));
             Measurement {
@@ -145,7 +149,7 @@ pub(crate) fn measure(
         }
         Err(error) => failed(error),
     };
-    let end = match plan.amount {
+    let end = match amount {
         Amount::Whole | Amount::Bytes(_) => "the last byte received",
         Amount::For(_) => "the end of the stated time",
     };
@@ -155,20 +159,21 @@ pub(crate) fn measure(
     )
 }
 
-struct Download<'a> {
-    plan: &'a HttpPlan,
+struct Download {
+    amount: Amount,
     connection: HttpConnection,
     start: Instant,
     head: ResponseHead,
     last_byte_s: f64,
-    meter: Meter,
-    history: History,
+    meter: IntervalMeter,
+    history: DownloadHistory,
 }
 
-impl<'a> Download<'a> {
+impl Download {
     fn request(
         target: &HttpTarget,
-        plan: &'a HttpPlan,
+        amount: Amount,
+        interval: Duration,
         local: Option<&Local>,
         session: &Session,
     ) -> Result<Self> {
@@ -178,19 +183,19 @@ impl<'a> Download<'a> {
         let head =
             head.context("the server closed the connection within the answer's head, at once")?;
         Ok(Self {
-            plan,
+            amount,
             connection,
             start,
             head,
             last_byte_s: 0.0,
-            meter: Meter::new(plan.interval),
-            history: History::default(),
+            meter: IntervalMeter::new(interval),
+            history: DownloadHistory::default(),
         })
     }
 
-    /// Reads the body until the plan is met.
+    /// Reads the body until the amount is there.
     fn receive(&mut self, session: &Session) -> Result<()> {
-        let (most, time) = match self.plan.amount {
+        let (most, time) = match self.amount {
             Amount::Whole => (None, None),
             Amount::Bytes(bytes) => (Some(bytes), None),
             Amount::For(time) => (None, Some(time)),
@@ -271,7 +276,10 @@ impl<'a> Download<'a> {
 fn whole(total: u64, most: Option<u64>) -> Result<()> {
     match most {
         Some(most) if total < most => {
-            bail!("the server gave {total} of the {most} bytes asked for")
+            bail!(
+                Peer,
+                "the server gave {total} of the {most} bytes asked for"
+            )
         }
         _ => Ok(()),
     }
@@ -307,18 +315,8 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
-    const PLAN: HttpPlan = HttpPlan {
-        amount: Amount::Whole,
-        interval: Duration::from_millis(100),
-    };
-
     fn download(target: &HttpTarget, amount: Amount) -> Measurement {
-        measure(
-            target,
-            &HttpPlan { amount, ..PLAN },
-            None,
-            &Session::default(),
-        )
+        measure(target, amount, DEFAULT_INTERVAL, None, &Session::default())
     }
 
     /// A server that says `answer` to whatever it is asked and closes.
@@ -385,7 +383,13 @@ mod tests {
     fn the_interval_of_a_goodput_has_what_was_read_and_what_else_arrived() {
         let server = serve::start(ServeConfig::on_loopback()).unwrap();
         let target = HttpTarget::of(server.address("http").unwrap(), "/bytes/1000000");
-        let measurement = measure(&target, &PLAN, None, &Session::default());
+        let measurement = measure(
+            &target,
+            Amount::Whole,
+            DEFAULT_INTERVAL,
+            None,
+            &Session::default(),
+        );
         let mut figures = measurement.figures.iter();
         let goodput = figures
             .find(|f| f.metric == Metric::GoodputBitPerS)
@@ -399,9 +403,15 @@ mod tests {
         let server = serve::start(ServeConfig::on_loopback()).unwrap();
         let target = HttpTarget::of(server.address("http").unwrap(), "/seconds/3600");
         let stop = Stop::default().within(Duration::from_millis(100));
-        let cause = measure(&target, &PLAN, None, &Session::quiet(stop))
-            .failure
-            .unwrap();
+        let cause = measure(
+            &target,
+            Amount::Whole,
+            DEFAULT_INTERVAL,
+            None,
+            &Session::quiet(stop),
+        )
+        .failure
+        .unwrap();
         assert!(cause.contains("not done within"), "{cause}");
     }
 

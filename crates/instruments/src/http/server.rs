@@ -1,5 +1,6 @@
 //! HTTP/1.1: `GET /bytes/N` gives N bytes, `GET /seconds/T` streams until T seconds have passed.
 
+use crate::error::Result;
 use std::convert::Infallible;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener};
@@ -9,7 +10,6 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
@@ -20,8 +20,8 @@ use socket2::SockRef;
 
 use crate::endpoint::Local;
 use crate::service::{
-    ACCEPT_PAUSE, BoundService, Needs, Permit, Place, Refusal, Shared, Slot, Slots, keep_alive,
-    listen,
+    ACCEPT_PAUSE, AdmissionRefusal, BoundService, ConnectionPermit, Permit, PermitPool, PoolPermit,
+    Shared, TestResources, keep_alive, listen,
 };
 use netio::stop::STOP_INTERVAL;
 use record::Statistic::Total;
@@ -70,7 +70,7 @@ async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
         Err(error) => return shared.note(&format!("the far end cannot accept: {error}")),
     };
     let filler = incompressible_block();
-    let turned_away = Slots::new(MOST_TURNED_AWAY);
+    let turned_away = PermitPool::new(MOST_TURNED_AWAY);
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -102,7 +102,7 @@ async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
 
 /// Answers whatever comes first, and closes; what comes then is read too, because the kernel resets a connection that is
 /// closed with unread bytes.
-async fn turn_away(stream: tokio::net::TcpStream, refusal: Refusal, _slot: Slot) {
+async fn turn_away(stream: tokio::net::TcpStream, refusal: AdmissionRefusal, _slot: PoolPermit) {
     const READ_AT_MOST: usize = 16;
     let text = format!("{refusal}\n");
     let answer = format!(
@@ -130,7 +130,7 @@ async fn turn_away(stream: tokio::net::TcpStream, refusal: Refusal, _slot: Slot)
 /// One connection; what it tested is logged when it is dropped, however it ends.
 struct HttpSession {
     peer: SocketAddr,
-    place: Place,
+    place: ConnectionPermit,
     filler: Bytes,
     shared: Arc<Shared>,
     /// From the first request of a test on.
@@ -213,9 +213,11 @@ impl HttpSession {
     }
 
     /// Takes the connection for a test from now on, if one may run.
-    fn admit(&self) -> Result<(), Refusal> {
+    fn admit(&self) -> Result<(), AdmissionRefusal> {
         if self.permit.get().is_none() {
-            let permit = self.shared.admit(self.peer, "http", Needs::default())?;
+            let permit = self
+                .shared
+                .admit(self.peer, "http", TestResources::default())?;
             self.place.begin();
             // Requests of one connection come one after the other.
             let _ = self.permit.set(permit);

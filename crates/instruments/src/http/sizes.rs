@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::codec::as_text;
-use anyhow::{Context, Result, bail, ensure};
+use crate::error::{Context, Error, Result, bail, ensure};
 use model::Bytes;
 
 /// No file is larger: what a distribution draws above it is cut to it.
@@ -83,12 +83,14 @@ impl FileSizes {
             }
         };
         let (least, most) = (least.copied().unwrap_or(0), most.copied().unwrap_or(0));
-        ensure!(least > 0, "a file has at least 1 byte");
+        ensure!(Input, least > 0, "a file has at least 1 byte");
         ensure!(
+            Input,
             least <= most,
             "from {least} to {most} bytes there is nothing"
         );
         ensure!(
+            Input,
             most <= LARGEST,
             "{most} bytes: a file has at most {LARGEST}"
         );
@@ -97,7 +99,7 @@ impl FileSizes {
 }
 
 impl FromStr for FileSizes {
-    type Err = anyhow::Error;
+    type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         let sizes = if let Some(parameters) = text.strip_prefix("lognormal:") {
@@ -148,13 +150,14 @@ fn size(text: &str) -> Result<u64> {
 /// A size and a parameter above 0, with a comma between.
 fn pair(text: &str, form: &str) -> Result<(u64, f64)> {
     let Some((first, second)) = text.split_once(',') else {
-        bail!("`{text}`: write {form}");
+        bail!(Input, "`{text}`: write {form}");
     };
     let parameter: f64 = second
         .trim()
         .parse()
         .with_context(|| format!("`{second}`: write {form}"))?;
     ensure!(
+        Input,
         parameter.is_finite() && parameter > 0.0,
         "`{second}`: must be above 0"
     );

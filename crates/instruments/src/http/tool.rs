@@ -1,8 +1,8 @@
 //! `--tool`: another program in the place of farwire's own download.
 
+use crate::error::Result;
 use std::time::Duration;
 
-use anyhow::Result;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 

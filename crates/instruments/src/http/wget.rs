@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use crate::error::{Context, Result, bail, ensure};
 
 use crate::Session;
 use crate::endpoint::Local;
@@ -13,7 +13,7 @@ use crate::external::{Tool, ToolOutput};
 use crate::failure::{Blame, Failure};
 use crate::http::{HttpTarget, download_figures};
 use crate::measured::failed;
-use crate::meter::Meter;
+use crate::meter::IntervalMeter;
 use record::Measurement;
 
 /// Bytes that a dot stands for.
@@ -52,7 +52,10 @@ fn arguments(target: &HttpTarget, local: Option<&Local>) -> Result<Vec<String>> 
     match local {
         Some(Local::Address(address)) => arguments.push(format!("--bind-address={address}")),
         Some(Local::Interface(name)) => {
-            bail!("wget takes an address to bind to, not an interface ({name})")
+            bail!(
+                Tool,
+                "wget takes an address to bind to, not an interface ({name})"
+            )
         }
         None => {}
     }
@@ -62,7 +65,7 @@ fn arguments(target: &HttpTarget, local: Option<&Local>) -> Result<Vec<String>> 
 
 /// What wget said, as samples; lines that it did not mean for us are passed over.
 pub(crate) fn parse(output: &ToolOutput, interval: Duration) -> Measurement {
-    let mut meter = Meter::new(interval);
+    let mut meter = IntervalMeter::new(interval);
     let mut lines = output.lines.iter();
     let start = lines.find(|line| line.text.starts_with("Saving to: "));
     let start_s = start.map_or(0.0, |line| line.at_s);
@@ -100,7 +103,7 @@ fn row_bytes(line: &str) -> Option<u64> {
 /// The bytes of a download that ended well: the first count in
 /// `2026-11-21 20:10:48 (1.96 MB/s) - '/dev/null' saved [3000000/3000000]`.
 fn saved_bytes(output: &ToolOutput) -> Result<u64> {
-    ensure!(output.code == 0, output.ending("wget"));
+    ensure!(Tool, output.code == 0, "{}", output.ending("wget"));
     let saved = output.texts().find_map(|line| {
         let (_, counts) = line.split_once("saved [")?;
         counts.split(['/', ']']).next()?.parse().ok()

@@ -1,6 +1,6 @@
 //! `farwire measure tcp`.
 
-use anyhow::{Result, bail, ensure};
+use crate::error::{Error, Result, bail, ensure};
 use clap::Args;
 use model::{BitsPerSec, Bytes, Nanos};
 use std::time::Duration;
@@ -9,24 +9,23 @@ use crate::Session;
 use crate::endpoint::{self, CONNECT_TIMEOUT};
 use crate::external::{FarTool, Tool};
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, seconds};
-use crate::iperf3::client::Server;
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, seconds};
+use crate::iperf3::client::Iperf3Server;
 use crate::iperf3::plan::{
-    LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, Plan, Protocol, Until, Way,
+    Iperf3Test, LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, TestDirection,
+    Transport, Until,
 };
 use crate::iperf3::tcp::measure;
 use crate::iperf3::tool::{StreamTest, StreamTool};
 use record::lateness::Traffic;
+use record::metric_table::MetricTable;
 use record::pace::PathPace;
-use record::profile::{
-    Calibration, Carrier, FlentSeries, Headline, HostLimit, Profile, SampleKind,
-};
-use record::stated::Stated;
+use record::profile::{Calibration, Carrier, Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::{Direction, Measurement, Metric, Statistic};
 use serde::{Deserialize, Serialize};
 
 /// TCP throughput, as iperf3 measures it, against any iperf3 or farwire server
-#[derive(Args, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct TcpArgs {
     #[command(flatten)]
     #[serde(flatten)]
@@ -49,11 +48,11 @@ pub struct TcpArgs {
     rx_copy: bool,
     #[command(flatten)]
     #[serde(skip)]
-    common: Common,
+    common: CommonArgs,
 }
 
 /// What iperf3's two kinds of test share.
-#[derive(Args, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Iperf3Args {
     /// Name or address
     #[serde(skip)]
@@ -103,37 +102,22 @@ pub(crate) struct Iperf3Args {
 }
 
 impl Instrument for TcpArgs {
-    fn common(&self) -> &Common {
+    fn common(&self) -> &CommonArgs {
         &self.common
     }
 
-    fn profile(&self) -> Profile {
-        let usual = self.test.profile("TCP", HostLimit::TcpRate);
-        let headline = |(metric, statistic)| Headline::new(metric, statistic);
-        let more = [
-            (Metric::SentRateBitPerS, Statistic::Mean),
-            (Metric::RetransmittedPackets, Statistic::Total),
-            (Metric::TcpRttMs, Statistic::Mean),
-            (Metric::SenderCpuPercent, Statistic::Mean),
-            (Metric::ReceiverCpuPercent, Statistic::Mean),
-        ];
-        Profile {
+    fn profile(&self) -> InstrumentProfile {
+        InstrumentProfile {
             carrier: Some(Carrier::Tcp {
                 streams: self.test.parallel,
                 congestion: self.congestion.clone(),
             }),
-            headlines: usual
-                .headlines
-                .iter()
-                .copied()
-                .chain(more.map(headline))
-                .collect(),
-            ..usual
+            ..self.test.profile(Transport::Tcp, HostLimit::TcpRate)
         }
     }
 
-    fn figures(&self) -> Result<Stated> {
-        Ok(self.test.stated(Protocol::Tcp))
+    fn metrics(&self) -> Result<MetricTable> {
+        Ok(self.test.metrics(Transport::Tcp))
     }
 
     fn traffic(&self) -> Vec<Traffic> {
@@ -181,14 +165,14 @@ impl Instrument for TcpArgs {
 }
 
 impl TcpArgs {
-    fn plan(&self) -> Plan {
-        Plan {
+    fn plan(&self) -> Iperf3Test {
+        Iperf3Test {
             length: self.length,
             congestion: self.congestion.clone(),
             mss: self.set_mss,
             no_delay: self.no_delay,
             rx_copy: self.rx_copy,
-            ..self.test.plan(Protocol::Tcp)
+            ..self.test.plan(Transport::Tcp)
         }
     }
 }
@@ -200,19 +184,18 @@ impl Iperf3Args {
     }
 
     /// What its two kinds have alike: a goodput, interval by interval.
-    pub(crate) fn profile(&self, protocol: &str, host_limit: HostLimit) -> Profile {
+    pub(crate) fn profile(&self, protocol: Transport, host_limit: HostLimit) -> InstrumentProfile {
         let goodput = Headline::new(Metric::GoodputBitPerS, Statistic::Mean);
         let direction = if self.reverse {
             Direction::Down
         } else {
             Direction::Up
         };
-        let usual = Profile::new(goodput.toward(direction), host_limit);
-        Profile {
+        let metrics = self.metrics(protocol);
+        let usual = metrics.profile(goodput.toward(direction), host_limit);
+        InstrumentProfile {
             direction: Some(direction),
-            headlines: vec![goodput],
             samples: Some(SampleKind::Intervals),
-            flent: FlentSeries::of_streams(protocol),
             calibration: Calibration {
                 omits_start: self.omit > Nanos::ZERO,
                 timed: self.bytes.is_none(),
@@ -222,14 +205,13 @@ impl Iperf3Args {
         }
     }
 
-    /// Which figures it can state over this protocol.
-    pub(crate) fn stated(&self, protocol: Protocol) -> Stated {
-        let way = self.plan(protocol).way;
-        super::stated::stated(self.tool, protocol, way, self.parallel)
+    /// Its metrics over this protocol.
+    pub(crate) fn metrics(&self, protocol: Transport) -> MetricTable {
+        super::metrics::metrics(self.tool, &self.plan(protocol))
     }
 
     /// The server that another program needs for `plan`, if one was asked for and farwire's is not of its kind.
-    pub(crate) fn far_tool(&self, plan: &Plan) -> Result<Option<FarTool>> {
+    pub(crate) fn far_tool(&self, plan: &Iperf3Test) -> Result<Option<FarTool>> {
         let Some(tool) = self.tool else {
             return Ok(None);
         };
@@ -248,22 +230,22 @@ impl Iperf3Args {
     }
 
     /// Where to measure.
-    pub(crate) fn server(&self, common: &Common) -> Result<Server> {
+    pub(crate) fn server(&self, common: &CommonArgs) -> Result<Iperf3Server> {
         let tool = self.tool.unwrap_or(StreamTool::Iperf3);
         let port = self.port.unwrap_or(tool.port());
         let address = endpoint::resolve(&self.host, port, common.family())?;
-        Ok(Server {
+        Ok(Iperf3Server {
             local: common.bind.clone(),
             connect_timeout: self.connect_timeout.map_or(CONNECT_TIMEOUT, Duration::from),
-            ..Server::at(address)
+            ..Iperf3Server::at(address)
         })
     }
 
     /// What another program measures, if one was asked for.
     pub(crate) fn with_tool(
         &self,
-        server: &Server,
-        plan: &Plan,
+        server: &Iperf3Server,
+        plan: &Iperf3Test,
         session: &Session,
     ) -> Option<Result<Measurement, Failure>> {
         let test = StreamTest {
@@ -275,13 +257,13 @@ impl Iperf3Args {
     }
 
     /// What to measure.
-    pub(crate) fn plan(&self, protocol: Protocol) -> Plan {
-        let usual = Plan::new(protocol);
-        Plan {
+    pub(crate) fn plan(&self, protocol: Transport) -> Iperf3Test {
+        let usual = Iperf3Test::new(protocol);
+        Iperf3Test {
             way: match (self.reverse, self.bidir) {
-                (true, _) => Way::Down,
-                (_, true) => Way::Both,
-                _ => Way::Up,
+                (true, _) => TestDirection::Down,
+                (_, true) => TestDirection::Both,
+                _ => TestDirection::Up,
             },
             parallel: self.parallel,
             until: match (self.bytes, self.time) {
@@ -303,6 +285,7 @@ fn duration(text: &str) -> Result<Nanos> {
     let time = seconds(text)?;
     let longest = Nanos::from_secs(LONGEST_TEST_S.into());
     ensure!(
+        Input,
         time > Nanos::ZERO && time <= longest,
         "must be above 0 and at most {LONGEST_TEST_S} s"
     );
@@ -312,6 +295,7 @@ fn duration(text: &str) -> Result<Nanos> {
 fn omit(text: &str) -> Result<Nanos> {
     let time = seconds(text)?;
     ensure!(
+        Input,
         Duration::from(time).subsec_nanos() == 0 && time <= Nanos::from_secs(LONGEST_OMIT_S.into()),
         "must be whole seconds, as iperf3's protocol has it, at most {LONGEST_OMIT_S}"
     );
@@ -321,7 +305,7 @@ fn omit(text: &str) -> Result<Nanos> {
 fn interval(text: &str) -> Result<Nanos> {
     let time = seconds(text)?;
     let least = Nanos::from_millis(10);
-    ensure!(time >= least, "must be at least 10 ms");
+    ensure!(Input, time >= least, "must be at least 10 ms");
     Ok(time)
 }
 
@@ -330,7 +314,7 @@ fn connect_timeout(text: &str) -> Result<Nanos> {
         Ok(number) => Duration::try_from_secs_f64(number / 1e3)?.into(),
         Err(_) => text.parse()?,
     };
-    ensure!(time > Nanos::ZERO, "must be above 0");
+    ensure!(Input, time > Nanos::ZERO, "must be above 0");
     Ok(time)
 }
 
@@ -363,7 +347,7 @@ fn size(text: &str) -> Result<u64> {
         Some(bytes) => bytes,
         None => text.parse::<Bytes>()?.0,
     };
-    ensure!(bytes > 0, "must be above 0");
+    ensure!(Input, bytes > 0, "must be above 0");
     Ok(bytes)
 }
 
@@ -382,6 +366,7 @@ fn small_size(text: &str, most: u32) -> Result<u32> {
         Err(_) => text.parse::<Bytes>()?.0,
     };
     ensure!(
+        Input,
         bytes > 0 && bytes <= most.into(),
         "must be above 0 and at most {}",
         Bytes(most.into())
@@ -396,7 +381,7 @@ pub(crate) fn tos(text: &str) -> Result<u8> {
         None if text.len() > 1 && text.starts_with('0') => u8::from_str_radix(&text[1..], 8),
         None => text.parse(),
     };
-    parsed.map_err(|_| anyhow::anyhow!("write 0 to 255, as in 184, 0xb8 or 0270"))
+    parsed.map_err(|_| Error::Input("write 0 to 255, as in 184, 0xb8 or 0270".to_owned()))
 }
 
 /// Code points as RFC 2474, RFC 2597 and RFC 3246 name them.
@@ -416,9 +401,9 @@ pub(crate) fn dscp(text: &str) -> Result<u8> {
         ("af", &[class @ 1..=4, drop @ 1..=3]) => class * 8 + drop * 2,
         ("", _) => match name.parse() {
             Ok(code @ 0..=63) => code,
-            _ => bail!("write 0 to 63"),
+            _ => bail!(Input, "write 0 to 63"),
         },
-        _ => bail!("write 0 to 63, cs0 to cs7, af11 to af43 or ef"),
+        _ => bail!(Input, "write 0 to 63, cs0 to cs7, af11 to af43 or ef"),
     };
     Ok(code)
 }

@@ -1,13 +1,14 @@
 //! The client's side of a test: the control session, in which the streams of TCP or UDP run.
 
+use crate::error::Result;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::control::{Control, ControlError, ControlResult, MESSAGE_TIMEOUT};
+use super::control::{ControlChannel, ControlError, ControlResult, MESSAGE_TIMEOUT};
 use super::messages::{Params, Results, Sides};
-use super::plan::{Protocol, StreamSpec, Until};
+use super::plan::{StreamSpec, Transport, Until};
 use super::run::{self, Streams};
-use super::wire::{Cookie, LONGEST_RESULTS, State};
+use super::wire::{ControlState, Cookie, LONGEST_RESULTS};
 use crate::Session;
 use crate::endpoint::{self, Local};
 use netio::stop::Stop;
@@ -23,7 +24,7 @@ const SETTLE: Duration = Duration::from_secs(1);
 
 /// The other end, and how to reach it.
 #[derive(Clone, Debug)]
-pub(crate) struct Server {
+pub(crate) struct Iperf3Server {
     /// Its control port, which is that of the data too.
     pub(crate) address: SocketAddr,
     /// Where to send from.
@@ -53,7 +54,7 @@ pub(crate) struct Tested<S> {
 #[derive(Debug)]
 pub(crate) struct Opening<'a> {
     /// The server.
-    pub(crate) server: &'a Server,
+    pub(crate) server: &'a Iperf3Server,
     /// What to do; the length is never absent for UDP.
     pub(crate) params: &'a Params,
     /// When to give up.
@@ -64,7 +65,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) streams: Vec<StreamSpec>,
 }
 
-impl Server {
+impl Iperf3Server {
     /// At `address`, with the usual timeouts.
     pub(crate) fn at(address: SocketAddr) -> Self {
         Self {
@@ -81,10 +82,10 @@ impl Server {
 ///
 /// A datagram's length that is not said becomes the MSS of the control connection, as in iperf3.
 pub(crate) fn run<S: Streams>(
-    server: &Server,
+    server: &Iperf3Server,
     params: &Params,
     session: &Session,
-    open: impl FnOnce(&Opening<'_>) -> anyhow::Result<S>,
+    open: impl FnOnce(&Opening<'_>) -> Result<S>,
 ) -> Tested<S> {
     let mut tested = Tested {
         streams: None,
@@ -105,22 +106,22 @@ pub(crate) fn run<S: Streams>(
 }
 
 struct Client<'a> {
-    server: &'a Server,
+    server: &'a Iperf3Server,
     /// With the length filled in.
     params: Params,
     session: &'a Session,
-    control: Control,
+    control: ControlChannel,
 }
 
 impl<'a> Client<'a> {
-    fn connect(server: &'a Server, params: &Params, session: &'a Session) -> anyhow::Result<Self> {
+    fn connect(server: &'a Iperf3Server, params: &Params, session: &'a Session) -> Result<Self> {
         let (address, timeout) = (server.address, server.connect_timeout);
         let socket = endpoint::tcp(address, server.local.as_ref())?;
         let stream = endpoint::connect(socket, address, timeout, &session.stop)?;
-        let control = Control::new(stream, session.stop.clone())?;
+        let control = ControlChannel::new(stream, session.stop.clone())?;
         let control = control.with_timeout(server.message_timeout);
         let mut params = params.clone();
-        if params.plan.protocol == Protocol::Udp {
+        if params.plan.protocol == Transport::Udp {
             params.plan.length = params.plan.length.or_else(|| control.mss());
         }
         Ok(Self {
@@ -133,14 +134,14 @@ impl<'a> Client<'a> {
 
     fn test<S: Streams>(
         &mut self,
-        open: impl FnOnce(&Opening<'_>) -> anyhow::Result<S>,
+        open: impl FnOnce(&Opening<'_>) -> Result<S>,
         tested: &mut Tested<S>,
     ) -> ControlResult<()> {
         self.control.send_cookie(&tested.cookie)?;
-        self.expect(State::ParamExchange)?;
+        self.expect(ControlState::ParamExchange)?;
         self.control
             .send_json(&self.params.to_json(), "the parameters")?;
-        self.expect(State::CreateStreams)?;
+        self.expect(ControlState::CreateStreams)?;
         let opening = Opening {
             server: self.server,
             params: &self.params,
@@ -151,17 +152,17 @@ impl<'a> Client<'a> {
         let streams =
             open(&opening).map_err(|error| ControlError::Connection(format!("{error:#}")))?;
         let streams = tested.streams.insert(streams);
-        self.expect(State::TestStart)?;
-        self.expect(State::TestRunning)?;
+        self.expect(ControlState::TestStart)?;
+        self.expect(ControlState::TestRunning)?;
         let outcome;
         (tested.sides.local, outcome) = self.run_streams(streams);
         outcome?;
         let plan = &self.params.plan;
-        let sent_datagrams = plan.protocol == Protocol::Udp && plan.way.goes_up();
+        let sent_datagrams = plan.protocol == Transport::Udp && plan.way.goes_up();
         if sent_datagrams || matches!(plan.until, Until::Bytes(_)) {
             self.linger()?;
         }
-        self.control.send_state(State::TestEnd)?;
+        self.control.send_state(ControlState::TestEnd)?;
         self.exchange_results(tested)
     }
 
@@ -204,7 +205,7 @@ impl<'a> Client<'a> {
     }
 
     fn exchange_results<S: Streams>(&mut self, tested: &mut Tested<S>) -> ControlResult<()> {
-        self.expect(State::ExchangeResults)?;
+        self.expect(ControlState::ExchangeResults)?;
         let control = &mut self.control;
         let (sides, plan) = (&mut tested.sides, &self.params.plan);
         control.send_json(&sides.local.to_json(), "the results")?;
@@ -224,23 +225,23 @@ impl<'a> Client<'a> {
             let id = spec.id;
             return wrong(format!("its results say nothing of stream {id}"));
         }
-        if let (Protocol::Udp, Some(streams)) = (plan.protocol, &mut tested.streams) {
+        if let (Transport::Udp, Some(streams)) = (plan.protocol, &mut tested.streams) {
             run::settle(streams, sides, &remote, control, SETTLE);
         }
         sides.remote = Some(remote);
-        self.expect(State::DisplayResults)?;
-        self.control.send_state(State::Done)
+        self.expect(ControlState::DisplayResults)?;
+        self.control.send_state(ControlState::Done)
     }
 
     /// Tells the server when the test is over before its time.
     fn leave(&mut self, outcome: &ControlResult<()>) {
         use ControlError::{Overdue, Stopped, TimedOut};
         if matches!(outcome, Err(Stopped(_) | TimedOut(_) | Overdue(_))) {
-            self.control.give_up(State::ClientTerminate);
+            self.control.give_up(ControlState::ClientTerminate);
         }
     }
 
-    fn expect(&mut self, state: State) -> ControlResult<()> {
+    fn expect(&mut self, state: ControlState) -> ControlResult<()> {
         let deadline = self.control.deadline();
         self.control.expect(state, deadline)
     }

@@ -1,5 +1,6 @@
 //! The control connection: states and JSON messages, each within a stated time.
 
+use crate::error::Result;
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +12,7 @@ use nix::sys::socket::{MsgFlags, recv};
 use serde_json::Value;
 use socket2::SockRef;
 
-use super::wire::{COOKIE_LENGTH, Cookie, ErrorCode, State};
+use super::wire::{COOKIE_LENGTH, ControlState, Cookie, ErrorCode};
 use netio::stop::{STOP_INTERVAL, Stop, StopCause};
 
 /// How long the other end may take for one message.
@@ -19,7 +20,7 @@ pub(crate) const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One end of a control connection.
 #[derive(Debug)]
-pub(crate) struct Control {
+pub(crate) struct ControlChannel {
     stream: TcpStream,
     peer: SocketAddr,
     stop: Stop,
@@ -34,7 +35,7 @@ pub(crate) enum ControlError {
     /// A signal or the end of the time that the whole measurement may take.
     Stopped(StopCause),
     /// The other end refuses or gives up in the protocol's own words.
-    PeerGaveUp(State, Option<ErrorCode>),
+    PeerGaveUp(ControlState, Option<ErrorCode>),
     /// A connection was closed or broke, or could not be opened.
     Connection(String),
     /// Nothing came in time.
@@ -48,7 +49,7 @@ pub(crate) enum ControlError {
 /// The result of a part of the control session.
 pub(crate) type ControlResult<T> = Result<T, ControlError>;
 
-impl Control {
+impl ControlChannel {
     /// Over a connection that just came about.
     ///
     /// # Errors
@@ -155,13 +156,13 @@ impl Control {
     }
 
     /// Sends a state.
-    pub(crate) fn send_state(&mut self, state: State) -> ControlResult<()> {
+    pub(crate) fn send_state(&mut self, state: ControlState) -> ControlResult<()> {
         self.send(&[state.byte()], &state.to_string())
     }
 
     /// Gives up with the reason that iperf3 has a number for.
     pub(crate) fn send_error(&mut self, error: ErrorCode) -> ControlResult<()> {
-        let mut bytes = vec![State::ServerError.byte()];
+        let mut bytes = vec![ControlState::ServerError.byte()];
         bytes.extend(error.to_bytes());
         self.send(&bytes, "an error")
     }
@@ -180,7 +181,7 @@ impl Control {
         deadline: Instant,
         longest: usize,
         what: &str,
-        parse: impl FnOnce(&[u8]) -> anyhow::Result<T>,
+        parse: impl FnOnce(&[u8]) -> Result<T>,
     ) -> ControlResult<T> {
         let mut length = [0; 4];
         self.fill(&mut length, deadline, what)?;
@@ -197,7 +198,7 @@ impl Control {
     }
 
     /// The state that comes next, which must be `wanted`.
-    pub(crate) fn expect(&mut self, wanted: State, deadline: Instant) -> ControlResult<()> {
+    pub(crate) fn expect(&mut self, wanted: ControlState, deadline: Instant) -> ControlResult<()> {
         match self.read_state(deadline, &wanted.to_string())? {
             state if state == wanted => Ok(()),
             state => Err(self.unexpected(state, &wanted.to_string())),
@@ -205,20 +206,24 @@ impl Control {
     }
 
     /// The next state before `deadline`; the words in which the other end gives up are errors.
-    pub(crate) fn read_state(&mut self, deadline: Instant, wanted: &str) -> ControlResult<State> {
+    pub(crate) fn read_state(
+        &mut self,
+        deadline: Instant,
+        wanted: &str,
+    ) -> ControlResult<ControlState> {
         let mut byte = [0];
         self.fill(&mut byte, deadline, wanted)?;
-        let state = State::parse(byte[0]).ok_or_else(|| {
+        let state = ControlState::parse(byte[0]).ok_or_else(|| {
             ControlError::Protocol(format!(
                 "it sent the byte {:#04x} where {wanted} was due: that is not iperf3's protocol",
                 byte[0]
             ))
         })?;
         match state {
-            State::AccessDenied | State::ServerTerminate | State::ClientTerminate => {
-                Err(ControlError::PeerGaveUp(state, None))
-            }
-            State::ServerError => {
+            ControlState::AccessDenied
+            | ControlState::ServerTerminate
+            | ControlState::ClientTerminate => Err(ControlError::PeerGaveUp(state, None)),
+            ControlState::ServerError => {
                 let mut code = [0; 8];
                 let deadline = self.deadline();
                 // A server that dies of its error may not get to say which.
@@ -233,7 +238,7 @@ impl Control {
     }
 
     /// The next state if it comes before `until`.
-    pub(crate) fn poll_state(&mut self, until: Instant) -> ControlResult<Option<State>> {
+    pub(crate) fn poll_state(&mut self, until: Instant) -> ControlResult<Option<ControlState>> {
         match self.read_state(until, "a state") {
             Ok(state) => Ok(Some(state)),
             Err(ControlError::TimedOut(_)) => Ok(None),
@@ -242,12 +247,12 @@ impl Control {
     }
 
     /// Tells the other end, if it can still be told, that this one gives up.
-    pub(crate) fn give_up(&mut self, state: State) {
+    pub(crate) fn give_up(&mut self, state: ControlState) {
         let _ = self.stream.write_all(&[state.byte()]);
     }
 
     /// A state that does not belong where it came.
-    pub(crate) fn unexpected(&self, state: State, wanted: &str) -> ControlError {
+    pub(crate) fn unexpected(&self, state: ControlState, wanted: &str) -> ControlError {
         ControlError::Protocol(format!("it sent {state} where {wanted} was due"))
     }
 
@@ -305,13 +310,13 @@ impl fmt::Display for ControlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stopped(cause) => write!(f, "{cause}"),
-            Self::PeerGaveUp(State::AccessDenied, _) => {
+            Self::PeerGaveUp(ControlState::AccessDenied, _) => {
                 f.write_str("it is busy with another test: try again later (ACCESS_DENIED)")
             }
-            Self::PeerGaveUp(State::ServerTerminate, _) => {
+            Self::PeerGaveUp(ControlState::ServerTerminate, _) => {
                 f.write_str("the server was stopped (SERVER_TERMINATE)")
             }
-            Self::PeerGaveUp(State::ClientTerminate, _) => {
+            Self::PeerGaveUp(ControlState::ClientTerminate, _) => {
                 f.write_str("the client gave up (CLIENT_TERMINATE)")
             }
             Self::PeerGaveUp(_, Some(error)) => write!(f, "it gave up: {error}"),
@@ -334,7 +339,7 @@ mod tests {
     fn a_set_up_has_one_deadline_however_many_messages_it_takes() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut control = Control::new(stream, Stop::default()).unwrap();
+        let mut control = ControlChannel::new(stream, Stop::default()).unwrap();
         let (second, before) = (Duration::from_secs(1), Instant::now());
         control.set_up_within(second);
         let deadline = control.deadline();

@@ -7,14 +7,14 @@ use crate::measured::mean;
 use record::{Direction, Figure, Metric};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use crate::error::{Context, Result, bail, ensure};
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
 use super::detail::Detail;
 use super::plan::{
-    LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, MOST_STREAMS, Plan, Protocol,
-    Until, Way,
+    Iperf3Test, LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, MOST_STREAMS,
+    TestDirection, Transport, Until,
 };
 
 /// TCP blocks when nothing is asked for, as in iperf3.
@@ -37,7 +37,7 @@ const QUOTED: usize = 40;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Params {
     /// What to do.
-    pub(crate) plan: Plan,
+    pub(crate) plan: Iperf3Test,
     /// Whether datagrams bear a number of 8 bytes instead of 4.
     pub(crate) udp_counters_64bit: bool,
 }
@@ -95,16 +95,16 @@ impl Params {
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
         let fields = Fields::parse(bytes)?;
         let protocol = match (fields.flag("tcp")?, fields.flag("udp")?) {
-            (true, false) => Protocol::Tcp,
-            (false, true) => Protocol::Udp,
-            (true, true) => bail!("tcp and udp are both true"),
-            (false, false) => bail!("neither tcp nor udp is true"),
+            (true, false) => Transport::Tcp,
+            (false, true) => Transport::Udp,
+            (true, true) => bail!(Peer, "tcp and udp are both true"),
+            (false, false) => bail!(Peer, "neither tcp nor udp is true"),
         };
         let way = match (fields.flag("reverse")?, fields.flag("bidirectional")?) {
-            (false, false) => Way::Up,
-            (true, false) => Way::Down,
-            (false, true) => Way::Both,
-            (true, true) => bail!("reverse and bidirectional are both true"),
+            (false, false) => TestDirection::Up,
+            (true, false) => TestDirection::Down,
+            (false, true) => TestDirection::Both,
+            (true, true) => bail!(Peer, "reverse and bidirectional are both true"),
         };
         let above_zero = |name| -> Result<Option<u64>> {
             Ok(fields.within(name, 0, i64::MAX)?.filter(|n| *n > 0))
@@ -118,7 +118,7 @@ impl Params {
         };
         let time = seconds("time", LONGEST_TEST_S)?;
         let parallel = fields.within("parallel", 1, MOST_STREAMS.into())?;
-        let plan = Plan {
+        let plan = Iperf3Test {
             way,
             parallel: parallel.unwrap_or(1),
             // Without a time the client ends it when it likes: after so many blocks, or never.
@@ -132,7 +132,7 @@ impl Params {
             no_delay: fields.flag("nodelay")?,
             rx_copy: fields.flag(RX_COPY)?,
             tos: fields.within("TOS", 0, 255)?,
-            ..Plan::new(protocol)
+            ..Iperf3Test::new(protocol)
         };
         Ok(Self {
             plan,
@@ -150,10 +150,10 @@ impl Params {
         };
         let if_true = |flag: bool| flag.then_some(true);
         without_null(json!({
-            "tcp": if_true(plan.protocol == Protocol::Tcp),
-            "udp": if_true(plan.protocol == Protocol::Udp),
-            "reverse": if_true(plan.way == Way::Down),
-            "bidirectional": if_true(plan.way == Way::Both),
+            "tcp": if_true(plan.protocol == Transport::Tcp),
+            "udp": if_true(plan.protocol == Transport::Udp),
+            "reverse": if_true(plan.way == TestDirection::Down),
+            "bidirectional": if_true(plan.way == TestDirection::Both),
             "omit": plan.omit.as_secs(),
             "time": seconds,
             "num": bytes,
@@ -239,7 +239,10 @@ impl StreamResults {
             omitted: match (omitted("omitted_errors")?, omitted("omitted_packets")?) {
                 (Some(errors), Some(packets)) => Some([errors, packets]),
                 (None, None) => None,
-                _ => bail!("omitted_errors and omitted_packets come together or not at all"),
+                _ => bail!(
+                    Peer,
+                    "omitted_errors and omitted_packets come together or not at all"
+                ),
             },
             seconds: times.map(|(start, end)| end - start).filter(|s| *s > 0.0),
             detail: fields
@@ -283,7 +286,7 @@ impl Fields {
     fn of(value: Value) -> Result<Self> {
         match value {
             Value::Object(fields) => Ok(Self(fields)),
-            other => bail!("it is not a JSON object but {}", quoted(&other)),
+            other => bail!(Peer, "it is not a JSON object but {}", quoted(&other)),
         }
     }
 
@@ -334,6 +337,7 @@ impl Fields {
         let text = self.read(name, "a text", Value::as_str)?;
         let length = text.map_or(0, str::len);
         ensure!(
+            Peer,
             length <= longest,
             "{name} must be at most {longest} bytes long, not {length}"
         );
@@ -345,6 +349,7 @@ impl Fields {
         let streams = self.read("streams", "an array", Value::as_array);
         let (streams, most) = (required("streams", streams)?, 2 * MOST_STREAMS as usize);
         ensure!(
+            Peer,
             streams.len() <= most,
             "streams must have at most {most} entries, not {}",
             streams.len()
@@ -447,21 +452,21 @@ mod tests {
     #[test]
     fn the_parameters_of_3_12_are_read() {
         let params = Params::parse(PARAMS_OF_3_12.as_bytes()).unwrap();
-        let expected = Plan {
-            way: Way::Both,
+        let expected = Iperf3Test {
+            way: TestDirection::Both,
             parallel: 4,
             omit: Duration::from_secs(1),
             length: Some(131_072),
             congestion: Some("cubic".to_owned()),
-            ..Plan::new(Protocol::Tcp)
+            ..Iperf3Test::new(Transport::Tcp)
         };
         assert_eq!(params.plan, expected);
     }
 
     #[test]
     fn parameters_are_read_as_they_were_written() {
-        let plan = Plan {
-            way: Way::Down,
+        let plan = Iperf3Test {
+            way: TestDirection::Down,
             until: Until::Bytes(1 << 40),
             bitrate: Some(50_000_000),
             length: Some(1448),
@@ -470,7 +475,7 @@ mod tests {
             no_delay: true,
             rx_copy: true,
             tos: Some(0xb8),
-            ..Plan::new(Protocol::Udp)
+            ..Iperf3Test::new(Transport::Udp)
         };
         let params = Params {
             plan,

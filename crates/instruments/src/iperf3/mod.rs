@@ -4,13 +4,15 @@ pub mod args;
 pub(crate) mod client;
 pub(crate) mod control;
 mod detail;
+mod json;
 pub(crate) mod messages;
+pub(crate) mod metrics;
 pub(crate) mod plan;
 pub(crate) mod run;
 pub(crate) mod server;
-pub(crate) mod start;
-pub(crate) mod stated;
 pub(crate) mod tcp;
 pub(crate) mod tool;
 pub mod udp;
 pub(crate) mod wire;
+
+pub use json::intervals;

@@ -20,11 +20,11 @@ pub(crate) const LONGEST_OMIT_S: u32 = 600;
 
 /// One iperf3 test, as its client asks for it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Plan {
+pub(crate) struct Iperf3Test {
     /// TCP or UDP.
-    pub(crate) protocol: Protocol,
+    pub(crate) protocol: Transport,
     /// Who sends.
-    pub(crate) way: Way,
+    pub(crate) way: TestDirection,
     /// Streams in each direction that sends, 1 to [`MOST_STREAMS`].
     pub(crate) parallel: u32,
     /// When the test ends.
@@ -55,7 +55,7 @@ pub(crate) struct Plan {
 
 /// Which transport carries the streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
+pub(crate) enum Transport {
     /// One connection a stream.
     Tcp,
     /// Datagrams that bear time and number.
@@ -64,7 +64,7 @@ pub(crate) enum Protocol {
 
 /// Who sends to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum TestDirection {
     /// The client sends.
     Up,
     /// The server sends: iperf3's `--reverse`.
@@ -91,12 +91,12 @@ pub(crate) struct StreamSpec {
     pub(crate) sends: bool,
 }
 
-impl Plan {
+impl Iperf3Test {
     /// A test of 10 s from client to server over one stream, as iperf3 does without options.
-    pub(crate) fn new(protocol: Protocol) -> Self {
+    pub(crate) fn new(protocol: Transport) -> Self {
         Self {
             protocol,
-            way: Way::Up,
+            way: TestDirection::Up,
             parallel: 1,
             until: Until::For(Duration::from_secs(10)),
             omit: Duration::ZERO,
@@ -119,9 +119,9 @@ impl Plan {
     /// counted so since its first version, and the results name streams by it.
     pub(crate) fn streams(&self, client: bool) -> Vec<StreamSpec> {
         let client_sends: &[bool] = match self.way {
-            Way::Up => &[true],
-            Way::Down => &[false],
-            Way::Both => &[true, false],
+            TestDirection::Up => &[true],
+            TestDirection::Down => &[false],
+            TestDirection::Both => &[true, false],
         };
         let senders = client_sends
             .iter()
@@ -152,13 +152,13 @@ impl Plan {
             bytes as f64 * 8.0 / (rate as f64 * f64::from(self.parallel))
         });
         let directions: &[Direction] = match self.way {
-            Way::Up => &[Direction::Up],
-            Way::Down => &[Direction::Down],
-            Way::Both => &[Direction::Up, Direction::Down],
+            TestDirection::Up => &[Direction::Up],
+            TestDirection::Down => &[Direction::Down],
+            TestDirection::Both => &[Direction::Up, Direction::Down],
         };
         // Datagrams that the path does not take are lost: what is paced leaves at its pace.
         let path_s = match (self.protocol, paced_s > 0.0) {
-            (Protocol::Udp, true) => 0.0,
+            (Transport::Udp, true) => 0.0,
             _ => {
                 let pace = pace?;
                 let each = bytes / u64::from(self.parallel.max(1));
@@ -173,7 +173,7 @@ impl Plan {
     }
 }
 
-impl Way {
+impl TestDirection {
     /// Whether the client sends.
     pub(crate) fn goes_up(self) -> bool {
         self != Self::Down
@@ -191,10 +191,10 @@ mod tests {
 
     #[test]
     fn the_second_stream_is_number_three_and_those_that_the_client_sends_come_first() {
-        let plan = Plan {
-            way: Way::Both,
+        let plan = Iperf3Test {
+            way: TestDirection::Both,
             parallel: 2,
-            ..Plan::new(Protocol::Tcp)
+            ..Iperf3Test::new(Transport::Tcp)
         };
         let of = |client| -> Vec<_> {
             let streams = plan.streams(client).into_iter();

@@ -1,14 +1,15 @@
 //! The running part of a test, the same at both ends and over TCP and UDP: intervals, the omitted start, silence.
 
+use crate::error::Result;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use netio::cpu::{self, ThreadClock};
 
-use super::control::{Control, ControlError, ControlResult};
+use super::control::{ControlChannel, ControlError, ControlResult};
 use super::messages::{Results, Sides, StreamResults};
-use super::plan::{Plan, Until};
+use super::plan::{Iperf3Test, Until};
 
 /// How often the streams are looked at, whatever the interval.
 const LOOK: Duration = Duration::from_millis(100);
@@ -25,7 +26,7 @@ pub(crate) trait Streams {
     ///
     /// # Errors
     /// No thread can be started.
-    fn start(&mut self, start: Instant) -> anyhow::Result<()>;
+    fn start(&mut self, start: Instant) -> Result<()>;
 
     /// Forgets what was counted until now in everything that [`results`](Self::results) and
     /// [`progress`](Self::progress) say.
@@ -38,7 +39,7 @@ pub(crate) trait Streams {
     fn interval_line(&self) -> String;
 
     /// How far the streams have come.
-    fn progress(&self) -> Progress;
+    fn progress(&self) -> TestProgress;
 
     /// Stops sending and counting: what arrives from now on is read, but does not belong to the test.
     fn stop(&mut self, now: Instant);
@@ -64,7 +65,7 @@ pub(crate) trait Streams {
 
 /// How far a test has come since the omitted start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
+pub(crate) struct TestProgress {
     /// Payload bytes received, all streams.
     pub(crate) received: u64,
     /// Of what was sent since the start, how much the other end has; grows while the path works.
@@ -102,7 +103,7 @@ pub(crate) struct CpuMeter {
 
 /// How far a running test is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
+pub(crate) struct RunningTime {
     /// For how long it has counted; absent in the omitted start.
     pub(crate) counted: Option<Duration>,
     /// Whether an interval has just ended.
@@ -115,11 +116,11 @@ pub(crate) struct Moment {
 ///
 /// When nothing moves on any stream for `silence`, the test has failed.
 pub(crate) fn run<S: Streams>(
-    plan: &Plan,
+    plan: &Iperf3Test,
     streams: &mut S,
     sends: bool,
     silence: Duration,
-    turn: impl FnMut(&mut S, Moment, Instant) -> ControlResult<bool>,
+    turn: impl FnMut(&mut S, RunningTime, Instant) -> ControlResult<bool>,
 ) -> (Results, ControlResult<()>) {
     let start = Instant::now();
     let mut running = Running {
@@ -150,7 +151,7 @@ pub(crate) fn settle(
     streams: &mut impl Streams,
     sides: &mut Sides,
     remote: &Results,
-    control: &Control,
+    control: &ControlChannel,
     patience: Duration,
 ) {
     let late = Instant::now() + patience;
@@ -170,7 +171,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 struct Running<'a> {
-    plan: &'a Plan,
+    plan: &'a Iperf3Test,
     start: Instant,
     counted_from: Option<Instant>,
     next_tick: Instant,
@@ -183,14 +184,14 @@ impl Running<'_> {
     fn turns<S: Streams>(
         &mut self,
         streams: &mut S,
-        mut turn: impl FnMut(&mut S, Moment, Instant) -> ControlResult<bool>,
+        mut turn: impl FnMut(&mut S, RunningTime, Instant) -> ControlResult<bool>,
     ) -> ControlResult<()> {
         loop {
             let now = Instant::now();
             let ticked = self.advance(streams, now);
             let since = |from| now.saturating_duration_since(from);
             let counted = self.counted_from.map(since);
-            let moment = Moment { counted, ticked };
+            let moment = RunningTime { counted, ticked };
             if turn(streams, moment, self.next_event(now))? {
                 return Ok(());
             }

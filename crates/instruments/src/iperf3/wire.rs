@@ -27,7 +27,7 @@ pub(crate) struct Cookie([u8; COOKIE_LENGTH]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromRepr, IntoStaticStr)]
 #[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
 #[repr(i8)]
-pub(crate) enum State {
+pub(crate) enum ControlState {
     /// The test begins: reset what was counted.
     TestStart = 1,
     /// Send.
@@ -89,7 +89,7 @@ impl Cookie {
     }
 }
 
-impl State {
+impl ControlState {
     /// The state of this byte, if there is one.
     pub(crate) fn parse(byte: u8) -> Option<Self> {
         Self::from_repr(byte.cast_signed())
@@ -131,7 +131,7 @@ impl ErrorCode {
         Self { code, errno: 0 }
     }
 
-    /// Of the 8 bytes after [`State::ServerError`].
+    /// Of the 8 bytes after [`ControlState::ServerError`].
     pub(crate) fn parse([a, b, c, d, e, f, g, h]: [u8; 8]) -> Self {
         Self {
             code: i32::from_be_bytes([a, b, c, d]),
@@ -179,7 +179,7 @@ impl fmt::Debug for Cookie {
 }
 
 /// As iperf3's source names it, with its number.
-impl fmt::Display for State {
+impl fmt::Display for ControlState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", <&str>::from(self), *self as i8)
     }
@@ -216,11 +216,11 @@ mod tests {
 
     #[test]
     fn states_are_bytes_and_most_bytes_are_no_state() {
-        assert_eq!(State::AccessDenied.byte(), 0xff);
-        assert_eq!(State::parse(0xfe), Some(State::ServerError));
-        let known = (0..=u8::MAX).filter_map(State::parse);
+        assert_eq!(ControlState::AccessDenied.byte(), 0xff);
+        assert_eq!(ControlState::parse(0xfe), Some(ControlState::ServerError));
+        let known = (0..=u8::MAX).filter_map(ControlState::parse);
         assert_eq!(known.count(), 12);
-        assert_eq!(State::TestEnd.to_string(), "TEST_END (4)");
+        assert_eq!(ControlState::TestEnd.to_string(), "TEST_END (4)");
     }
 
     #[test]

@@ -2,23 +2,19 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use anyhow::{Context, Result};
+use crate::error::{Context, Result};
 use clap::builder::ArgAction;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command, FromArgMatches as _, Subcommand as _};
 use conditions::{Error, nearest};
-use record::lateness::Traffic;
-use record::pace::PathPace;
-use record::plan;
-use record::stated::Stated;
+use record::plan::{Plan, RecordedArguments};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
-use serde_json::json;
 use toml::Value;
 
 use super::{InstrumentArgs, NAMES};
@@ -61,7 +57,7 @@ impl Parameters {
     }
 
     /// As a command line has them.
-    fn options(&self) -> Result<Vec<String>> {
+    fn options(&self) -> Result<Vec<String>, Error> {
         let mut options = Vec::new();
         for (key, value) in &self.0 {
             let name = key.replace('_', "-");
@@ -75,18 +71,18 @@ impl Parameters {
     }
 }
 
-fn text(key: &str, value: &Value) -> Result<String> {
+fn text(key: &str, value: &Value) -> Result<String, Error> {
     Ok(match value {
         Value::String(text) => text.clone(),
         Value::Integer(number) => number.to_string(),
         Value::Float(number) => number.to_string(),
         Value::Array(all) => {
             let all = all.iter().map(|one| text(key, one));
-            all.collect::<Result<Vec<_>>>()?.join(",")
+            all.collect::<Result<Vec<_>, _>>()?.join(",")
         }
         _ => {
             let refused = Error::other("must be a text, a number, true, false or a list");
-            return Err(refused.at(key).into());
+            return Err(refused.at(key));
         }
     })
 }
@@ -136,7 +132,7 @@ impl Kind {
     ///
     /// # Errors
     /// One that names an option that it has not, or whose value it cannot have.
-    pub fn with(self, parameters: &Parameters) -> Result<InstrumentArgs> {
+    pub fn with(self, parameters: &Parameters) -> Result<InstrumentArgs, Error> {
         let options = parameters.options()?;
         let known: Vec<String> = self.options().into_iter().map(|known| known.name).collect();
         for option in &options {
@@ -149,7 +145,7 @@ impl Kind {
                     |near| format!("did you mean `{near}`?"),
                 );
                 let refused = Error::other(format_args!("no option of {}; {near}", self.0));
-                return Err(refused.at(name).into());
+                return Err(refused.at(name));
             }
         }
         let mut line = vec!["farwire".to_owned(), self.0.to_owned()];
@@ -158,81 +154,72 @@ impl Kind {
         let all = InstrumentArgs::augment_subcommands(Command::new("farwire"));
         let matches = all.subcommand_required(true).try_get_matches_from(line);
         let instrument = matches.and_then(|matches| InstrumentArgs::from_arg_matches(&matches));
-        instrument.map_err(|error| plain(&error).into())
+        instrument.map_err(|error| plain(&error))
     }
 }
 
 impl InstrumentArgs {
-    /// The instrument of a plan toward `far_end`; TCP senders have `congestion` unless they say otherwise.
+    /// The instrument of a record's plan.
     ///
     /// # Errors
-    /// The plan has no such kind, or it lacks an argument.
-    pub fn of(planned: &plan::Instrument, far_end: &FarEnd, congestion: &str) -> Result<Self> {
-        let written = json!({ "kind": planned.kind, "arguments": planned.arguments });
-        let mut own: Self = serde_json::from_value(written)
-            .with_context(|| format!("`{}` of the plan", planned.name))?;
-        let instrument = own.instrument_mut();
-        instrument.aim(far_end);
-        instrument.use_congestion(congestion);
+    /// There is no such kind, or it lacks an argument.
+    pub fn of(recorded: &RecordedArguments) -> Result<Self> {
+        let mut own: Self = serde_json::from_value(serde_json::to_value(recorded)?)?;
+        own.instrument_mut().aim(&FarEnd::example());
         Ok(own)
     }
 
+    /// The same instrument toward `far_end`; TCP senders have `congestion` unless they say otherwise.
+    #[must_use]
+    pub fn toward(&self, far_end: &FarEnd, congestion: &str) -> Self {
+        let mut own = self.clone();
+        let instrument = own.instrument_mut();
+        instrument.aim(far_end);
+        instrument.use_congestion(congestion);
+        own
+    }
+
     /// The file that it sends, its option `file`.
-    pub fn file(&mut self) -> Option<&mut PathBuf> {
-        self.instrument_mut().file()
+    pub fn file_mut(&mut self) -> Option<&mut PathBuf> {
+        self.instrument_mut().file_mut()
     }
 
-    /// Its arguments as a plan keeps them.
-    pub fn arguments(&self) -> plan::Arguments {
-        let mut written = serde_json::to_value(self).expect("arguments are JSON");
-        let arguments = written["arguments"].take();
-        let mut arguments: plan::Arguments =
-            serde_json::from_value(arguments).expect("arguments have names");
-        arguments.retain(|_, value| !value.is_null());
-        arguments
+    /// The external tools that it needs, at both ends.
+    ///
+    /// # Errors
+    /// One is not on this machine.
+    pub fn tools(&self) -> Result<Vec<Tool>> {
+        let instrument = self.instrument();
+        let server = instrument.server()?;
+        let tools = [instrument.tool()?, server.map(|server| server.tool)];
+        Ok(tools.into_iter().flatten().collect())
+    }
+
+    /// As a record keeps it.
+    pub fn recorded(&self) -> RecordedArguments {
+        let written = serde_json::to_value(self).expect("arguments are JSON");
+        let mut recorded: RecordedArguments =
+            serde_json::from_value(written).expect("arguments have names");
+        recorded.arguments.retain(|_, value| !value.is_null());
+        recorded
     }
 }
 
-/// About how long a planned instrument takes over a path of this pace, where that can be said.
-pub fn estimate(planned: &plan::Instrument, pace: Option<&PathPace>) -> Option<Duration> {
-    let own = InstrumentArgs::of(planned, &FarEnd::example(), "").ok()?;
-    own.instrument().estimate(pace)
-}
-
-/// Which packets the figures of `planned` are of.
-pub fn traffic(planned: &plan::Instrument) -> Vec<Traffic> {
-    let own = InstrumentArgs::of(planned, &FarEnd::example(), "");
-    own.map_or(Vec::new(), |own| own.instrument().traffic())
-}
-
-/// Which figures a planned instrument can state.
+/// A record's plan with its instruments.
 ///
 /// # Errors
-/// Its arguments contradict each other.
-pub fn figures(planned: &plan::Instrument) -> Result<Stated> {
-    let own = InstrumentArgs::of(planned, &FarEnd::example(), "")?;
-    own.instrument().figures()
+/// An instrument that this program does not have, or that lacks an argument.
+pub fn read_plan(recorded: &Plan) -> Result<Plan<InstrumentArgs>> {
+    recorded.try_map(|planned| {
+        let own = InstrumentArgs::of(&planned.args);
+        own.with_context(|| format!("`{}` of the plan", planned.name))
+    })
 }
 
-/// The external tools that a planned instrument needs, at both ends.
-///
-/// # Errors
-/// One is not on this machine.
-pub fn tools(planned: &plan::Instrument) -> Result<Vec<Tool>> {
-    let own = InstrumentArgs::of(planned, &FarEnd::example(), "")?;
-    let instrument = own.instrument();
-    let server = instrument.server()?;
-    let tools = [instrument.tool()?, server.map(|server| server.tool)];
-    Ok(tools.into_iter().flatten().collect())
-}
-
-/// The file that a planned instrument sends.
-///
-/// # Errors
-/// The plan has no such kind, or it lacks an argument.
-pub fn file(planned: &plan::Instrument) -> Result<Option<PathBuf>> {
-    let mut own = InstrumentArgs::of(planned, &FarEnd::example(), "")?;
-    Ok(own.file().cloned())
+/// The plan as a record keeps it.
+pub fn record_plan(plan: &Plan<InstrumentArgs>) -> Plan {
+    let recorded = plan.try_map(|planned| Ok::<_, Infallible>(planned.args.recorded()));
+    recorded.unwrap_or_else(|never| match never {})
 }
 
 /// An option, for whoever writes a scenario.
@@ -295,6 +282,7 @@ fn plain(error: &clap::Error) -> Error {
 mod tests {
     use super::*;
     use record::profile::Carrier;
+    use std::time::Duration;
 
     fn parameters(text: &str) -> Parameters {
         toml::from_str(text).unwrap()
@@ -304,18 +292,12 @@ mod tests {
         Kind::all().find(|kind| kind.name() == name).unwrap()
     }
 
-    fn planned(name: &str, text: &str) -> plan::Instrument {
-        let own = kind(name).with(&parameters(text)).unwrap();
-        plan::Instrument {
-            name: name.to_owned(),
-            kind: name.to_owned(),
-            arguments: own.arguments(),
-            profile: own.instrument().profile(),
-            group: None,
-            timeout: None,
-            warm_up: None,
-            csv: false,
-        }
+    fn asked(name: &str, text: &str) -> InstrumentArgs {
+        kind(name).with(&parameters(text)).unwrap()
+    }
+
+    fn aimed(name: &str, text: &str) -> InstrumentArgs {
+        asked(name, text).toward(&FarEnd::example(), "cubic")
     }
 
     #[test]
@@ -323,8 +305,7 @@ mod tests {
         let given = parameters("parallel = 3\ntime = '2s'\nreverse = true\nbidir = false");
         let options = given.options().unwrap();
         assert_eq!(options, ["--parallel=3", "--reverse", "--time=2s"]);
-        let planned = planned("tcp", "parallel = 3\ntime = '2s'\nreverse = true");
-        let asked = InstrumentArgs::of(&planned, &FarEnd::example(), "cubic").unwrap();
+        let asked = aimed("tcp", "parallel = 3\ntime = '2s'\nreverse = true");
         let text = format!("{asked:?}");
         for part in [
             "parallel: 3",
@@ -334,13 +315,13 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
-        assert_eq!(estimate(&planned, None), Some(Duration::from_secs(2)));
+        let estimate = asked.instrument().estimate(None);
+        assert_eq!(estimate, Some(Duration::from_secs(2)));
     }
 
     #[test]
     fn what_a_sender_says_of_congestion_control_stays() {
-        let planned = planned("tcp", "congestion = 'reno'");
-        let asked = InstrumentArgs::of(&planned, &FarEnd::example(), "cubic").unwrap();
+        let asked = aimed("tcp", "congestion = 'reno'");
         assert!(format!("{asked:?}").contains("Some(\"reno\")"));
         let carrier = asked.instrument().profile().carrier;
         let Some(Carrier::Tcp { congestion, .. }) = carrier else {
@@ -351,9 +332,9 @@ mod tests {
 
     #[test]
     fn a_plan_has_units_as_text_and_what_no_one_said() {
-        let planned = planned("ping", "count = 3\ninterval = '20ms'");
+        let asked = asked("ping", "count = 3\ninterval = '20ms'");
         assert_eq!(
-            planned.options(),
+            asked.recorded().options(),
             "--count=3 --interval=20ms --size=56 --timeout=3s"
         );
     }
@@ -380,16 +361,15 @@ mod tests {
     #[test]
     fn every_kind_takes_a_target_and_no_option_and_comes_back_from_a_plan() {
         for kind in Kind::all() {
-            let planned = planned(kind.name(), "");
-            let back = InstrumentArgs::of(&planned, &FarEnd::example(), "cubic")
+            let asked = asked(kind.name(), "");
+            let recorded = asked.recorded();
+            let kept = serde_json::to_string(&recorded).unwrap();
+            let read: RecordedArguments = serde_json::from_str(&kept).unwrap();
+            assert_eq!(read, recorded);
+            let back = InstrumentArgs::of(&read)
                 .unwrap_or_else(|error| panic!("{}: {error:#}", kind.name()));
-            assert_eq!(
-                back.instrument().profile().headlines,
-                planned.profile.headlines
-            );
-            let again: plan::Instrument =
-                serde_json::from_value(serde_json::to_value(&planned).unwrap()).unwrap();
-            assert_eq!(again, planned);
+            assert_eq!(back.recorded(), recorded);
+            assert_eq!(back.instrument().profile(), asked.instrument().profile());
         }
     }
 }

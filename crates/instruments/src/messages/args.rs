@@ -1,23 +1,24 @@
 //! What `pingpong`, `blast` and `transfer` take alike.
 
-use anyhow::{Result, ensure};
+use crate::error::{Result, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::endpoint;
-use crate::instrument::{Common, FarEnd};
-use crate::messages::sizes::{Load, MessageSizes, Sweep};
+use crate::instrument::{CommonArgs, FarEnd};
+use crate::messages::sizes::{MessageLoad, MessageSizes, Sweep};
 use crate::messages::wire::{DEFAULT_PORT, SIZES};
 use crate::messages::{MessageTarget, SILENCE};
-use record::profile::{Calibration, Carrier, Headline, HostLimit, Profile};
+use record::metric_table::MetricTable;
+use record::profile::{Calibration, Carrier, Headline, HostLimit, InstrumentProfile};
 use record::{Direction, Metric, Statistic};
 
 /// The far end, and what TCP is to do.
-#[derive(Args, Debug, Serialize, Deserialize)]
-pub(crate) struct Connection {
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ConnectionArgs {
     /// Name or address of `farwire serve`; its port, if not 5203, behind it: HOST:PORT
     #[serde(skip)]
-    host: String,
+    pub(crate) host: String,
     /// Runs of each size, on a connection each
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
@@ -26,11 +27,11 @@ pub(crate) struct Connection {
     pub(crate) nagle: bool,
     /// Largest TCP segment in bytes, to send and to announce [default: the path's]
     #[arg(short = 'M', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=32_767))]
-    set_mss: Option<u32>,
+    pub(crate) set_mss: Option<u32>,
 }
 
 /// Which messages.
-#[derive(Args, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Messages {
     /// Message size in bytes, 1 to 1,000,000: one, a list 1,64,1KiB or a doubling range 1..131072
     #[arg(
@@ -40,7 +41,7 @@ pub(crate) struct Messages {
         default_value = "1",
         conflicts_with = "sweep"
     )]
-    size: MessageSizes,
+    pub(crate) size: MessageSizes,
     /// Sizes and counts of a published table instead
     #[arg(long, value_name = "NAME")]
     pub(crate) sweep: Option<Sweep>,
@@ -49,27 +50,23 @@ pub(crate) struct Messages {
     pub(crate) count: Option<u64>,
 }
 
-impl Connection {
+impl ConnectionArgs {
     /// Measures toward `far_end` from now on.
     pub(crate) fn aim(&mut self, far_end: &FarEnd) {
         self.host = far_end.address.to_string();
     }
 
-    /// Of what sends one way and is received whole, run by run; besides its goodput, the means of these are looked for.
-    pub(crate) fn profile(&self, means: &[Metric]) -> Profile {
-        let headline = |metric| Headline::new(metric, Statistic::Mean);
-        let goodput = headline(Metric::GoodputBitPerS);
-        let usual = Profile::new(goodput.toward(Direction::Up), HostLimit::TcpRate);
-        Profile {
+    /// Of an instrument with these metrics that sends one way and is received whole, run by run.
+    pub(crate) fn profile(&self, metrics: &MetricTable) -> InstrumentProfile {
+        let goodput = Headline::new(Metric::GoodputBitPerS, Statistic::Mean);
+        let goodput = goodput.toward(Direction::Up);
+        let usual = metrics.profile(goodput, HostLimit::TcpRate);
+        InstrumentProfile {
             direction: Some(Direction::Up),
             carrier: Some(Carrier::Tcp {
                 streams: 1,
                 congestion: None,
             }),
-            headlines: [goodput]
-                .into_iter()
-                .chain(means.iter().copied().map(headline))
-                .collect(),
             calibration: Calibration {
                 runs: Some(self.runs),
                 answers: true,
@@ -80,7 +77,7 @@ impl Connection {
     }
 
     /// Finds the far end.
-    pub(crate) fn far_end(&self, common: &Common) -> Result<MessageTarget> {
+    pub(crate) fn far_end(&self, common: &CommonArgs) -> Result<MessageTarget> {
         Ok(MessageTarget {
             address: endpoint::resolve(&self.host, DEFAULT_PORT, common.family())?,
             local: common.bind.clone(),
@@ -94,8 +91,8 @@ impl Messages {
     /// The sizes asked for, or those of the sweep.
     pub(crate) fn loads(
         &self,
-        of_sweep: impl FnOnce(Sweep, Option<u64>) -> Vec<Load>,
-    ) -> Result<Vec<Load>> {
+        of_sweep: impl FnOnce(Sweep, Option<u64>) -> Vec<MessageLoad>,
+    ) -> Result<Vec<MessageLoad>> {
         const COUNT: u64 = 100;
         if let Some(sweep) = self.sweep {
             return Ok(of_sweep(sweep, self.count));
@@ -104,6 +101,7 @@ impl Messages {
         let loads = self.size.loads(self.count.unwrap_or(COUNT));
         for load in &loads {
             ensure!(
+                Input,
                 load.size as u64 <= largest,
                 "a message of {} bytes is too large: at most {largest}",
                 load.size

@@ -1,32 +1,32 @@
 //! `blast`: messages one way; the far end swallows them and sends one byte at the end, as nettest had it
 //! ("Experiment on Oct 10").
 
+use crate::error::Result;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::args::{Connection, Messages};
+use super::args::{ConnectionArgs, Messages};
 use super::client::{MessageTarget, incompressible};
 use super::round_trips::{
     GOODPUT_INTERVAL, LONGEST_PAUSE, goodput_interval, hosts_of_a_run, overhead_takes_s,
 };
-use super::sizes::{Load, Sweep};
+use super::sizes::{MessageLoad, Sweep};
 use super::wire::Mode;
-use super::{VARIATION, nagle_in_words};
+use super::{VARIATION, elapsed, elapsed_figures, nagle_in_words};
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, estimated};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, estimated};
 use crate::messages::tables;
 use crate::messages::wire::DEFAULT_PORT;
 use crate::{Session, measured};
 use netio::stop::Stop;
-use record::Statistic::{Mean, MeanDeviation, Sd};
+use record::Statistic::Mean;
 use record::lateness::Traffic;
+use record::metric_table::{MetricRow, MetricTable};
 use record::pace::PathPace;
-use record::profile::Profile;
+use record::profile::InstrumentProfile;
 use record::quantity::counted;
-use record::stated::Stated;
 use record::table::Table;
 use record::{Direction, Figure, Measurement, Metric, Sample};
 use stats::t_interval;
@@ -34,35 +34,32 @@ use stats::t_interval;
 /// Throughput of messages one way, as nettest measured it
 ///
 /// The far end swallows them and sends one byte at the end. Each message is one send call.
-#[derive(Args, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct BlastArgs {
     #[command(flatten)]
     #[serde(flatten)]
-    connection: Connection,
+    pub(super) connection: ConnectionArgs,
     #[command(flatten)]
     #[serde(flatten)]
-    messages: Messages,
+    pub(super) messages: Messages,
     #[command(flatten)]
     #[serde(skip)]
-    common: Common,
+    pub(super) common: CommonArgs,
 }
 
 impl Instrument for BlastArgs {
-    fn common(&self) -> &Common {
+    fn common(&self) -> &CommonArgs {
         &self.common
     }
 
-    fn profile(&self) -> Profile {
-        self.connection.profile(&[Metric::ElapsedS])
+    fn profile(&self) -> InstrumentProfile {
+        self.connection.profile(&metrics())
     }
 
-    fn figures(&self) -> Result<Stated> {
+    fn metrics(&self) -> Result<MetricTable> {
         let loads = self.messages.loads(Sweep::blast)?;
         let sizes: Vec<u64> = loads.iter().map(|load| load.size as u64).collect();
-        Ok(Stated::means(&[Metric::GoodputBitPerS])
-            .toward(&[Direction::Up])
-            .and(Stated::of(Metric::ElapsedS, &[Mean, Sd, MeanDeviation]))
-            .of_sizes(&sizes))
+        Ok(metrics().of_sizes(&sizes))
     }
 
     fn traffic(&self) -> Vec<Traffic> {
@@ -75,7 +72,7 @@ impl Instrument for BlastArgs {
 
     fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
         let (pace, loads) = (pace?, self.messages.loads(Sweep::blast).ok()?);
-        let of_load = |load: &Load| {
+        let of_load = |load: &MessageLoad| {
             let bytes = load.count.saturating_mul(load.size as u64);
             let stream_s = pace.stream_s(Direction::Up, bytes);
             // The connection, and the far end's byte that says it has all.
@@ -91,12 +88,7 @@ impl Instrument for BlastArgs {
 
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
         let far = self.connection.far_end(&self.common).or_bad_input()?;
-        let plan = BlastPlan {
-            loads: self.messages.loads(Sweep::blast).or_bad_input()?,
-            runs: self.connection.runs,
-            nagle: self.connection.nagle,
-        };
-        Ok(measure(&far, &plan, session).into())
+        Ok(measure(&far, self, session).into())
     }
 
     fn table(&self, measurement: &Measurement) -> Result<Option<Table>, Failure> {
@@ -105,44 +97,46 @@ impl Instrument for BlastArgs {
     }
 }
 
+fn metrics() -> MetricTable {
+    MetricTable::new([
+        MetricRow::mean(Metric::GoodputBitPerS)
+            .headline()
+            .toward(&[Direction::Up]),
+        elapsed(),
+    ])
+}
+
 /// What a send call takes, about.
 const SEND_S: f64 = 0.5e-6;
 /// Sends between two looks at whether to stop.
 const SENDS: u64 = 64;
 
-/// What to send, and how.
-#[derive(Clone, Debug)]
-pub(crate) struct BlastPlan {
-    /// Sizes, each once, and messages of each.
-    pub(crate) loads: Vec<Load>,
-    /// How often each size is run, on a connection of its own.
-    pub(crate) runs: u32,
-    /// Nagle's algorithm on (RFC 896).
-    pub(crate) nagle: bool,
-}
-
 /// Measures from the calling thread's namespace.
-pub(crate) fn measure(far: &MessageTarget, plan: &BlastPlan, session: &Session) -> Measurement {
+pub(crate) fn measure(far: &MessageTarget, plan: &BlastArgs, session: &Session) -> Measurement {
     let began = Instant::now();
+    let loads = match plan.messages.loads(Sweep::blast) {
+        Ok(loads) => loads,
+        Err(error) => return measured::failed(error),
+    };
+    let runs = plan.connection.runs;
     let mut measurement = with_facts(plan);
     let hosts_s = hosts_of_a_run(&session.stop).ok();
-    let outcome = plan.loads.iter().try_for_each(|load| {
+    let outcome = loads.iter().try_for_each(|load| {
         let mut elapsed_s = Vec::new();
-        let outcome = (1..=plan.runs).try_for_each(|number| {
+        let outcome = (1..=runs).try_for_each(|number| {
             let run_s = run(far, plan, *load, &session.stop, &mut measurement)?.as_secs_f64();
             elapsed_s.push(run_s);
             let at_s = began.elapsed().as_secs_f64();
             let rate = goodput(*load, run_s);
-            let Load { size, count } = *load;
+            let MessageLoad { size, count } = *load;
             let elapsed = Sample::new(at_s, Metric::ElapsedS, number.into(), run_s);
             let goodput = Sample::new(at_s, Metric::GoodputBitPerS, number.into(), rate);
             let samples = [elapsed, goodput.toward(Direction::Up)];
             let samples = samples.map(|sample| sample.size(size as u64));
             measurement.samples.extend(samples);
             session.live.line(format_args!(
-                "{}, run {number} of {}: {} in {run_s:.6} s, {:.3} Mbit/s",
+                "{}, run {number} of {runs}: {} in {run_s:.6} s, {:.3} Mbit/s",
                 counted(size, "byte"),
-                plan.runs,
                 counted(count, "message"),
                 rate / 1e6
             ));
@@ -160,14 +154,14 @@ pub(crate) fn measure(far: &MessageTarget, plan: &BlastPlan, session: &Session) 
 /// One run: from the first send to the far end's byte that says it has all.
 fn run(
     far: &MessageTarget,
-    plan: &BlastPlan,
-    load: Load,
+    plan: &BlastArgs,
+    load: MessageLoad,
     stop: &Stop,
     measurement: &mut Measurement,
 ) -> Result<Duration> {
-    let Load { size, count } = load;
+    let MessageLoad { size, count } = load;
     let mode = Mode::Blast { size, count };
-    let (stream, _) = far.ask(mode, plan.nagle, stop, measurement)?;
+    let (stream, _) = far.ask(mode, plan.connection.nagle, stop, measurement)?;
     let message = incompressible(size);
     let start = Instant::now();
     for number in 1..=count {
@@ -186,45 +180,36 @@ fn run(
 }
 
 /// Payload bits a second.
-fn goodput(load: Load, elapsed_s: f64) -> f64 {
+fn goodput(load: MessageLoad, elapsed_s: f64) -> f64 {
     load.size as f64 * load.count as f64 * 8.0 / elapsed_s
 }
 
-fn figures(load: Load, elapsed_s: &[f64], hosts_s: Option<f64>) -> Vec<Figure> {
+fn figures(load: MessageLoad, elapsed_s: &[f64], hosts_s: Option<f64>) -> Vec<Figure> {
     let Some(mean_s) = t_interval::mean(elapsed_s) else {
         return Vec::new();
     };
     let goodputs: Vec<f64> = elapsed_s.iter().map(|&time| goodput(load, time)).collect();
     let goodput = (Metric::GoodputBitPerS, Mean, Some(goodput(load, mean_s)));
-    let elapsed = [
-        (Metric::ElapsedS, Mean, Some(mean_s)),
-        (Metric::ElapsedS, Sd, t_interval::sample_sd(elapsed_s)),
-        (
-            Metric::ElapsedS,
-            MeanDeviation,
-            t_interval::mean_deviation(elapsed_s),
-        ),
-    ];
     // nettest's: the bytes of one run over the mean time of the runs.
     let bytes = load.size as f64 * load.count as f64;
     let interval = goodput_interval(&goodputs, bytes, hosts_s);
     let rate = measured::figures(Some(Direction::Up), [goodput]);
     let rate = rate.map(|figure| Figure { interval, ..figure });
-    let figures = measured::figures(None, elapsed).chain(rate);
+    let figures = elapsed_figures(elapsed_s).chain(rate);
     figures
         .map(|figure| figure.size(load.size as u64))
         .collect()
 }
 
 /// Nothing measured yet, with what is known of the numbers to come.
-fn with_facts(plan: &BlastPlan) -> Measurement {
+fn with_facts(plan: &BlastArgs) -> Measurement {
     Measurement::default()
         .with_fact(
             "goodput",
             "payload (L7): iterations x size / elapsed, from the first send to the far end's byte that says it has all",
         )
         .with_fact("messages", "each is one call of send(2), also the smallest")
-        .with_fact("nagle", nagle_in_words(plan.nagle))
+        .with_fact("nagle", nagle_in_words(plan.connection.nagle))
         .with_fact("variation", VARIATION)
         .with_fact("interval", GOODPUT_INTERVAL)
 }

@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use crate::error::{Context, Error, Result};
 use netio::tcp;
 use socket2::SockRef;
 
 use super::connection::{MessageError, MessageStream};
-use super::wire::{Grant, Mode, Request};
+use super::wire::{MessageGrant, MessageRequest, Mode};
 use crate::endpoint::{self, CONNECT_TIMEOUT, Local};
 use netio::stop::Stop;
 use record::Measurement;
@@ -41,7 +41,7 @@ impl MessageTarget {
         nagle: bool,
         stop: &Stop,
         measurement: &mut Measurement,
-    ) -> Result<(MessageStream, Grant)> {
+    ) -> Result<(MessageStream, MessageGrant)> {
         let socket = endpoint::tcp(self.address, self.local.as_ref())?;
         if let Some(mss) = self.mss {
             let set = socket.set_tcp_mss(mss);
@@ -49,7 +49,7 @@ impl MessageTarget {
         }
         let stream = endpoint::connect(socket, self.address, CONNECT_TIMEOUT, stop)?;
         let stream = MessageStream::new(stream, stop.clone(), self.silence)?;
-        let answer = stream.send_line(&Request { mode, nagle }.to_string());
+        let answer = stream.send_line(&MessageRequest { mode, nagle }.to_string());
         let answer = answer.and_then(|()| stream.receive_line());
         let answer = answer.map_err(|broken| self.blame("answering the request", broken))?;
         let wrong = || {
@@ -58,7 +58,7 @@ impl MessageTarget {
                 self.address
             )
         };
-        let grant = Grant::parse(&answer).with_context(wrong)?;
+        let grant = MessageGrant::parse(&answer).with_context(wrong)?;
         let socket = stream.socket();
         socket.set_nodelay(!nagle)?;
         let mss = SockRef::from(socket).tcp_mss()?;
@@ -79,10 +79,10 @@ impl MessageTarget {
     }
 
     /// The error of a connection that broke while the far end was `doing` something.
-    pub(super) fn blame(&self, doing: &str, broken: MessageError) -> anyhow::Error {
+    pub(super) fn blame(&self, doing: &str, broken: MessageError) -> Error {
         match broken {
-            MessageError::Stopped(cause) => anyhow!("{cause}"),
-            broken => anyhow!("{} failed at {doing}: {broken}", self.address),
+            MessageError::Stopped(cause) => Error::Stopped(cause),
+            broken => Error::Peer(format!("{} failed at {doing}: {broken}", self.address)),
         }
     }
 }

@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use super::wire::{LONGEST_LINE, Wait};
 use crate::endpoint::wait_for;
+use crate::error::Error;
 use netio::stop::{STOP_INTERVAL, Stop, StopCause};
 use netio::tcp;
 
@@ -59,6 +60,15 @@ pub(crate) enum MessageError {
     /// The connection failed.
     #[error("the connection broke: {0}")]
     Failed(io::Error),
+}
+
+impl From<MessageError> for Error {
+    fn from(broken: MessageError) -> Self {
+        match broken {
+            MessageError::Stopped(cause) => Self::Stopped(cause),
+            broken => Self::Library(broken.into()),
+        }
+    }
 }
 
 impl MessageStream {

@@ -4,33 +4,33 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use crate::error::{Context, Result, ensure};
 use clap::Args;
 use model::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::args::{Connection, Messages};
+use super::args::{ConnectionArgs, Messages};
 use super::client::{MessageTarget, incompressible};
 use super::connection::{
     DatagramWait, MessageError, MessageStream, NumberedDatagrams, number_of, put_number,
 };
-use super::round_trips::{RoundTrips, host_overhead, network_part, overhead_takes_s};
-use super::sizes::{Load, Sweep};
-use super::wire::{DONE, EchoResult, Grant, LARGEST_DATAGRAM, Mode, Wait};
-use super::{VARIATION, nagle_in_words};
+use super::round_trips::{MessageRoundTrips, host_overhead, network_part, overhead_takes_s};
+use super::sizes::{MessageLoad, Sweep};
+use super::wire::{DONE, EchoResult, LARGEST_DATAGRAM, MessageGrant, Mode, Wait};
+use super::{VARIATION, elapsed, elapsed_figures, nagle_in_words};
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, above_zero, estimated};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, above_zero, estimated};
 use crate::messages::tables;
 use crate::messages::wire::DEFAULT_PORT;
 use crate::{Session, endpoint, measured};
 use netio::stop::STOP_INTERVAL;
 use netio::tcp::TcpInfo;
-use record::Statistic::{self, Mean, MeanDeviation, Sd};
+use record::Statistic::{self, Mean};
 use record::lateness::Traffic;
+use record::metric_table::{MetricRow, MetricTable};
 use record::pace::PathPace;
-use record::profile::{Carrier, Headline, HostLimit, Profile, SampleKind};
+use record::profile::{Carrier, Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::quantity::counted;
-use record::stated::Stated;
 use record::table::Table;
 use record::{Direction, Figure, Measurement, Metric, Sample};
 use stats::t_interval;
@@ -38,34 +38,34 @@ use stats::t_interval;
 /// Round-trip time of messages, as nettest measured it
 ///
 /// Each message is sent back when the whole of it has come; the next one follows.
-#[derive(Args, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct PingpongArgs {
     #[command(flatten)]
     #[serde(flatten)]
-    connection: Connection,
+    pub(super) connection: ConnectionArgs,
     #[command(flatten)]
     #[serde(flatten)]
-    messages: Messages,
+    pub(super) messages: Messages,
     /// How both ends wait for a message
     #[arg(long, value_enum, default_value_t)]
-    wait: Wait,
+    pub(super) wait: Wait,
     /// Over UDP, one datagram a message, of at most 65,507 bytes
     #[arg(short, long)]
-    udp: bool,
+    pub(super) udp: bool,
     /// After which an answer over UDP is late and its message lost
     #[arg(short = 'W', long, value_name = "TIME", default_value = "1s", value_parser = above_zero, requires = "udp")]
-    timeout: Nanos,
+    pub(super) timeout: Nanos,
     #[command(flatten)]
     #[serde(skip)]
-    common: Common,
+    pub(super) common: CommonArgs,
 }
 
 impl Instrument for PingpongArgs {
-    fn common(&self) -> &Common {
+    fn common(&self) -> &CommonArgs {
         &self.common
     }
 
-    fn profile(&self) -> Profile {
+    fn profile(&self) -> InstrumentProfile {
         let median = Headline::new(Metric::RttMs, Statistic::Median);
         let carrier = if self.udp {
             Carrier::Udp { length: None }
@@ -75,36 +75,17 @@ impl Instrument for PingpongArgs {
                 congestion: None,
             }
         };
-        Profile {
+        InstrumentProfile {
             carrier: Some(carrier),
-            headlines: vec![
-                Headline::new(Metric::RttMs, Mean),
-                median,
-                Headline::new(Metric::ElapsedS, Mean),
-            ],
             samples: Some(SampleKind::Messages),
-            ..Profile::new(median, HostLimit::RoundTrip)
+            ..self.table().profile(median, HostLimit::RoundTrip)
         }
     }
 
-    fn figures(&self) -> Result<Stated> {
-        use Statistic::{Max, Median, Min, P99};
-        let loads = self.messages.loads(Sweep::pingpong)?;
+    fn metrics(&self) -> Result<MetricTable> {
+        let loads = self.loads()?;
         let sizes: Vec<u64> = loads.iter().map(|load| load.size as u64).collect();
-        let mut figures = Stated::of(Metric::ElapsedS, &[Mean, Sd, MeanDeviation])
-            .and(Stated::of(Metric::RttMs, &[Mean, Min, Median, P99, Max]));
-        if self.udp {
-            let up = Stated::totals(&[Metric::SentPackets]).toward(&[Direction::Up]);
-            let down = Stated::totals(&[Metric::LatePackets]).toward(&[Direction::Down]);
-            let each = Stated::totals(&[Metric::ReceivedPackets])
-                .and(Stated::means(&[Metric::LostPercent]))
-                .toward(&[Direction::Up, Direction::Down]);
-            figures = figures.and(up).and(down).and(each);
-        } else {
-            let again = Stated::totals(&[Metric::RetransmittedPackets]);
-            figures = figures.and(again.toward(&[Direction::Up]));
-        }
-        Ok(figures.of_sizes(&sizes))
+        Ok(self.table().of_sizes(&sizes))
     }
 
     fn traffic(&self) -> Vec<Traffic> {
@@ -120,8 +101,8 @@ impl Instrument for PingpongArgs {
     }
 
     fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
-        let (pace, loads) = (pace?, self.messages.loads(Sweep::pingpong).ok()?);
-        let of_load = |load: &Load| {
+        let (pace, loads) = (pace?, self.loads().ok()?);
+        let of_load = |load: &MessageLoad| {
             let rtt_s = pace.round_trip_s(load.size as u64, load.size as u64);
             let runs_s = f64::from(self.connection.runs) * load.count as f64 * rtt_s;
             runs_s + overhead_takes_s(rtt_s)
@@ -131,27 +112,53 @@ impl Instrument for PingpongArgs {
 
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
         let far = self.connection.far_end(&self.common).or_bad_input()?;
-        let loads = self.messages.loads(Sweep::pingpong).or_bad_input()?;
+        let loads = self.loads().or_bad_input()?;
         if self.udp {
             check_datagrams(&loads)?;
         }
-        let plan = PingpongPlan {
-            loads,
-            runs: self.connection.runs,
-            wait: self.wait,
-            nagle: self.connection.nagle,
-            udp: self.udp.then(|| self.timeout.into()),
-        };
-        Ok(measure(&far, &plan, session).into())
+        Ok(measure(&far, self, session).into())
     }
 
     fn table(&self, measurement: &Measurement) -> Result<Option<Table>, Failure> {
-        let sizes = self.messages.loads(Sweep::pingpong).or_bad_input()?;
+        let sizes = self.loads().or_bad_input()?;
         Ok(Some(tables::pingpong_table(measurement, &sizes)))
     }
 }
 
-fn check_datagrams(loads: &[Load]) -> Result<(), Failure> {
+impl PingpongArgs {
+    fn loads(&self) -> Result<Vec<MessageLoad>> {
+        self.messages.loads(Sweep::pingpong)
+    }
+
+    /// Over UDP, the time-out of a message.
+    fn udp_timeout(&self) -> Option<Duration> {
+        self.udp.then(|| self.timeout.into())
+    }
+
+    /// Its metrics of any size.
+    fn table(&self) -> MetricTable {
+        use Statistic::{Max, Median, Min, P99};
+        let (up, down) = (&[Direction::Up][..], &[Direction::Down]);
+        let both = &[Direction::Up, Direction::Down];
+        let of_all = MetricTable::new([
+            MetricRow::new(Metric::RttMs, &[Mean, Min, Median, P99, Max])
+                .headlines(&[Mean, Median]),
+            elapsed(),
+        ]);
+        if self.udp {
+            of_all.and([
+                MetricRow::total(Metric::SentPackets).toward(up),
+                MetricRow::total(Metric::ReceivedPackets).toward(both),
+                MetricRow::total(Metric::LatePackets).toward(down),
+                MetricRow::mean(Metric::LostPercent).toward(both),
+            ])
+        } else {
+            of_all.and([MetricRow::total(Metric::RetransmittedPackets).toward(up)])
+        }
+    }
+}
+
+fn check_datagrams(loads: &[MessageLoad]) -> Result<(), Failure> {
     let too_large = loads
         .iter()
         .find(|load| load.size > LARGEST_DATAGRAM.into());
@@ -167,34 +174,23 @@ fn check_datagrams(loads: &[Load]) -> Result<(), Failure> {
 /// With more messages than this in all, single round-trip times are kept in a histogram only.
 const MOST_SAMPLES: u64 = 20_000;
 
-/// What to exchange, and how.
-#[derive(Clone, Debug)]
-pub(crate) struct PingpongPlan {
-    /// Sizes, each once, and messages of each.
-    pub(crate) loads: Vec<Load>,
-    /// How often each size is run, on a connection of its own.
-    pub(crate) runs: u32,
-    /// How both ends wait for a message.
-    pub(crate) wait: Wait,
-    /// Nagle's algorithm on, at both ends (RFC 896).
-    pub(crate) nagle: bool,
-    /// Over UDP, with this time-out of a message; else over TCP.
-    pub(crate) udp: Option<Duration>,
-}
-
 /// Measures from the calling thread's namespace.
-pub(crate) fn measure(far: &MessageTarget, plan: &PingpongPlan, session: &Session) -> Measurement {
+pub(crate) fn measure(far: &MessageTarget, plan: &PingpongArgs, session: &Session) -> Measurement {
     let began = Instant::now();
-    let messages: u64 = plan.loads.iter().map(|load| load.count).sum();
-    let keep = messages * u64::from(plan.runs) <= MOST_SAMPLES;
+    let loads = match plan.loads() {
+        Ok(loads) => loads,
+        Err(error) => return measured::failed(error),
+    };
+    let messages: u64 = loads.iter().map(|load| load.count).sum();
+    let keep = messages * u64::from(plan.connection.runs) <= MOST_SAMPLES;
     let mut measurement = with_facts(plan, keep);
-    let outcome = plan.loads.iter().try_for_each(|load| {
+    let outcome = loads.iter().try_for_each(|load| {
         let mut runs = Runs {
             far,
             plan,
             session,
             load: *load,
-            round_trips: RoundTrips::new(keep, began),
+            round_trips: MessageRoundTrips::new(keep, began),
             elapsed_s: Vec::new(),
             mean_rtt_ms: Vec::new(),
             datagrams: DatagramCounts::default(),
@@ -214,10 +210,10 @@ pub(crate) fn measure(far: &MessageTarget, plan: &PingpongPlan, session: &Sessio
 /// All runs of one size.
 struct Runs<'a> {
     far: &'a MessageTarget,
-    plan: &'a PingpongPlan,
+    plan: &'a PingpongArgs,
     session: &'a Session,
-    load: Load,
-    round_trips: RoundTrips,
+    load: MessageLoad,
+    round_trips: MessageRoundTrips,
     /// Of the runs that were completed.
     elapsed_s: Vec<f64>,
     mean_rtt_ms: Vec<f64>,
@@ -241,9 +237,9 @@ struct DatagramCounts {
 
 impl Runs<'_> {
     fn all(&mut self) -> Result<()> {
-        for number in 1..=self.plan.runs {
+        for number in 1..=self.plan.connection.runs {
             let (sum_before, before) = self.round_trips.sum();
-            let elapsed = match self.plan.udp {
+            let elapsed = match self.plan.udp_timeout() {
                 Some(timeout) => self.over_udp(timeout),
                 None => self.over_tcp(),
             }?;
@@ -254,14 +250,14 @@ impl Runs<'_> {
                 let mean = (sum - sum_before).as_secs_f64() / (after - before) as f64;
                 self.mean_rtt_ms.push(mean * 1e3);
             }
-            let Load { size, count } = self.load;
+            let MessageLoad { size, count } = self.load;
             let at_s = self.round_trips.now_s();
             let sample = Sample::new(at_s, Metric::ElapsedS, number.into(), elapsed_s);
             self.measurement.samples.push(sample.size(size as u64));
             self.session.live.line(format_args!(
                 "{}, run {number} of {}: {} in {elapsed_s:.6} s",
                 counted(size, "byte"),
-                self.plan.runs,
+                self.plan.connection.runs,
                 counted(count, "message")
             ));
         }
@@ -290,6 +286,7 @@ impl Runs<'_> {
             }
         }
         ensure!(
+            Peer,
             answer == message,
             "{} sends back other bytes than it got",
             self.far.address
@@ -361,6 +358,7 @@ impl Runs<'_> {
         let result = result.map_err(|broken| far.blame("counting the messages", broken))?;
         let result: EchoResult = result.parse().with_context(|| far.address.to_string())?;
         ensure!(
+            Peer,
             counts.answered <= result.received && result.received <= counts.sent,
             "{} counts {} messages, of {} that were sent and {} that it answered",
             far.address,
@@ -373,14 +371,14 @@ impl Runs<'_> {
         Ok(end - start)
     }
 
-    fn ask(&mut self, udp: Option<u16>) -> Result<(MessageStream, Grant)> {
+    fn ask(&mut self, udp: Option<u16>) -> Result<(MessageStream, MessageGrant)> {
         let mode = Mode::Pingpong {
             size: self.load.size,
             count: self.load.count,
             wait: self.plan.wait,
             udp,
         };
-        let (nagle, stop) = (self.plan.nagle, &self.session.stop);
+        let (nagle, stop) = (self.plan.connection.nagle, &self.session.stop);
         let (stream, grant) = self.far.ask(mode, nagle, stop, self.measurement)?;
         self.state_wait(grant.wait);
         Ok((stream, grant))
@@ -400,20 +398,11 @@ impl Runs<'_> {
     fn finish(mut self) {
         let size = self.load.size as u64;
         let hosts_ms = self.hosts_ms();
-        let elapsed = [
-            (Metric::ElapsedS, Mean, t_interval::mean(&self.elapsed_s)),
-            (Metric::ElapsedS, Sd, t_interval::sample_sd(&self.elapsed_s)),
-            (
-                Metric::ElapsedS,
-                MeanDeviation,
-                t_interval::mean_deviation(&self.elapsed_s),
-            ),
-        ];
         let mean_rtt = [(Metric::RttMs, Mean, t_interval::mean(&self.mean_rtt_ms))];
         let interval = network_part(t_interval::mean_interval(&self.mean_rtt_ms), hosts_ms);
         let mean_rtt =
             measured::figures(None, mean_rtt).map(|figure| Figure { interval, ..figure });
-        let figures = measured::figures(None, elapsed)
+        let figures = elapsed_figures(&self.elapsed_s)
             .chain(mean_rtt)
             .chain(self.round_trips.figures(hosts_ms))
             .chain(self.datagrams.figures())
@@ -426,7 +415,7 @@ impl Runs<'_> {
 
     /// Of what the client sent over TCP.
     fn retransmitted(&self) -> Option<Figure> {
-        let over_tcp = self.plan.udp.is_none() && !self.elapsed_s.is_empty();
+        let over_tcp = !self.plan.udp && !self.elapsed_s.is_empty();
         let total = || measured::total(Metric::RetransmittedPackets, self.retransmitted);
         over_tcp.then(|| total().toward(Direction::Up))
     }
@@ -479,8 +468,8 @@ impl DatagramCounts {
 }
 
 /// Nothing measured yet, with what is known of the numbers to come; `keep` says whether every message is a sample.
-fn with_facts(plan: &PingpongPlan, keep: bool) -> Measurement {
-    let transport = match plan.udp {
+fn with_facts(plan: &PingpongArgs, keep: bool) -> Measurement {
+    let transport = match plan.udp_timeout() {
         None => {
             "TCP: from handing the message to the kernel to having read the whole of it back".into()
         }
@@ -497,7 +486,7 @@ fn with_facts(plan: &PingpongPlan, keep: bool) -> Measurement {
              histogram of 0.01 %"
         }
     };
-    let nagle = nagle_in_words(plan.nagle);
+    let nagle = nagle_in_words(plan.connection.nagle);
     Measurement::default()
         .with_fact("rtt", format!("{transport}; user space, both hosts included"))
         .with_fact("samples", kept)

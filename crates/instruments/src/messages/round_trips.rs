@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use crate::error::{Context, Error, Result};
 use hdrhistogram::Histogram;
 
 use super::connection::MessageStream;
@@ -34,7 +34,7 @@ pub(super) fn overhead_takes_s(pause_s: f64) -> f64 {
 }
 
 /// Takes round-trip times without allocating, unless every one is kept.
-pub(super) struct RoundTrips {
+pub(super) struct MessageRoundTrips {
     /// In nanoseconds.
     histogram: Histogram<u64>,
     /// When each answer came and its round-trip time, in seconds; empty when there are too many.
@@ -45,7 +45,7 @@ pub(super) struct RoundTrips {
     answered: u64,
 }
 
-impl RoundTrips {
+impl MessageRoundTrips {
     /// Nothing yet; times count from `began`. `keep` keeps every message.
     pub(super) fn new(keep: bool, began: Instant) -> Self {
         Self {
@@ -188,7 +188,7 @@ pub(super) fn host_overhead(
     let open = |socket| {
         let mut stream = MessageStream::new(socket, stop.clone(), Duration::from_secs(1))?;
         stream.wait = wait;
-        Ok::<_, anyhow::Error>(stream)
+        Ok::<_, Error>(stream)
     };
     let (near, far) = (open(near)?, open(far)?);
     let pause = pause.min(LONGEST_PAUSE);
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn the_median_s_interval_has_the_ranks_of_the_binomial_distribution_less_the_hosts_part() {
         let began = Instant::now();
-        let mut round_trips = RoundTrips::new(true, began);
+        let mut round_trips = MessageRoundTrips::new(true, began);
         // One below the median, one above it: neighbours are not alike.
         for ms in (1..=50).flat_map(|ms| [ms, ms + 50]) {
             round_trips.add(Duration::from_millis(ms), began);

@@ -6,18 +6,19 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use crate::error::{Context, Error, Result, ensure};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::connection::{DatagramWait, MessageError, MessageStream, NumberedDatagrams, number_of};
 use super::transfer;
 use super::wire::{
-    self, DONE, EchoResult, Grant, LARGEST_DATAGRAM, Mode, Request, TransferResult, Wait,
+    self, DONE, EchoResult, LARGEST_DATAGRAM, MessageGrant, MessageRequest, Mode, TransferResult,
+    Wait,
 };
 use crate::endpoint::Local;
 use crate::service::{
-    ACCEPT_PAUSE, BoundService, Needs, Permit, Place, Refusal, Shared, Slots, accept_all,
-    keep_alive, listen,
+    ACCEPT_PAUSE, AdmissionRefusal, BoundService, ConnectionPermit, Permit, PermitPool, Shared,
+    TestResources, accept_all, keep_alive, listen,
 };
 use record::Statistic::{Mean, Total};
 use record::{Direction, Figure, Measurement, Metric};
@@ -35,7 +36,7 @@ struct MessageServer {
     /// If it is bound to one.
     interface: Option<String>,
     /// Connections that wait by spinning.
-    spinning: Slots,
+    spinning: PermitPool,
 }
 
 /// One test, and what it brought until its end or its failure.
@@ -66,7 +67,7 @@ pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Resu
     });
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let server = MessageServer {
-        spinning: Slots::new((cores / 2).max(1)),
+        spinning: PermitPool::new((cores / 2).max(1)),
         shared,
         port: address.port(),
         interface,
@@ -89,7 +90,7 @@ impl MessageServer {
     }
 
     /// One connection, from its request to its end.
-    fn attend(&self, stream: TcpStream, peer: SocketAddr, place: &Place) {
+    fn attend(&self, stream: TcpStream, peer: SocketAddr, place: &ConnectionPermit) {
         let limits = self.shared.limits();
         if keep_alive(&SockRef::from(&stream), limits.idle).is_err() {
             return;
@@ -110,33 +111,42 @@ impl MessageServer {
     }
 
     /// What the client asks for, if it may.
-    fn request(&self, stream: &MessageStream, peer: SocketAddr) -> Result<(Request, Permit)> {
+    fn request(
+        &self,
+        stream: &MessageStream,
+        peer: SocketAddr,
+    ) -> Result<(MessageRequest, Permit)> {
         let line = stream.receive_line()?;
-        let request: Request = line.parse()?;
+        let request: MessageRequest = line.parse()?;
         let limits = self.shared.limits();
         let memory = memory_for(&request.mode) as u64;
         ensure!(
+            Peer,
             memory <= limits.memory.0,
             "{memory} bytes of memory are more than the {} of a test here",
             limits.memory.0
         );
         if let Mode::Transfer { latency, .. } = request.mode {
             ensure!(
+                Peer,
                 latency < limits.idle,
                 "a latency of {} s is more than the {} s of silence that are allowed here",
                 latency.as_secs_f64(),
                 limits.idle.as_secs_f64()
             );
         }
-        let needs = Needs {
+        let needs = TestResources {
             memory,
             sockets: matches!(request.mode, Mode::Pingpong { udp: Some(_), .. }).into(),
         };
         let permit = self.shared.admit(peer, request.mode.name(), needs);
-        Ok((request, permit.map_err(|refusal| anyhow!("{refusal}"))?))
+        Ok((
+            request,
+            permit.map_err(|refusal| Error::Peer(format!("{refusal}")))?,
+        ))
     }
 
-    fn test(&self, stream: MessageStream, request: &Request) -> Measurement {
+    fn test(&self, stream: MessageStream, request: &MessageRequest) -> Measurement {
         let seat = match request.mode {
             Mode::Pingpong {
                 wait: Wait::Spin, ..
@@ -169,15 +179,15 @@ impl MessageServer {
 }
 
 /// Says to one who may not test here why, as far as that needs no waiting.
-fn turn_away(mut stream: TcpStream, refusal: Refusal) {
-    let line = wire::refusal(&anyhow!("{refusal}"));
+fn turn_away(mut stream: TcpStream, refusal: AdmissionRefusal) {
+    let line = wire::refusal(&Error::Peer(format!("{refusal}")));
     // A new connection has room for a line.
     let _ = writeln!(stream, "{line}");
 }
 
 /// Says why in one line, and closes so that the line arrives: what the client has sent is read first, because the
 /// kernel resets a connection that is closed with unread bytes.
-fn refuse(stream: &MessageStream, error: &anyhow::Error) {
+fn refuse(stream: &MessageStream, error: &Error) {
     const DRAIN_AT_MOST: usize = 16;
     let mut buffer = [0; 4096];
     if stream.send_line(&wire::refusal(error)).is_err() {
@@ -207,7 +217,7 @@ impl MessageTest<'_> {
     ///
     /// # Errors
     /// The connection broke, or a UDP socket could not be had.
-    fn serve(&mut self, request: &Request, wait: Wait) -> Result<()> {
+    fn serve(&mut self, request: &MessageRequest, wait: Wait) -> Result<()> {
         self.stream.socket().set_nodelay(!request.nagle)?;
         let port = self.server.port;
         let udp = match request.mode {
@@ -220,7 +230,7 @@ impl MessageTest<'_> {
         let datagrams = datagrams.transpose();
         let datagrams = datagrams.with_context(|| format!("no UDP socket on port {port}"))?;
         let socket = SockRef::from(self.stream.socket());
-        let grant = Grant {
+        let grant = MessageGrant {
             wait,
             mss: socket.tcp_mss()?,
             rcvbuf: socket.recv_buffer_size()? as u64,

@@ -5,14 +5,14 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::codec::as_text;
-use anyhow::{Context, Result, bail, ensure};
+use crate::error::{Context, Error, Result, bail, ensure};
 use clap::ValueEnum;
 use model::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// Messages of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Load {
+pub struct MessageLoad {
     /// Bytes of a message.
     pub size: usize,
     /// Messages of a run.
@@ -68,19 +68,24 @@ pub(crate) const TRANSFER_BLOCKS: [usize; 8] =
 const MOST: usize = 100;
 
 impl MessageSizes {
+    #[cfg(test)]
+    pub(crate) fn of(sizes: &[usize]) -> Self {
+        Self(sizes.into())
+    }
+
     /// The sizes in the order written.
     pub fn list(&self) -> &[usize] {
         &self.0
     }
 
     /// `count` messages of each.
-    pub(crate) fn loads(&self, count: u64) -> Vec<Load> {
-        let load = |&size| Load { size, count };
+    pub(crate) fn loads(&self, count: u64) -> Vec<MessageLoad> {
+        let load = |&size| MessageLoad { size, count };
         self.0.iter().map(load).collect()
     }
 }
 
-impl Load {
+impl MessageLoad {
     /// The message of this `number`, for an error message.
     pub(super) fn message(self, number: u64) -> String {
         let size = counted(self.size, "byte");
@@ -90,22 +95,25 @@ impl Load {
 
 impl Sweep {
     /// The sweep as pingpong has it: its own counts, or those scaled so that the largest is `most`.
-    pub(crate) fn pingpong(self, most: Option<u64>) -> Vec<Load> {
+    pub(crate) fn pingpong(self, most: Option<u64>) -> Vec<MessageLoad> {
         scaled(NETTEST.iter().map(|&(size, count, _)| (size, count)), most)
     }
 
     /// The sweep as blast has it: its own counts, or those scaled so that the largest is `most`.
-    pub fn blast(self, most: Option<u64>) -> Vec<Load> {
+    pub fn blast(self, most: Option<u64>) -> Vec<MessageLoad> {
         scaled(NETTEST.iter().map(|&(size, _, count)| (size, count)), most)
     }
 }
 
-fn scaled(sweep: impl Iterator<Item = (usize, u64)> + Clone, most: Option<u64>) -> Vec<Load> {
+fn scaled(
+    sweep: impl Iterator<Item = (usize, u64)> + Clone,
+    most: Option<u64>,
+) -> Vec<MessageLoad> {
     let own = sweep.clone().map(|(_, count)| count).max().unwrap_or(1);
     let most = most.unwrap_or(own);
     let count = |count: u64| (u128::from(count) * u128::from(most) / u128::from(own)).max(1);
     sweep
-        .map(|(size, of)| Load {
+        .map(|(size, of)| MessageLoad {
             size,
             count: u64::try_from(count(of)).unwrap_or(u64::MAX),
         })
@@ -113,7 +121,7 @@ fn scaled(sweep: impl Iterator<Item = (usize, u64)> + Clone, most: Option<u64>) 
 }
 
 impl FromStr for MessageSizes {
-    type Err = anyhow::Error;
+    type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         let mut sizes = Vec::new();
@@ -122,17 +130,17 @@ impl FromStr for MessageSizes {
                 None => sizes.push(size(part)?),
                 Some((low, high)) => {
                     let (low, high) = (size(low)?, size(high)?);
-                    ensure!(low <= high, "{part}: the range runs backwards");
+                    ensure!(Input, low <= high, "{part}: the range runs backwards");
                     let doubling = std::iter::successors(Some(low), |size| size.checked_mul(2));
                     sizes.extend(doubling.take_while(|size| *size < high));
                     sizes.push(high);
                 }
             }
-            ensure!(sizes.len() <= MOST, "more than {MOST} sizes");
+            ensure!(Input, sizes.len() <= MOST, "more than {MOST} sizes");
         }
         let mut numbered = sizes.iter().enumerate();
         if let Some((_, size)) = numbered.find(|(at, size)| sizes[..*at].contains(size)) {
-            bail!("{size} comes twice");
+            bail!(Input, "{size} comes twice");
         }
         Ok(Self(sizes))
     }
@@ -144,7 +152,7 @@ fn size(text: &str) -> Result<usize> {
         Err(_) => text.trim().parse()?,
     };
     if bytes.0 == 0 {
-        bail!("a message has at least 1 byte");
+        bail!(Input, "a message has at least 1 byte");
     }
     usize::try_from(bytes.0).context("too large")
 }
@@ -191,14 +199,14 @@ mod tests {
         assert_eq!(whole.len(), 25);
         assert_eq!(
             whole[0],
-            Load {
+            MessageLoad {
                 size: 1,
                 count: 100_000
             }
         );
         assert_eq!(
             whole[11],
-            Load {
+            MessageLoad {
                 size: 2048,
                 count: 1_000
             }
@@ -206,14 +214,14 @@ mod tests {
         let scaled = Sweep::Nettest.blast(Some(1_000));
         assert_eq!(
             scaled[0],
-            Load {
+            MessageLoad {
                 size: 1,
                 count: 1_000
             }
         );
         assert_eq!(
             scaled[10],
-            Load {
+            MessageLoad {
                 size: 1024,
                 count: 10
             }

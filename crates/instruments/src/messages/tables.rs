@@ -2,14 +2,14 @@
 //! "Perl TCP Transfer Test".
 
 use crate::messages::MIB;
-use crate::messages::sizes::Load;
+use crate::messages::sizes::MessageLoad;
 use record::quantity::optional;
 use record::table::{Column, Table};
 use record::{Direction, Figure, Measurement, Metric, Statistic};
 use stats::t_interval;
 
 /// A row a message size: the runs' elapsed times, their mean and variation, and round-trip times.
-pub(crate) fn pingpong_table(measurement: &Measurement, loads: &[Load]) -> Table {
+pub(crate) fn pingpong_table(measurement: &Measurement, loads: &[MessageLoad]) -> Table {
     let runs = most_runs(measurement, loads);
     let mut figures = measurement.figures.iter();
     let lossy = figures.any(|figure| figure.metric == Metric::LostPercent);
@@ -48,7 +48,7 @@ pub(crate) fn pingpong_table(measurement: &Measurement, loads: &[Load]) -> Table
 }
 
 /// A row a message size: the runs' elapsed times, their mean and variation, and the throughput.
-pub(crate) fn blast_table(measurement: &Measurement, loads: &[Load]) -> Table {
+pub(crate) fn blast_table(measurement: &Measurement, loads: &[MessageLoad]) -> Table {
     let runs = most_runs(measurement, loads);
     let first = ["tested size\nbyte", "log2(size)", "iteration\ntimes"];
     let header = header(
@@ -159,7 +159,7 @@ impl<'a> SizeResults<'a> {
     }
 }
 
-fn most_runs(measurement: &Measurement, loads: &[Load]) -> usize {
+fn most_runs(measurement: &Measurement, loads: &[MessageLoad]) -> usize {
     let of_sizes = loads
         .iter()
         .filter_map(|load| SizeResults::new(measurement, load.size));
@@ -208,7 +208,7 @@ mod tests {
         let mean = Figure::new(Metric::RttMs, Statistic::Mean, 0.141_72).size(1);
         measurement.figures.push(mean.within(0.14, 0.15));
         let count = 100_000;
-        let table = pingpong_table(&measurement, &[Load { size: 1, count }]);
+        let table = pingpong_table(&measurement, &[MessageLoad { size: 1, count }]);
         for cell in [
             "14.172000",
             "0.033600",
@@ -229,7 +229,7 @@ mod tests {
         let goodput = Figure::new(Metric::GoodputBitPerS, Statistic::Mean, 11_762_481.72 * 8.0);
         let goodput = goodput.size(98_304).toward(Direction::Up);
         measurement.figures.push(goodput);
-        let load = Load {
+        let load = MessageLoad {
             size: 98_304,
             count: 100_000,
         };

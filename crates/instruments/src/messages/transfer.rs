@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use crate::error::{Context, Error, Result, ensure};
 use clap::Args;
 use model::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
 use super::MIB;
-use super::args::Connection;
+use super::args::ConnectionArgs;
 use super::client::{MessageTarget, incompressible};
 use super::connection::{MessageError, MessageStream};
 use super::nagle_in_words;
@@ -23,32 +23,32 @@ use super::round_trips::{
 use super::sizes::{MessageSizes, TRANSFER_BLOCKS};
 use super::wire::{BLOCKS, Mode, TransferResult};
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput, estimated};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, estimated};
 use crate::messages::tables;
 use crate::messages::wire::DEFAULT_PORT;
 use crate::{Session, measured};
 use netio::stop::{STOP_INTERVAL, Stop};
 use record::Statistic::{self, Mean, Total};
 use record::lateness::Traffic;
+use record::metric_table::{MetricRow, MetricTable};
 use record::pace::PathPace;
-use record::profile::Profile;
-use record::stated::Stated;
+use record::profile::InstrumentProfile;
 use record::table::Table;
 use record::{Direction, Figure, Measurement, Metric, Sample};
 use stats::t_interval;
 
 /// A transfer in blocks, and what the far end's reads made of it
-#[derive(Args, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct TransferArgs {
     #[command(flatten)]
     #[serde(flatten)]
-    connection: Connection,
+    pub(super) connection: ConnectionArgs,
     /// Send this file
     #[arg(short = 'F', long, value_name = "FILE", conflicts_with = "bytes")]
-    file: Option<PathBuf>,
+    pub(super) file: Option<PathBuf>,
     /// Generate so many bytes that do not compress
     #[arg(short = 'n', long, value_name = "SIZE", default_value = "10MiB")]
-    bytes: Bytes,
+    pub(super) bytes: Bytes,
     /// Block size, at most 8 MiB, of one send and of one read: one, a list or a doubling range 1KiB..128KiB
     #[arg(
         long,
@@ -57,52 +57,33 @@ pub struct TransferArgs {
         default_value = "8192",
         conflicts_with = "sweep"
     )]
-    block: MessageSizes,
+    pub(super) block: MessageSizes,
     /// The eight block sizes from 1 KiB to 128 KiB
     #[arg(long)]
-    sweep: bool,
+    pub(super) sweep: bool,
     /// Pause after each block, as a slow link would
     #[arg(long, value_name = "TIME", default_value = "0s")]
-    latency: Nanos,
+    pub(super) latency: Nanos,
     #[command(flatten)]
     #[serde(skip)]
-    common: Common,
+    pub(super) common: CommonArgs,
 }
 
 impl Instrument for TransferArgs {
-    fn common(&self) -> &Common {
+    fn common(&self) -> &CommonArgs {
         &self.common
     }
 
-    fn reads_a_file(&self) -> bool {
-        self.file.is_some()
+    fn profile(&self) -> InstrumentProfile {
+        self.connection.profile(&metrics())
     }
 
-    fn profile(&self) -> Profile {
-        self.connection.profile(&[
-            Metric::Reads,
-            Metric::ReadSizeBytes,
-            Metric::ElapsedS,
-            Metric::ReadTimeMs,
-            Metric::TimePerMibMs,
-        ])
-    }
-
-    fn figures(&self) -> Result<Stated> {
-        let sizes = self.blocks().map_err(|failure| anyhow!("{failure}"))?;
+    fn metrics(&self) -> Result<MetricTable> {
+        let sizes = self
+            .blocks()
+            .map_err(|failure| Error::Input(format!("{failure}")))?;
         let sizes: Vec<u64> = sizes.iter().map(|size| *size as u64).collect();
-        Ok(Stated::means(&[
-            Metric::Reads,
-            Metric::ReceivedBytes,
-            Metric::ElapsedS,
-            Metric::NetworkElapsedS,
-            Metric::ReadSizeBytes,
-            Metric::ReadTimeMs,
-            Metric::TimePerMibMs,
-            Metric::GoodputBitPerS,
-        ])
-        .toward(&[Direction::Up])
-        .of_sizes(&sizes))
+        Ok(metrics().of_sizes(&sizes))
     }
 
     fn traffic(&self) -> Vec<Traffic> {
@@ -113,7 +94,11 @@ impl Instrument for TransferArgs {
         self.connection.aim(far_end);
     }
 
-    fn file(&mut self) -> Option<&mut PathBuf> {
+    fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    fn file_mut(&mut self) -> Option<&mut PathBuf> {
         self.file.as_mut()
     }
 
@@ -142,14 +127,9 @@ impl Instrument for TransferArgs {
 
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
         let far = self.connection.far_end(&self.common).or_bad_input()?;
-        let plan = TransferPlan {
-            data: self.data()?,
-            blocks: self.blocks()?,
-            latency: Duration::from(self.latency),
-            runs: self.connection.runs,
-            nagle: self.connection.nagle,
-        };
-        Ok(measure(&far, &plan, session).into())
+        self.check_data()?;
+        self.blocks()?;
+        Ok(measure(&far, self, session).into())
     }
 
     fn table(&self, measurement: &Measurement) -> Result<Option<Table>, Failure> {
@@ -159,15 +139,14 @@ impl Instrument for TransferArgs {
 }
 
 impl TransferArgs {
-    fn data(&self) -> Result<Data, Failure> {
+    fn check_data(&self) -> Result<(), Failure> {
         if let Some(file) = &self.file {
-            open(file).or_bad_input()?;
-            return Ok(Data::File(file.clone()));
+            return open(file).map(drop).or_bad_input();
         }
         if self.bytes == Bytes(0) || i64::try_from(self.bytes.0).is_err() {
             return Err(Failure::bad_input("--bytes: from 1b on"));
         }
-        Ok(Data::Generated(self.bytes.0))
+        Ok(())
     }
 
     fn blocks(&self) -> Result<Vec<usize>, Failure> {
@@ -194,47 +173,27 @@ const OVERSLEPT_S: f64 = 100e-6;
 /// Generated bytes repeat after so many, far more than compressors on a path look back.
 const POOL: usize = 8 * 1024 * 1024;
 
-/// What to transfer, and how.
-#[derive(Clone, Debug)]
-pub(crate) struct TransferPlan {
-    /// What is in it.
-    pub(crate) data: Data,
-    /// Bytes of a block, which is one send at the client and the room of one read at the far end; each size once.
-    pub(crate) blocks: Vec<usize>,
-    /// The client's pause after each block.
-    pub(crate) latency: Duration,
-    /// How often each block size is run, on a connection of its own.
-    pub(crate) runs: u32,
-    /// Nagle's algorithm on (RFC 896).
-    pub(crate) nagle: bool,
-}
-
-/// What is transferred.
-#[derive(Clone, Debug)]
-pub(crate) enum Data {
-    /// This file, whole.
-    File(PathBuf),
-    /// So many bytes that do not compress.
-    Generated(u64),
-}
-
 /// Measures from the calling thread's namespace.
-pub(crate) fn measure(far: &MessageTarget, plan: &TransferPlan, session: &Session) -> Measurement {
+pub(crate) fn measure(far: &MessageTarget, plan: &TransferArgs, session: &Session) -> Measurement {
     let began = Instant::now();
+    let blocks = match plan.blocks() {
+        Ok(blocks) => blocks,
+        Err(failure) => return Measurement::failed(failure),
+    };
     let mut measurement = with_facts(plan);
     let hosts_s = hosts_of_a_run(&session.stop).ok();
-    let outcome = plan.blocks.iter().try_for_each(|&block| {
+    let outcome = blocks.iter().try_for_each(|&block| {
         let mut results = Vec::new();
-        let outcome = (1..=plan.runs).try_for_each(|number| {
+        let outcome = (1..=plan.connection.runs).try_for_each(|number| {
             let result = run(far, plan, block, &session.stop, &mut measurement)?;
             let at_s = began.elapsed().as_secs_f64();
-            let samples = values(&result).into_iter().map(|(metric, _, value)| {
+            let samples = values(&result).map(|(metric, _, value)| {
                 let sample = Sample::new(at_s, metric, number.into(), value);
                 sample.toward(Direction::Up).size(block as u64)
             });
             measurement.samples.extend(samples);
             results.push(result);
-            let runs = plan.runs;
+            let runs = plan.connection.runs;
             session.live.line(format_args!(
                 "blocks of {block} bytes, run {number} of {runs}"
             ));
@@ -250,41 +209,72 @@ pub(crate) fn measure(far: &MessageTarget, plan: &TransferPlan, session: &Sessio
     measurement
 }
 
-/// What "Perl TCP Transfer Test" prints of one connection, with what each value is of its metric. Its "average milliseconds"
-/// are of network elapsed time and a read, its "milliseconds/MiB" of network elapsed time and 2^20 bytes.
-pub(super) fn values(result: &TransferResult) -> Vec<(Metric, Statistic, f64)> {
-    let (total_s, network_s) = (result.total.as_secs_f64(), result.network.as_secs_f64());
-    let (reads, bytes) = (result.reads as f64, result.bytes as f64);
-    let mut values = vec![
-        (Metric::Reads, Total, reads),
-        (Metric::ReceivedBytes, Total, bytes),
-        (Metric::ElapsedS, Total, total_s),
-        (Metric::NetworkElapsedS, Total, network_s),
-        (Metric::ReadSizeBytes, Mean, bytes / reads),
-        (Metric::ReadTimeMs, Mean, network_s * 1e3 / reads),
-        (Metric::TimePerMibMs, Mean, network_s * 1e3 / (bytes / MIB)),
-        (Metric::GoodputBitPerS, Mean, bytes * 8.0 / total_s),
-    ];
+/// A value of one connection.
+type ValueOf = fn(&TransferResult) -> f64;
+
+/// What "Perl TCP Transfer Test" prints of one connection: each value, what it is of its metric, and whether people look first for its
+/// mean over the runs. Its "average milliseconds" are of network elapsed time and a read, its "milliseconds/MiB" of network elapsed time
+/// and 2^20 bytes.
+const VALUES: [(Metric, Statistic, bool, ValueOf); 8] = [
+    (Metric::GoodputBitPerS, Mean, true, |result| {
+        result.bytes as f64 * 8.0 / result.total.as_secs_f64()
+    }),
+    (Metric::Reads, Total, true, |result| result.reads as f64),
+    (Metric::ReadSizeBytes, Mean, true, |result| {
+        result.bytes as f64 / result.reads as f64
+    }),
+    (Metric::ElapsedS, Total, true, |result| {
+        result.total.as_secs_f64()
+    }),
+    (Metric::ReadTimeMs, Mean, true, |result| {
+        result.network.as_secs_f64() * 1e3 / result.reads as f64
+    }),
+    (Metric::TimePerMibMs, Mean, true, |result| {
+        result.network.as_secs_f64() * 1e3 / (result.bytes as f64 / MIB)
+    }),
+    (Metric::ReceivedBytes, Total, false, |result| {
+        result.bytes as f64
+    }),
+    (Metric::NetworkElapsedS, Total, false, |result| {
+        result.network.as_secs_f64()
+    }),
+];
+
+/// The means of these values over the runs of a block size.
+fn metrics() -> MetricTable {
+    let row = |(metric, _, is_headline, _): (Metric, _, bool, _)| {
+        let row = MetricRow::mean(metric).toward(&[Direction::Up]);
+        if is_headline { row.headline() } else { row }
+    };
+    MetricTable::new(VALUES.map(row))
+}
+
+/// The values of one connection.
+pub(super) fn values(
+    result: &TransferResult,
+) -> impl Iterator<Item = (Metric, Statistic, f64)> + '_ {
+    let values = VALUES
+        .iter()
+        .map(|(metric, statistic, _, value)| (*metric, *statistic, value(result)));
     // A transfer that ended in one instant has no rate.
-    values.retain(|(_, _, value)| value.is_finite());
-    values
+    values.filter(|(_, _, value)| value.is_finite())
 }
 
 fn run(
     far: &MessageTarget,
-    plan: &TransferPlan,
+    plan: &TransferArgs,
     block: usize,
     stop: &Stop,
     measurement: &mut Measurement,
 ) -> Result<TransferResult> {
-    let mut source = Source::open(&plan.data, block)?;
-    let (bytes, latency) = (source.left, plan.latency);
+    let mut source = Source::open(plan, block)?;
+    let (bytes, latency) = (source.left, plan.latency.into());
     let mode = Mode::Transfer {
         block,
         bytes,
         latency,
     };
-    let (stream, _) = far.ask(mode, plan.nagle, stop, measurement)?;
+    let (stream, _) = far.ask(mode, plan.connection.nagle, stop, measurement)?;
     while let Some(piece) = source.next()? {
         let sent = stream.send(piece).and_then(|()| stream.go_on());
         let sent = sent.and_then(|()| pause(&stream, latency));
@@ -297,6 +287,7 @@ fn run(
     let line = line.map_err(|broken| far.blame("accounting for its reads", broken))?;
     let result: TransferResult = line.parse().with_context(|| far.address.to_string())?;
     ensure!(
+        Input,
         result.bytes == bytes && result.reads > 0 && result.network <= result.total,
         "{} accounts for what cannot be: {line:?} of {bytes} bytes",
         far.address
@@ -328,10 +319,10 @@ struct Source {
 }
 
 impl Source {
-    fn open(data: &Data, block: usize) -> Result<Self> {
-        let (file, bytes, left) = match data {
-            Data::Generated(left) => (None, incompressible(POOL + block), *left),
-            Data::File(path) => {
+    fn open(plan: &TransferArgs, block: usize) -> Result<Self> {
+        let (file, bytes, left) = match &plan.file {
+            None => (None, incompressible(POOL + block), plan.bytes.0),
+            Some(path) => {
                 let (file, length) = open(path)?;
                 (Some((file, path.clone())), vec![0; block], length)
             }
@@ -371,8 +362,8 @@ pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
     let name = path.display();
     let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
     let (metadata, file) = opened.with_context(|| format!("{name}: cannot read"))?;
-    ensure!(metadata.is_file(), "{name}: not a plain file");
-    ensure!(metadata.len() > 0, "{name}: empty");
+    ensure!(Input, metadata.is_file(), "{name}: not a plain file");
+    ensure!(Input, metadata.len() > 0, "{name}: empty");
     Ok((file, metadata.len()))
 }
 
@@ -398,16 +389,17 @@ fn figures(results: &[TransferResult], hosts_s: Option<f64>) -> Vec<Figure> {
 }
 
 /// Nothing measured yet, with what is known of the numbers to come.
-fn with_facts(plan: &TransferPlan) -> Measurement {
-    let data = match &plan.data {
-        Data::File(path) => path.display().to_string(),
-        Data::Generated(bytes) => format!("{bytes} generated bytes that do not compress"),
+fn with_facts(plan: &TransferArgs) -> Measurement {
+    let data = match &plan.file {
+        Some(path) => path.display().to_string(),
+        None => format!("{} generated bytes that do not compress", plan.bytes.0),
     };
-    let latency = format!("{:?} of sleep after each block", plan.latency);
+    let latency = Duration::from(plan.latency);
+    let latency = format!("{latency:?} of sleep after each block");
     Measurement::default()
         .with_fact("data", data)
         .with_fact("latency", latency)
-        .with_fact("nagle", nagle_in_words(plan.nagle))
+        .with_fact("nagle", nagle_in_words(plan.connection.nagle))
         .with_fact(
             "reads",
             "at the far end, each of at most one block; \"Perl TCP Transfer Test\" calls them packets",

@@ -21,7 +21,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use crate::error::{Context, Error, Result, bail, ensure};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use strum::Display;
@@ -58,7 +58,7 @@ pub(crate) enum Wait {
 
 /// What the client asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Request {
+pub(crate) struct MessageRequest {
     /// What is to be done with the messages.
     pub(crate) mode: Mode,
     /// Nagle's algorithm on, at the server (RFC 896).
@@ -89,7 +89,7 @@ pub(crate) enum Mode {
 
 /// What the server grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Grant {
+pub(crate) struct MessageGrant {
     /// How it will wait; it may have no core to spare for spinning.
     pub(crate) wait: Wait,
     /// The largest TCP segment that it sends on this connection (TCP_MAXSEG), in bytes of payload and options.
@@ -136,7 +136,7 @@ impl Mode {
     }
 }
 
-impl fmt::Display for Request {
+impl fmt::Display for MessageRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nagle = if self.nagle { "yes" } else { "no" };
         write!(f, "{GREETING} {} ", self.mode.name())?;
@@ -166,12 +166,13 @@ impl fmt::Display for Request {
     }
 }
 
-impl FromStr for Request {
-    type Err = anyhow::Error;
+impl FromStr for MessageRequest {
+    type Err = Error;
 
     fn from_str(line: &str) -> Result<Self> {
         let mut words = line.split(' ');
         ensure!(
+            Peer,
             words.next() == Some(GREETING),
             "a request starts with `{GREETING} `; this is farwire's far end of pingpong, blast and transfer"
         );
@@ -197,14 +198,14 @@ impl FromStr for Request {
                 bytes: fields.within("bytes", 1..=i64::MAX.unsigned_abs())?,
                 latency: Duration::from_micros(fields.required("latency_us")?),
             },
-            _ => bail!("the mode is pingpong, blast or transfer"),
+            _ => bail!(Peer, "the mode is pingpong, blast or transfer"),
         };
         let nagle = fields.choice("nagle", [("yes", true), ("no", false)])?;
         fields.end(Self { mode, nagle })
     }
 }
 
-impl fmt::Display for Grant {
+impl fmt::Display for MessageGrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             wait, mss, rcvbuf, ..
@@ -214,11 +215,11 @@ impl fmt::Display for Grant {
     }
 }
 
-impl Grant {
+impl MessageGrant {
     /// Reads the answer to a request; the error is the server's own when it refuses.
     pub(crate) fn parse(line: &str) -> Result<Self> {
         if let Some(cause) = line.strip_prefix("error ") {
-            bail!("refused: {cause}");
+            bail!(Peer, "refused: {cause}");
         }
         let mut fields = Fields::after("ok", line)?;
         let read = Self {
@@ -239,7 +240,7 @@ impl fmt::Display for EchoResult {
 }
 
 impl FromStr for EchoResult {
-    type Err = anyhow::Error;
+    type Err = Error;
 
     fn from_str(line: &str) -> Result<Self> {
         let mut fields = Fields::after("result", line)?;
@@ -260,7 +261,7 @@ impl fmt::Display for TransferResult {
 }
 
 impl FromStr for TransferResult {
-    type Err = anyhow::Error;
+    type Err = Error;
 
     fn from_str(line: &str) -> Result<Self> {
         let mut fields = Fields::after("result", line)?;
@@ -275,7 +276,7 @@ impl FromStr for TransferResult {
 }
 
 /// The line that says why a request is refused.
-pub(crate) fn refusal(cause: &anyhow::Error) -> String {
+pub(crate) fn refusal(cause: &Error) -> String {
     let text =
         format!("error {cause:#}").replace(|c: char| !c.is_ascii() || c.is_ascii_control(), "?");
     text.chars().take(LONGEST_LINE - 1).collect()
@@ -292,7 +293,11 @@ impl<'a> Fields<'a> {
             let (key, value) = word
                 .split_once('=')
                 .with_context(|| format!("{word:?} is not key=value"))?;
-            ensure!(fields.insert(key, value).is_none(), "{key:?} comes twice");
+            ensure!(
+                Peer,
+                fields.insert(key, value).is_none(),
+                "{key:?} comes twice"
+            );
         }
         Ok(Self(fields))
     }
@@ -301,6 +306,7 @@ impl<'a> Fields<'a> {
     fn after(first: &str, line: &'a str) -> Result<Self> {
         let mut words = line.split(' ');
         ensure!(
+            Peer,
             words.next() == Some(first),
             "came {line:?} where a line starts with `{first} `"
         );
@@ -328,6 +334,7 @@ impl<'a> Fields<'a> {
     fn within(&mut self, key: &str, range: RangeInclusive<u64>) -> Result<u64> {
         let value = self.required(key)?;
         ensure!(
+            Peer,
             range.contains(&value),
             "{key}={value} is not within {} to {}",
             range.start(),
@@ -355,7 +362,7 @@ impl<'a> Fields<'a> {
     /// What was `read` of the words, if there is nothing else among them.
     fn end<T>(self, read: T) -> Result<T> {
         match self.0.first_key_value() {
-            Some((key, _)) => bail!("there is no {key:?} here"),
+            Some((key, _)) => bail!(Peer, "there is no {key:?} here"),
             None => Ok(read),
         }
     }
@@ -366,7 +373,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn requests() -> Vec<Request> {
+    fn requests() -> Vec<MessageRequest> {
         let modes = [
             Mode::Pingpong {
                 size: 1,
@@ -393,7 +400,7 @@ mod tests {
         let nagle = [true, false, true, false];
         let requests = modes.into_iter().zip(nagle);
         requests
-            .map(|(mode, nagle)| Request { mode, nagle })
+            .map(|(mode, nagle)| MessageRequest { mode, nagle })
             .collect()
     }
 
@@ -402,19 +409,19 @@ mod tests {
         for request in requests() {
             let line = request.to_string();
             assert!(line.len() < LONGEST_LINE, "{line}");
-            assert_eq!(line.parse::<Request>().unwrap(), request, "{line}");
+            assert_eq!(line.parse::<MessageRequest>().unwrap(), request, "{line}");
         }
     }
 
     #[test]
     fn results_and_grants_read_as_they_were_written() {
-        let grant = Grant {
+        let grant = MessageGrant {
             wait: Wait::Block,
             mss: 1448,
             rcvbuf: 131_072,
             udp: Some(5203),
         };
-        assert_eq!(Grant::parse(&grant.to_string()).unwrap(), grant);
+        assert_eq!(MessageGrant::parse(&grant.to_string()).unwrap(), grant);
         let result = TransferResult {
             reads: 1751,
             bytes: 7_140_343,
@@ -473,19 +480,24 @@ mod tests {
                 "not within",
             ),
         ] {
-            let error = format!("{start}{rest}").parse::<Request>().unwrap_err();
+            let error = format!("{start}{rest}")
+                .parse::<MessageRequest>()
+                .unwrap_err();
             let text = format!("{error:#}");
             assert!(text.contains(cause), "{rest}: {text}");
         }
-        let error = "GET / HTTP/1.1".parse::<Request>().unwrap_err().to_string();
+        let error = "GET / HTTP/1.1"
+            .parse::<MessageRequest>()
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("far end of pingpong"), "{error}");
     }
 
     #[test]
     fn a_refusal_is_the_servers_own_words() {
-        let error = Grant::parse("error busy: 64 tests run").unwrap_err();
+        let error = MessageGrant::parse("error busy: 64 tests run").unwrap_err();
         assert_eq!(error.to_string(), "refused: busy: 64 tests run");
-        let error = Grant::parse("220 smtp.example ESMTP")
+        let error = MessageGrant::parse("220 smtp.example ESMTP")
             .unwrap_err()
             .to_string();
         assert!(error.contains("220 smtp.example"), "{error}");
@@ -494,8 +506,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_line_makes_the_parsers_panic(line in "(farwire-messages/1 (pingpong|blast|transfer) )?[ -~]{0,200}") {
-            let _ = line.parse::<Request>();
-            let _ = Grant::parse(&line);
+            let _ = line.parse::<MessageRequest>();
+            let _ = MessageGrant::parse(&line);
             let _ = line.parse::<TransferResult>();
             let _ = line.parse::<EchoResult>();
         }

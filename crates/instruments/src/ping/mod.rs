@@ -12,7 +12,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, ensure};
+use crate::error::{Context, Result, ensure};
+use clap::Args;
+use model::Nanos;
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 use nix::sys::socket::{
@@ -27,9 +29,12 @@ use super::echo_stats::EchoStats;
 use crate::codec::ones_complement_sum;
 use crate::endpoint::{self, Local};
 use crate::failure::go_on;
+use crate::instrument::interval;
+use crate::iperf3::args::{dscp, tos};
 use crate::measured::{failed, failure};
 use netio::stop::STOP_INTERVAL;
 use record::{Figure, Measurement, Metric, Statistic};
+use serde::{Deserialize, Serialize};
 use stats::layers::{ETHERNET_HEADER, ip_header};
 use stats::order_statistics;
 
@@ -39,27 +44,51 @@ const TURN: usize = 64;
 /// The longest IPv4 header, which a raw socket hands over before the answer.
 const LONGEST_IPV4_HEADER: usize = 60;
 
-/// How to ping.
-#[derive(Clone, Debug, PartialEq)]
+/// The echo requests
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct PingPlan {
-    /// ICMP payload bytes, as `ping -s`; at most 65,507.
+    /// Payload bytes
+    #[arg(short, long, value_name = "BYTES", default_value_t = 56, value_parser = clap::value_parser!(u16).range(..=65_507))]
     pub(crate) size: u16,
-    /// Echo requests to send.
+    /// Echo requests to send
+    #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) count: u32,
-    /// From one request to the next, absolute.
-    pub(crate) interval: Duration,
-    /// After which an answer counts as late and its request as lost (RFC 2681 asks to state it).
-    pub(crate) timeout: Duration,
-    /// DSCP and ECN of the requests, the byte of type of service; the system's when absent.
+    /// From one request to the next: seconds, or 20ms
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub(crate) interval: Nanos,
+    /// After which an answer is late and its request lost
+    #[arg(short = 'W', long, value_name = "TIME", default_value = "3s")]
+    pub(crate) timeout: Nanos,
+    /// The byte of type of service: decimal, 0x hexadecimal, 0 octal
+    #[arg(short = 'S', long, value_name = "NUMBER", value_parser = tos, conflicts_with = "dscp")]
     pub(crate) tos: Option<u8>,
-    /// TTL or hop limit of the requests; the system's when absent.
+    /// The DSCP, 0 to 63, or a name: cs0 to cs7, af11 to af43, ef
+    #[arg(long, value_name = "DSCP", value_parser = dscp)]
+    pub(crate) dscp: Option<u8>,
+    /// TTL or hop limit
+    #[arg(short, long, value_name = "HOPS", value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) ttl: Option<u8>,
 }
 
 impl PingPlan {
     /// When the last answer can be expected at the latest.
     pub(crate) fn longest(&self) -> Duration {
-        self.interval * self.count + self.timeout
+        self.interval() * self.count + self.timeout()
+    }
+
+    /// From one request to the next, absolute.
+    pub(crate) fn interval(&self) -> Duration {
+        self.interval.into()
+    }
+
+    /// After which an answer counts as late and its request as lost (RFC 2681 asks to state it).
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout.into()
+    }
+
+    /// DSCP and ECN of the requests, the byte of type of service; the system's when absent.
+    pub(crate) fn tos(&self) -> Option<u8> {
+        self.tos.or(self.dscp.map(|dscp| dscp << 2))
     }
 
     /// What a round-trip time of this plan is the time of.
@@ -103,7 +132,7 @@ pub(crate) fn measure(
 ) -> Measurement {
     let pinger = Pinger::open(target, plan, local);
     let measurement = pinger.map_or_else(failed, |pinger| pinger.run(session));
-    let loss = format!("no answer within {:?} of sending", plan.timeout);
+    let loss = format!("no answer within {:?} of sending", plan.timeout());
     measurement
         .with_fact("rtt", plan.describe(target))
         .with_fact("loss", loss)
@@ -139,7 +168,7 @@ impl<'a> Pinger<'a> {
             kernel_stamps,
             ident: fastrand::u16(..),
             start: Instant::now(),
-            tally: EchoStats::new(plan.timeout),
+            tally: EchoStats::new(plan.timeout()),
             sending_ms: Vec::new(),
         })
     }
@@ -173,7 +202,7 @@ impl<'a> Pinger<'a> {
                 format!("{answered} of {sent} answered")
             });
             let wake = if self.tally.count() < count {
-                let due = self.plan.interval.mul_f64(self.tally.count() as f64);
+                let due = self.plan.interval().mul_f64(self.tally.count() as f64);
                 if now >= due {
                     self.send()?;
                     continue;
@@ -181,7 +210,7 @@ impl<'a> Pinger<'a> {
                 due
             } else {
                 let last = self.tally.sent_at(count).unwrap_or_default();
-                Duration::from_secs_f64(last) + self.plan.timeout
+                Duration::from_secs_f64(last) + self.plan.timeout()
             };
             if now >= wake {
                 return Ok(());
@@ -200,6 +229,7 @@ impl<'a> Pinger<'a> {
         }
         let (target, sent) = (self.target.ip(), self.tally.count());
         ensure!(
+            Peer,
             !self.tally.flooded(),
             "{target} answers without end: more than any network makes of {sent} requests"
         );
@@ -331,7 +361,7 @@ fn mark(socket: &Socket, plan: &PingPlan, target: SocketAddr) -> Result<()> {
             SocketAddr::V6(_) => socket.set_unicast_hops_v6(ttl)?,
         }
     }
-    if let Some(tos) = plan.tos.map(u32::from) {
+    if let Some(tos) = plan.tos().map(u32::from) {
         match target {
             SocketAddr::V4(_) => socket.set_tos_v4(tos)?,
             SocketAddr::V6(_) => socket.set_tclass_v6(tos)?,

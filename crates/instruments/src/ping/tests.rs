@@ -4,9 +4,10 @@ use netio::stop::Stop;
 const PLAN: PingPlan = PingPlan {
     size: 1200,
     count: 5,
-    interval: Duration::from_millis(2),
-    timeout: Duration::from_secs(5),
+    interval: Nanos::from_millis(2),
+    timeout: Nanos::from_secs(5),
     tos: None,
+    dscp: None,
     ttl: None,
 };
 

@@ -1,8 +1,7 @@
 //! The system's own ping (iputils) as an instrument, its output parsed into the same samples.
 
+use crate::error::Result;
 use std::net::IpAddr;
-
-use anyhow::Result;
 
 use std::time::Duration;
 
@@ -58,9 +57,9 @@ fn arguments(target: IpAddr, plan: &PingPlan, local: Option<&Local>) -> Vec<Stri
     arguments.extend(words(&[
         ("-s", word(plan.size)),
         ("-c", word(plan.count)),
-        ("-i", word(plan.interval.as_secs_f64())),
-        ("-W", word(plan.timeout.as_secs_f64())),
-        ("-Q", plan.tos.and_then(word)),
+        ("-i", word(plan.interval().as_secs_f64())),
+        ("-W", word(plan.timeout().as_secs_f64())),
+        ("-Q", plan.tos().and_then(word)),
         ("-t", plan.ttl.and_then(word)),
         ("-I", local.and_then(word)),
     ]));
@@ -74,10 +73,10 @@ pub(crate) fn parse(output: &ToolOutput, plan: &PingPlan) -> Measurement {
     let Some(sent) = output.texts().find_map(transmitted) else {
         return Measurement::failed(output.ending("ping"));
     };
-    let mut tally = EchoStats::new(plan.timeout);
+    let mut tally = EchoStats::new(plan.timeout());
     // ping states when answers came, not when requests left: the schedule stands for that.
     for probe in 0..sent.min(u64::from(plan.count)) {
-        tally.sent(plan.interval.as_secs_f64() * probe as f64);
+        tally.sent(plan.interval().as_secs_f64() * probe as f64);
     }
     let mut wraps = SequenceNumbers::default();
     for (sequence, rtt_ms) in output.texts().filter_map(answer) {

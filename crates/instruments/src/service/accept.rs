@@ -1,15 +1,15 @@
 //! How the TCP services take connections in: from those who may test, and not without bound.
 
+use crate::error::Result;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Duration;
 use std::{io, thread};
 
-use anyhow::Result;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{SockRef, TcpKeepalive};
 
-use super::{Place, Refusal, Shared, set_congestion};
+use super::{AdmissionRefusal, ConnectionPermit, Shared, set_congestion};
 use crate::endpoint::{self, Local};
 use netio::stop::STOP_INTERVAL;
 
@@ -32,8 +32,8 @@ pub(crate) fn listen(bind: Option<&Local>, port: u16, shared: &Shared) -> Result
 pub(crate) fn accept_all(
     listener: &TcpListener,
     shared: &Shared,
-    mut take: impl FnMut(TcpStream, SocketAddr, Place),
-    refuse: impl Fn(TcpStream, Refusal),
+    mut take: impl FnMut(TcpStream, SocketAddr, ConnectionPermit),
+    refuse: impl Fn(TcpStream, AdmissionRefusal),
 ) {
     while !shared.stopping() {
         if !await_input(listener) {

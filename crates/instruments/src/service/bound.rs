@@ -1,12 +1,11 @@
 //! A protocol between binding its ports and serving on them: privileges are dropped in between, before any thread is started.
 
+use crate::error::Result;
 use std::fmt;
 use std::net::SocketAddr;
 use std::thread;
 
-use anyhow::Result;
-
-use super::Service;
+use super::RunningService;
 
 /// A protocol whose ports are bound, and which no thread serves yet.
 pub(crate) struct BoundService {
@@ -44,9 +43,9 @@ impl BoundService {
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub(crate) fn start(self) -> Result<Service> {
+    pub(crate) fn start(self) -> Result<RunningService> {
         let thread = thread::Builder::new().name(self.name.to_owned());
-        Ok(Service {
+        Ok(RunningService {
             name: self.name,
             address: self.address,
             thread: thread.spawn(self.serve)?,

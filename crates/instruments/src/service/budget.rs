@@ -9,11 +9,11 @@ use model::Bytes;
 
 /// Whom a client counts with: its IPv4 address, or its IPv6 network of 64 bits, all of whose addresses one host may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Source(IpAddr);
+pub(crate) struct ClientKey(IpAddr);
 
 /// A quantity of which there is only so much.
 #[derive(Clone, Debug)]
-pub(crate) struct Budget {
+pub(crate) struct ResourceBudget {
     what: Unit,
     most: u64,
     most_per_source: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Budget {
 #[derive(Debug)]
 pub(crate) struct Share {
     taken: Arc<Mutex<Taken>>,
-    source: Source,
+    source: ClientKey,
     amount: u64,
 }
 
@@ -53,10 +53,10 @@ pub(crate) struct Shortage {
 #[derive(Debug, Default)]
 struct Taken {
     all: u64,
-    by_source: HashMap<Source, u64>,
+    by_source: HashMap<ClientKey, u64>,
 }
 
-impl Source {
+impl ClientKey {
     /// Of a client's address.
     pub(crate) fn of(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
@@ -70,7 +70,7 @@ impl Source {
     }
 }
 
-impl Budget {
+impl ResourceBudget {
     /// `most` in all, of which one source may have `most_per_source`.
     pub(crate) fn new(what: Unit, most: u64, most_per_source: u64) -> Self {
         Self {
@@ -82,7 +82,7 @@ impl Budget {
     }
 
     /// Whether `source` may have one more.
-    pub(crate) fn has_room(&self, source: Source) -> bool {
+    pub(crate) fn has_room(&self, source: ClientKey) -> bool {
         self.take(source, 1).is_ok()
     }
 
@@ -90,7 +90,7 @@ impl Budget {
     ///
     /// # Errors
     /// That would be more than it may have, or more than there is.
-    pub(crate) fn take(&self, source: Source, amount: u64) -> Result<Share, Shortage> {
+    pub(crate) fn take(&self, source: ClientKey, amount: u64) -> Result<Share, Shortage> {
         let mut taken = lock(&self.taken);
         let of_source = taken.by_source.get(&source).copied().unwrap_or(0);
         let short = |most, of_source| Shortage {
@@ -150,8 +150,8 @@ fn lock(taken: &Mutex<Taken>) -> MutexGuard<'_, Taken> {
 mod tests {
     use super::*;
 
-    fn source(text: &str) -> Source {
-        Source::of(text.parse().unwrap())
+    fn source(text: &str) -> ClientKey {
+        ClientKey::of(text.parse().unwrap())
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn one_source_has_its_share_and_leaves_the_rest() {
-        let budget = Budget::new(Unit::Tests, 3, 2);
+        let budget = ResourceBudget::new(Unit::Tests, 3, 2);
         let (one, other) = (source("192.0.2.1"), source("192.0.2.2"));
         let first = budget.take(one, 2).unwrap();
         let refused = budget.take(one, 1).unwrap_err();
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn what_overflows_is_too_much() {
-        let budget = Budget::new(Unit::Memory, u64::MAX, u64::MAX);
+        let budget = ResourceBudget::new(Unit::Memory, u64::MAX, u64::MAX);
         let _share = budget.take(source("192.0.2.1"), 1).unwrap();
         assert!(budget.take(source("192.0.2.1"), u64::MAX).is_err());
     }

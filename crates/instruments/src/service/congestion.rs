@@ -2,7 +2,7 @@
 
 use std::{fs, io};
 
-use anyhow::{Context, Result};
+use crate::error::{Context, Error, Result};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// The congestion controls that a client may name.
@@ -71,7 +71,7 @@ pub(super) fn set_congestion(socket: &Socket, name: &str) -> Result<()> {
                 format!("; as root, `modprobe tcp_{name}` loads it where the kernel has it"),
             ),
         };
-        anyhow::anyhow!(error).context(format!(
+        Error::from(error).during(format!(
             "TCP congestion control `{name}` {problem}: {} (net.ipv4.tcp_{which}_congestion_control){remedy}",
             names_in(which).trim()
         ))

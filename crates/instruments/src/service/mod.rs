@@ -6,6 +6,7 @@ mod budget;
 mod congestion;
 mod log;
 
+use crate::error::Result;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,6 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use ipnet::IpNet;
 use model::Bytes;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -22,8 +22,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::accept::{ACCEPT_PAUSE, accept_all, await_input, keep_alive, listen};
 pub(crate) use self::bound::BoundService;
-pub(crate) use self::budget::Source;
-use self::budget::{Budget, Share, Shortage, Unit};
+pub(crate) use self::budget::ClientKey;
+use self::budget::{ResourceBudget, Share, Shortage, Unit};
 pub use self::congestion::check_congestion;
 use self::congestion::{Choices, effective_congestion, set_congestion};
 pub use self::log::Log;
@@ -32,7 +32,7 @@ use record::Measurement;
 
 /// One protocol, served from threads of its own until the stop that all services share rises.
 #[derive(Debug)]
-pub struct Service {
+pub struct RunningService {
     /// As users call it: "http".
     pub name: &'static str,
     /// Where it listens.
@@ -43,7 +43,7 @@ pub struct Service {
 
 /// What no client can pass.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ServiceLimits {
     /// Tests at a time, of all protocols together.
     pub tests: usize,
     /// Those among them that one source may have: an IPv4 address, or an IPv6 network of 64 bits. Of connections and of
@@ -63,19 +63,19 @@ pub(crate) struct Shared {
     congestion: String,
     /// What clients may choose, told once privileges are given up.
     choices: OnceLock<Choices>,
-    limits: Limits,
+    limits: ServiceLimits,
     allow: Vec<IpNet>,
     log: Log,
     stop: Arc<AtomicBool>,
-    tests: Budget,
-    memory: Budget,
-    connections: Budget,
-    waiting: Budget,
+    tests: ResourceBudget,
+    memory: ResourceBudget,
+    connections: ResourceBudget,
+    waiting: ResourceBudget,
 }
 
 /// A client's connection, or a socket of its test; it no longer counts when dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionPermit {
     _connection: Share,
     /// Until its test begins.
     waiting: Mutex<Option<Share>>,
@@ -93,14 +93,14 @@ pub(crate) struct Permit {
 
 /// A limited number of places.
 #[derive(Clone, Debug)]
-pub(crate) struct Slots(Arc<Semaphore>);
+pub(crate) struct PermitPool(Arc<Semaphore>);
 
 /// One of them; given back when dropped.
-pub(crate) type Slot = OwnedSemaphorePermit;
+pub(crate) type PoolPermit = OwnedSemaphorePermit;
 
 /// What a test takes beside its control connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Needs {
+pub(crate) struct TestResources {
     /// Bytes of buffers.
     pub(crate) memory: u64,
     /// Sockets, each of which may have a thread.
@@ -109,7 +109,7 @@ pub(crate) struct Needs {
 
 /// Why a test may not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum AdmissionRefusal {
     /// The client's address is in none of the networks that are allowed.
     #[error("this address may not test here")]
     NotAllowed,
@@ -141,11 +141,11 @@ impl Shared {
     /// The congestion control is not available.
     pub(crate) fn new(
         congestion: Option<String>,
-        limits: Limits,
+        limits: ServiceLimits,
         allow: Vec<IpNet>,
         log: Log,
     ) -> Result<Self> {
-        let budget = |unit, most| Budget::new(unit, most, limits.of_source(most));
+        let budget = |unit, most| ResourceBudget::new(unit, most, limits.of_source(most));
         let tests = limits.tests as u64;
         // At least one test that takes all that one may.
         let memory = memory_in_all().max(limits.memory.0);
@@ -167,12 +167,12 @@ impl Shared {
     ///
     /// # Errors
     /// It may not test, or has too many already.
-    pub(crate) fn enter(&self, address: IpAddr) -> Result<Place, Refusal> {
+    pub(crate) fn enter(&self, address: IpAddr) -> Result<ConnectionPermit, AdmissionRefusal> {
         if !self.allows(address) {
-            return Err(Refusal::NotAllowed);
+            return Err(AdmissionRefusal::NotAllowed);
         }
-        let source = Source::of(address);
-        Ok(Place {
+        let source = ClientKey::of(address);
+        Ok(ConnectionPermit {
             _connection: self.connections.take(source, 1)?,
             waiting: Mutex::new(Some(self.waiting.take(source, 1)?)),
         })
@@ -186,12 +186,12 @@ impl Shared {
         self: &Arc<Self>,
         peer: SocketAddr,
         test: &'static str,
-        needs: Needs,
-    ) -> Result<Permit, Refusal> {
+        needs: TestResources,
+    ) -> Result<Permit, AdmissionRefusal> {
         if !self.allows(peer.ip()) {
-            return Err(Refusal::NotAllowed);
+            return Err(AdmissionRefusal::NotAllowed);
         }
-        let source = Source::of(peer.ip());
+        let source = ClientKey::of(peer.ip());
         Ok(Permit {
             _shares: [
                 self.tests.take(source, 1)?,
@@ -225,7 +225,7 @@ impl Shared {
 
     /// Whether one more test of `address` may run now.
     pub(crate) fn has_room(&self, address: IpAddr) -> bool {
-        self.tests.has_room(Source::of(address))
+        self.tests.has_room(ClientKey::of(address))
     }
 
     /// Has the log written.
@@ -242,7 +242,7 @@ impl Shared {
     }
 
     /// What no client can pass.
-    pub(crate) fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> ServiceLimits {
         self.limits
     }
 
@@ -278,7 +278,7 @@ impl Shared {
     }
 }
 
-impl Place {
+impl ConnectionPermit {
     /// Its test begins, or it turns out to belong to one.
     pub(crate) fn begin(&self) {
         drop(self.waiting.lock().map(|mut waiting| waiting.take()));
@@ -295,25 +295,25 @@ impl Permit {
     }
 }
 
-impl Slots {
+impl PermitPool {
     /// All of them free.
     pub(crate) fn new(most: usize) -> Self {
         Self(Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))))
     }
 
     /// One of them, if one is free.
-    pub(crate) fn take(&self) -> Option<Slot> {
+    pub(crate) fn take(&self) -> Option<PoolPermit> {
         Arc::clone(&self.0).try_acquire_owned().ok()
     }
 }
 
-impl Default for Limits {
+impl Default for ServiceLimits {
     fn default() -> Self {
         Self::USUAL
     }
 }
 
-impl Limits {
+impl ServiceLimits {
     /// Where anyone may test.
     pub const USUAL: Self = Self {
         tests: 64,
@@ -342,7 +342,7 @@ impl Limits {
     }
 }
 
-impl From<Shortage> for Refusal {
+impl From<Shortage> for AdmissionRefusal {
     fn from(shortage: Shortage) -> Self {
         Self::Busy(shortage)
     }
@@ -365,10 +365,10 @@ mod tests {
     use super::*;
 
     fn shared(tests: usize, allow: &[&str]) -> Arc<Shared> {
-        let limits = Limits {
+        let limits = ServiceLimits {
             tests,
             tests_per_source: tests.div_ceil(2),
-            ..Limits::default()
+            ..ServiceLimits::default()
         };
         let allow = allow.iter().map(|net| net.parse().unwrap()).collect();
         Arc::new(Shared::new(None, limits, allow, Log::default()).unwrap())
@@ -377,8 +377,9 @@ mod tests {
     #[test]
     fn no_more_tests_run_at_a_time_than_the_limit() {
         let shared = shared(2, &[]);
-        let test = |peer: &str| shared.admit(peer.parse().unwrap(), "tcp", Needs::default());
-        let said = |refused: Result<Permit, Refusal>| refused.unwrap_err().to_string();
+        let test =
+            |peer: &str| shared.admit(peer.parse().unwrap(), "tcp", TestResources::default());
+        let said = |refused: Result<Permit, AdmissionRefusal>| refused.unwrap_err().to_string();
         let first = test("192.0.2.1:9").unwrap();
         assert_eq!(
             said(test("192.0.2.1:10")),
@@ -411,7 +412,7 @@ mod tests {
             ("11.1.2.3:1", false),
             ("[::1]:1", false),
         ] {
-            let admitted = shared.admit(address.parse().unwrap(), "tcp", Needs::default());
+            let admitted = shared.admit(address.parse().unwrap(), "tcp", TestResources::default());
             assert_eq!(admitted.is_ok(), allowed, "{address}");
         }
     }

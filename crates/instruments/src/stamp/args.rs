@@ -7,32 +7,30 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::codec::as_text;
-use anyhow::{Result, anyhow, ensure};
+use crate::error::{Error, Result, ensure};
 use clap::Args;
-use model::{BitsPerSec, Nanos};
+use model::BitsPerSec;
 
 use crate::failure::{Blame, Failure};
-use crate::instrument::{
-    Common, FarEnd, Instrument, MeasureOutput, above_zero, estimated, interval,
-};
-use crate::iperf3::client::Server;
-use crate::iperf3::plan::{MOST_STREAMS, Plan, Protocol, Until, Way};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, estimated};
+use crate::iperf3::client::Iperf3Server;
+use crate::iperf3::plan::{Iperf3Test, MOST_STREAMS, Transport, Until};
 use crate::iperf3::{self, tcp, udp};
 use crate::output::Prepared;
-use crate::stamp::loaded_latency::{self, Load};
-use crate::stamp::{self, FULL, ProbePlan, ProbeResults, wire};
+use crate::stamp::loaded_latency::{self, BackgroundLoad};
+use crate::stamp::{self, ProbePlan, ProbeResults, wire};
 use crate::{Session, endpoint};
 use record::lateness::Traffic;
+use record::metric_table::MetricTable;
 use record::pace::PathPace;
-use record::profile::{FlentSeries, Headline, HostLimit, Profile, SampleKind};
-use record::stated::Stated;
+use record::profile::{Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::{Figure, Measurement, Metric, Phase, Statistic};
 use serde::{Deserialize, Serialize};
 
 /// STAMP (RFC 8762): delay, its variation, loss and order of packets, by direction
 ///
 /// HOST runs `farwire serve` or any STAMP or TWAMP Light reflector without authentication.
-#[derive(Args, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct ProbeArgs {
     /// Name or address of the reflector, and its port if it is not 862
     #[arg(value_name = "HOST[:PORT]")]
@@ -41,18 +39,9 @@ pub struct ProbeArgs {
     /// UDP port of the reflector, unless it stands behind HOST
     #[arg(short, long, default_value_t = wire::PORT)]
     port: u16,
-    /// Payload bytes; below 104, a probe asks for no extension of RFC 8972
-    #[arg(short, long, value_name = "BYTES", default_value_t = FULL)]
-    size: u16,
-    /// Probes to send
-    #[arg(short, long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    count: u32,
-    /// From one probe to the next: seconds, or 10ms, 500us
-    #[arg(short, long, value_name = "TIME", default_value = "10ms", value_parser = interval)]
-    interval: Nanos,
-    /// After which an answer is late and its probe lost
-    #[arg(short = 'W', long, value_name = "TIME", default_value = "2s", value_parser = above_zero)]
-    timeout: Nanos,
+    #[command(flatten)]
+    #[serde(flatten)]
+    plan: ProbePlan,
     /// Probe once more, beside TCP streams or a UDP stream to the same far end: tcp:3, udp:10mbit
     #[arg(long, value_name = "LOAD")]
     under: Option<Beside>,
@@ -65,7 +54,7 @@ pub struct ProbeArgs {
     csv: Option<PathBuf>,
     #[command(flatten)]
     #[serde(skip)]
-    common: Common,
+    common: CommonArgs,
 }
 
 /// A load beside the probes.
@@ -78,39 +67,25 @@ enum Beside {
 }
 
 impl Instrument for ProbeArgs {
-    fn common(&self) -> &Common {
+    fn common(&self) -> &CommonArgs {
         &self.common
     }
 
-    fn profile(&self) -> Profile {
+    fn profile(&self) -> InstrumentProfile {
         let rtt = Headline::new(Metric::NetworkRttMs, Statistic::Median);
-        Profile {
-            headlines: vec![
-                rtt,
-                Headline::new(Metric::OneWayDelayMs, Statistic::Median),
-                Headline::new(Metric::LostPercent, Statistic::Mean),
-            ],
+        InstrumentProfile {
             samples: Some(SampleKind::Probes),
-            flent: vec![FlentSeries::new(
-                "Ping (ms) UDP",
-                Metric::NetworkRttMs,
-                None,
-            )],
-            ..Profile::new(rtt, HostLimit::RoundTrip)
+            ..stamp::results::metrics().profile(rtt, HostLimit::RoundTrip)
         }
     }
 
-    fn figures(&self) -> Result<Stated> {
-        let figures = stamp::results::stated();
+    fn metrics(&self) -> Result<MetricTable> {
+        let metrics = stamp::results::metrics();
         let Some(beside) = self.under else {
-            return Ok(figures);
+            return Ok(metrics);
         };
-        let (protocol, streams) = match beside {
-            Beside::Tcp(streams) => (Protocol::Tcp, streams),
-            Beside::Udp(_) => (Protocol::Udp, 1),
-        };
-        let load = iperf3::stated::stated(None, protocol, Way::Up, streams);
-        Ok(figures
+        let load = iperf3::metrics::metrics(None, &beside.plan());
+        Ok(metrics
             .during(&[Phase::Idle, Phase::Loaded])
             .and(load.during(&[Phase::Loaded])))
     }
@@ -135,14 +110,14 @@ impl Instrument for ProbeArgs {
     }
 
     fn expected(&self) -> Option<Duration> {
-        let once = Duration::from(self.interval) * self.count + self.timeout.into();
+        let once = self.plan.interval() * self.plan.count + self.plan.timeout();
         Some(if self.under.is_some() { 2 * once } else { once })
     }
 
     fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
-        let size = self.size.into();
+        let size = self.plan.size.into();
         let round_trip = pace.map_or(0.0, |pace| pace.round_trip_s(size, size));
-        let sent = Duration::from(self.interval) * self.count.saturating_sub(1);
+        let sent = self.plan.interval() * self.plan.count.saturating_sub(1);
         let once = sent + estimated(round_trip);
         Some(if self.under.is_some() { 2 * once } else { once })
     }
@@ -150,27 +125,22 @@ impl Instrument for ProbeArgs {
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
         let family = self.common.family();
         let target = endpoint::resolve(&self.host, self.port, family).or_bad_input()?;
-        let plan = ProbePlan {
-            size: self.size,
-            count: self.count,
-            interval: self.interval.into(),
-            timeout: self.timeout.into(),
-        };
+        let plan = &self.plan;
         plan.check().or_bad_input()?;
         let csv = self.csv.as_deref().or(session.csv.as_deref());
         let csv = csv.map(Prepared::open);
         let csv = csv.transpose().or_bad_input()?;
         let local = self.common.bind.as_ref();
-        let probe = || stamp::probe(target, local, &plan, session);
+        let probe = || stamp::probe(target, local, plan, session);
         let Some(beside) = self.under else {
             let (outcome, failure) = probe()?;
             let written = write_csv(csv, &[("", &outcome)]);
-            let mut measurement = outcome.measurement(&plan);
+            let mut measurement = outcome.measurement(plan);
             measurement.failure = failure.or(written);
             return Ok(measurement.into());
         };
         let load = self.load(beside, target);
-        let found = loaded_latency::measure(&plan, load, session, probe)?;
+        let found = loaded_latency::measure(plan, load, session, probe)?;
         let loaded = found
             .loaded
             .as_ref()
@@ -178,7 +148,7 @@ impl Instrument for ProbeArgs {
         let idle = (Phase::Idle.name(), &found.idle);
         let phases: Vec<_> = [idle].into_iter().chain(loaded).collect();
         let written = write_csv(csv, &phases);
-        let mut measurement = found.measurement(&plan);
+        let mut measurement = found.measurement(plan);
         measurement.failure = measurement.failure.or(written);
         Ok(measurement.into())
     }
@@ -189,35 +159,41 @@ impl Instrument for ProbeArgs {
 }
 
 impl ProbeArgs {
-    fn load(&self, beside: Beside, target: SocketAddr) -> Load<'_> {
-        let server = Server {
+    fn load(&self, beside: Beside, target: SocketAddr) -> BackgroundLoad<'_> {
+        let server = Iperf3Server {
             local: self.common.bind.clone(),
-            ..Server::at(SocketAddr::new(target.ip(), self.under_port))
+            ..Iperf3Server::at(SocketAddr::new(target.ip(), self.under_port))
         };
-        let plan = match beside {
-            Beside::Tcp(streams) => Plan {
-                parallel: streams,
-                ..Plan::new(Protocol::Tcp)
-            },
-            Beside::Udp(rate) => Plan {
-                bitrate: Some(rate.get()),
-                ..Plan::new(Protocol::Udp)
-            },
-        };
+        let plan = beside.plan();
         Box::new(move |lasting, session| {
-            let plan = Plan {
+            let plan = Iperf3Test {
                 until: Until::For(lasting),
                 ..plan
             };
             match plan.protocol {
-                Protocol::Tcp => tcp::measure::measure(&server, &plan, session).measurement,
-                Protocol::Udp => udp::measure(&server, &plan, session).measurement,
+                Transport::Tcp => tcp::measure::measure(&server, &plan, session).measurement,
+                Transport::Udp => udp::measure(&server, &plan, session).measurement,
             }
         })
     }
 }
 
 as_text!(Beside);
+
+impl Beside {
+    fn plan(self) -> Iperf3Test {
+        match self {
+            Self::Tcp(streams) => Iperf3Test {
+                parallel: streams,
+                ..Iperf3Test::new(Transport::Tcp)
+            },
+            Self::Udp(rate) => Iperf3Test {
+                bitrate: Some(rate.get()),
+                ..Iperf3Test::new(Transport::Udp)
+            },
+        }
+    }
+}
 
 impl fmt::Display for Beside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -229,7 +205,7 @@ impl fmt::Display for Beside {
 }
 
 impl FromStr for Beside {
-    type Err = anyhow::Error;
+    type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         let (kind, amount) = text.split_once(':').unwrap_or((text, "1"));
@@ -237,15 +213,15 @@ impl FromStr for Beside {
             "tcp" => {
                 let streams: u32 = amount
                     .parse()
-                    .map_err(|_| anyhow!("`{amount}` is no number of streams"))?;
+                    .map_err(|_| Error::Input(format!("`{amount}` is no number of streams")))?;
                 let most = MOST_STREAMS;
-                ensure!((1..=most).contains(&streams), "1 to {most} streams");
+                ensure!(Input, (1..=most).contains(&streams), "1 to {most} streams");
                 Ok(Self::Tcp(streams))
             }
             "udp" => amount.parse().map(Self::Udp).map_err(Into::into),
-            _ => Err(anyhow!(
+            _ => Err(Error::Input(format!(
                 "`{kind}` is no load: tcp:3 is three TCP streams, udp:10mbit a UDP stream"
-            )),
+            ))),
         }
     }
 }

@@ -1,10 +1,9 @@
 //! One line a probe: netprobe's eleven columns in their places, and what farwire knows besides.
 
+use crate::error::Result;
 use std::io::Write;
 
-use anyhow::Result;
-
-use super::probe_log::Received;
+use super::probe_log::ProbeAnswer;
 use super::{ProbeResults, loss};
 use record::Direction;
 
@@ -56,7 +55,7 @@ pub(crate) fn write(to: impl Write, phases: &[(&str, &ProbeResults)]) -> Result<
             let sent_ms = results.at_s(probe) * 1e3;
             let one_way = |direction| found.and_then(|delays| results.one_way(delays, direction));
             let (up, down) = (one_way(Direction::Up), one_way(Direction::Down));
-            let of_answer = |pick: fn(&Received) -> String| answer.map(pick).unwrap_or_default();
+            let of_answer = |pick: fn(&ProbeAnswer) -> String| answer.map(pick).unwrap_or_default();
             let way = results.losses.ways.get(&probe).copied();
             writer.write_record([
                 millis(Some(sent_ms)),

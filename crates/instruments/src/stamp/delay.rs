@@ -4,11 +4,11 @@
 use model::Nanos;
 use record::Direction;
 
-use super::probe_log::{ProbeLog, Received};
+use super::probe_log::{ProbeAnswer, ProbeLog};
 
 /// What is known of one probe that was answered in time, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Delays {
+pub(crate) struct ProbeDelays {
     /// Which probe, from 0.
     pub(crate) probe: usize,
     /// From before sending to after receiving, as this program read its clock.
@@ -53,11 +53,11 @@ const TOLERANCE_MS: f64 = 0.001;
 const SLEW_MS: f64 = 1.0;
 
 /// Of every probe that was answered in time, in the order of sending, and how many had stamps that cannot be.
-pub(crate) fn delays(log: &ProbeLog) -> (Vec<Delays>, u64) {
+pub(crate) fn delays(log: &ProbeLog) -> (Vec<ProbeDelays>, u64) {
     let mut impossible = 0;
     let delays = (0..log.probes.len()).filter_map(|probe| {
         let answer = log.answer(probe)?;
-        let of_program = Delays {
+        let of_program = ProbeDelays {
             probe,
             rtt: ms(answer.read, log.probes[probe].sent),
             network: None,
@@ -74,11 +74,12 @@ pub(crate) fn delays(log: &ProbeLog) -> (Vec<Delays>, u64) {
 /// What the session's own packets and the ends' words say of the clocks; nothing without kernel stamps.
 pub(crate) fn offset(
     log: &ProbeLog,
-    delays: &[Delays],
+    delays: &[ProbeDelays],
     own_error_ms: Option<f64>,
 ) -> Option<Offset> {
-    let least =
-        |pick: fn(&Delays) -> Option<f64>| delays.iter().filter_map(pick).min_by(f64::total_cmp);
+    let least = |pick: fn(&ProbeDelays) -> Option<f64>| {
+        delays.iter().filter_map(pick).min_by(f64::total_cmp)
+    };
     // No packet arrives before it was sent.
     let (low, high) = (-least(|d| d.down)?, least(|d| d.up)?);
     let within = |error: f64, relation| {
@@ -110,7 +111,7 @@ pub(crate) fn offset(
     }))
 }
 
-impl Delays {
+impl ProbeDelays {
     /// One way, as the difference of the two clocks.
     pub(crate) fn raw(&self, direction: Direction) -> Option<f64> {
         match direction {
@@ -121,7 +122,11 @@ impl Delays {
 }
 
 /// With what the stamps of both kernels tell; nothing when they cannot be.
-fn with_stamps(of_program: Delays, log: &ProbeLog, answer: &Received) -> Option<Delays> {
+fn with_stamps(
+    of_program: ProbeDelays,
+    log: &ProbeLog,
+    answer: &ProbeAnswer,
+) -> Option<ProbeDelays> {
     let departed = log.probes[of_program.probe].departed;
     let between = |later: Option<Nanos>, earlier: Option<Nanos>| Some(ms(later?, earlier?));
     let whole = between(answer.arrived, departed);
@@ -133,7 +138,7 @@ fn with_stamps(of_program: Delays, log: &ProbeLog, answer: &Received) -> Option<
     if stay.is_some_and(|stay| stay < 0.0 || whole.is_some_and(|whole| stay > whole + SLEW_MS)) {
         return None;
     }
-    Some(Delays {
+    Some(ProbeDelays {
         network: whole.zip(stay).map(|(whole, stay)| whole - stay),
         up: between(answer.far_received, departed),
         down: between(answer.arrived, far_left),
@@ -152,7 +157,7 @@ mod tests {
     use crate::stamp::probe_log::AnswerTimes;
     use crate::stamp::tlv;
     use crate::stamp::tlv::{FollowUp, SOFTWARE, TlvKind};
-    use crate::stamp::wire::{Answer, ErrorEstimate, ntp};
+    use crate::stamp::wire::{ErrorEstimate, ProbeReply, ntp};
     use netio::clock::WallClock;
     use std::time::Duration;
 
@@ -169,7 +174,7 @@ mod tests {
             let far = |us: u64| Nanos((WALL + us * US).checked_add_signed(ahead).unwrap());
             log.departed(number, Nanos(WALL + 10 * US));
             let sequence = u32::try_from(number).unwrap();
-            let mut packet = Answer {
+            let mut packet = ProbeReply {
                 sequence,
                 sent: ntp(far(20_110)),
                 error,

@@ -17,7 +17,7 @@ const WARM_UP: Duration = Duration::from_secs(2);
 const LEAD_OUT: Duration = Duration::from_secs(1);
 
 /// What runs beside the probes: for so long, and what it found.
-pub(crate) type Load<'a> = Box<dyn FnOnce(Duration, &Session) -> Measurement + Send + 'a>;
+pub(crate) type BackgroundLoad<'a> = Box<dyn FnOnce(Duration, &Session) -> Measurement + Send + 'a>;
 
 /// The two sessions and what the load found.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct LoadedLatency {
 /// Those of `probe`.
 pub(crate) fn measure<E>(
     plan: &ProbePlan,
-    load: Load<'_>,
+    load: BackgroundLoad<'_>,
     session: &Session,
     probe: impl Fn() -> Result<(ProbeResults, Option<String>), E>,
 ) -> Result<LoadedLatency, E> {
@@ -49,7 +49,7 @@ pub(crate) fn measure<E>(
             failure,
         });
     }
-    let lasting = WARM_UP + plan.interval * plan.count + LEAD_OUT;
+    let lasting = WARM_UP + plan.interval() * plan.count + LEAD_OUT;
     let began = clock::now();
     thread::scope(|scope| {
         let load = scope.spawn(|| load(lasting, session));

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::probe_log::{ProbeLog, Received};
+use super::probe_log::{ProbeAnswer, ProbeLog};
 use record::Direction;
 
 /// What became of the probes of one session.
@@ -102,7 +102,7 @@ pub(crate) fn reordered_by_direction(log: &ProbeLog) -> Option<(u64, u64)> {
 fn counts(log: &ProbeLog) -> Option<Vec<Counted>> {
     let far_end = &log.far_end;
     let numbered = far_end.is_farwire || far_end.numbers;
-    let count = |answer: &Received| answer.counted.or(numbered.then_some(answer.number));
+    let count = |answer: &ProbeAnswer| answer.counted.or(numbered.then_some(answer.number));
     let counted = log.answers.iter().map(|answer| {
         Some(Counted {
             probe: answer.probe,
@@ -175,7 +175,7 @@ fn attribute(counted: &[Counted], ways: &mut BTreeMap<usize, Option<Direction>>)
 mod tests {
     use super::*;
     use crate::stamp::probe_log::AnswerTimes;
-    use crate::stamp::wire::{Answer, ErrorEstimate, Request};
+    use crate::stamp::wire::{ErrorEstimate, ProbeReply, ProbeRequest};
     use model::Nanos;
     use proptest::prelude::*;
     use std::time::Duration;
@@ -191,12 +191,12 @@ mod tests {
     fn log(sent: u32, answers: &[(u32, u32)]) -> ProbeLog {
         let mut log = ProbeLog::new(1, 2, Duration::from_secs(1));
         let base = 1_700_000_000_000_000_000;
-        let requests: Vec<Request> = (0..sent)
+        let requests: Vec<ProbeRequest> = (0..sent)
             .map(|i| log.send(Nanos(i.into()), Nanos(base + u64::from(i)), CLOCK))
             .collect();
         for (probe, number) in answers {
             let request = requests[*probe as usize];
-            let answer = Answer {
+            let answer = ProbeReply {
                 sequence: *number,
                 sent: request.sent,
                 error: CLOCK,

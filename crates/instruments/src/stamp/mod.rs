@@ -20,8 +20,8 @@ use netio::clock::WallClock;
 
 pub(crate) use self::csv::write as write_csv;
 pub(crate) use self::results::ProbeResults;
+pub(crate) use self::sender::ProbePlan;
 use self::sender::Sender;
-pub(crate) use self::sender::{FULL, ProbePlan};
 use crate::Session;
 use crate::endpoint::Local;
 use crate::failure::Failure;

@@ -7,7 +7,7 @@ use model::Nanos;
 
 use super::kernel::Kernel;
 use super::tlv::{self, FollowUp, SameClock, TlvKind};
-use super::wire::{Answer, ErrorEstimate, Request, ntp};
+use super::wire::{ErrorEstimate, ProbeReply, ProbeRequest, ntp};
 use crate::echo_stats::most_answers;
 
 /// Everything that was sent and everything that came back, in the order in which it happened.
@@ -16,11 +16,11 @@ pub(crate) struct ProbeLog {
     /// In the order of sending.
     pub(crate) probes: Vec<Probe>,
     /// In the order of arrival.
-    pub(crate) answers: Vec<Received>,
+    pub(crate) answers: Vec<ProbeAnswer>,
     /// By the reflector's number of an answer: when it left, by the reflector's kernel.
     pub(crate) follow_ups: HashMap<u32, Nanos>,
     /// What is known of the reflector.
-    pub(crate) far_end: FarEnd,
+    pub(crate) far_end: ReflectorFacts,
     /// Packets from the far end that are no answers to this session's probes.
     pub(crate) garbage: u64,
     /// Answers that this host's own socket had no room for.
@@ -51,7 +51,7 @@ pub(crate) struct Probe {
 
 /// One answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Received {
+pub(crate) struct ProbeAnswer {
     /// Which probe it answers, from 0.
     pub(crate) probe: usize,
     /// The reflector's own number of it.
@@ -76,7 +76,7 @@ pub(crate) struct Received {
 
 /// What is known of the reflector.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct FarEnd {
+pub(crate) struct ReflectorFacts {
     /// It answered to farwire's own extension.
     pub(crate) is_farwire: bool,
     /// It runs on the same kernel, so that both ends read one clock.
@@ -119,7 +119,7 @@ impl ProbeLog {
     }
 
     /// Records a probe that is sent now, and gives what is to be sent, without extensions.
-    pub(crate) fn send(&mut self, sent: Nanos, wall: Nanos, error: ErrorEstimate) -> Request {
+    pub(crate) fn send(&mut self, sent: Nanos, wall: Nanos, error: ErrorEstimate) -> ProbeRequest {
         let sequence = u32::try_from(self.probes.len()).unwrap_or(u32::MAX);
         self.probes.push(Probe {
             sent,
@@ -127,7 +127,7 @@ impl ProbeLog {
             departed: None,
             answer: None,
         });
-        Request {
+        ProbeRequest {
             sequence,
             sent: ntp(wall),
             error,
@@ -145,7 +145,7 @@ impl ProbeLog {
 
     /// Records a packet that came from the far end.
     pub(crate) fn receive(&mut self, packet: &mut [u8], arrived: AnswerTimes) {
-        let Some(answer) = Answer::parse(packet).filter(|answer| self.is_ours(answer)) else {
+        let Some(answer) = ProbeReply::parse(packet).filter(|answer| self.is_ours(answer)) else {
             self.garbage += 1;
             return;
         };
@@ -157,7 +157,7 @@ impl ProbeLog {
         } = self.probes[probe];
         let duplicate = self.probes[probe].answer.is_some();
         let time = |stamp| answer.error.time(stamp, near);
-        let received = Received {
+        let received = ProbeAnswer {
             probe,
             counted: self.learn(packet, &answer, near),
             number: answer.sequence,
@@ -195,20 +195,20 @@ impl ProbeLog {
     }
 
     /// The answer to probe `index` that came first, if it came in time.
-    pub(crate) fn answer(&self, index: usize) -> Option<&Received> {
+    pub(crate) fn answer(&self, index: usize) -> Option<&ProbeAnswer> {
         let answer = self.answers.get(self.probes.get(index)?.answer?)?;
         (!answer.late).then_some(answer)
     }
 
     /// When the answer left, by the reflector's kernel; nothing where it did not say, or said what cannot be.
-    pub(crate) fn far_departed(&self, answer: &Received) -> Option<Nanos> {
+    pub(crate) fn far_departed(&self, answer: &ProbeAnswer) -> Option<Nanos> {
         let departed = self.follow_ups.get(&answer.number)?;
         (*departed >= answer.far_sent?).then_some(*departed)
     }
 
     /// A number that was sent, with the time that was sent with it: nobody who did not see the probe has both.
-    fn is_ours(&self, answer: &Answer) -> bool {
-        let Request { sequence, sent, .. } = answer.request;
+    fn is_ours(&self, answer: &ProbeReply) -> bool {
+        let ProbeRequest { sequence, sent, .. } = answer.request;
         let index = usize::try_from(sequence).unwrap_or(usize::MAX);
         let probe = self.probes.get(index);
         let known = probe.is_some_and(|probe| ntp(probe.wall) == sent);
@@ -217,7 +217,7 @@ impl ProbeLog {
     }
 
     /// Takes what the extensions say, and gives the number of probes that came before this one by the reflector's counter.
-    fn learn(&mut self, packet: &mut [u8], answer: &Answer, near: Nanos) -> Option<u32> {
+    fn learn(&mut self, packet: &mut [u8], answer: &ProbeReply, near: Nanos) -> Option<u32> {
         let (far_end, follow_ups) = (&mut self.far_end, &mut self.follow_ups);
         let mut counted = None;
         tlv::read(packet, |kind, value| match kind {

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use record::stated::Stated;
+use record::metric_table::{MetricRow, MetricTable};
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::median::Median;
 use stats::proportion::{percent, wilson};
 use stats::{autocorrelation, order_statistics, t_interval};
 
-use super::delay::{self, Delays, Offset, Relation};
+use super::delay::{self, Offset, ProbeDelays, Relation};
 use super::loss::{self, Losses};
-use super::probe_log::{ProbeLog, Received};
+use super::probe_log::{ProbeAnswer, ProbeLog};
 use super::sender::ProbePlan;
 use crate::measured::{lost_percent, total};
 
@@ -29,7 +29,7 @@ pub(crate) struct ProbeResults {
     /// Every packet.
     pub(crate) log: ProbeLog,
     /// Of every probe answered in time.
-    pub(crate) delays: Vec<Delays>,
+    pub(crate) delays: Vec<ProbeDelays>,
     /// How far the reflector's clock is ahead.
     pub(crate) offset: Option<Offset>,
     /// Which probes were lost, and which way.
@@ -64,7 +64,7 @@ impl ProbeResults {
     }
 
     /// One-way delay of a probe in ms, where the clocks are related.
-    pub(crate) fn one_way(&self, delays: &Delays, direction: Direction) -> Option<f64> {
+    pub(crate) fn one_way(&self, delays: &ProbeDelays, direction: Direction) -> Option<f64> {
         let offset = self.offset.filter(|o| o.relation != Relation::Unrelated)?;
         let ahead = match direction {
             Direction::Up => offset.ms,
@@ -135,7 +135,7 @@ impl ProbeResults {
 
     fn counts(&self) -> Vec<Figure> {
         let sent = self.log.probes.len() as u64;
-        let (duplicates, others): (Vec<&Received>, Vec<&Received>) =
+        let (duplicates, others): (Vec<&ProbeAnswer>, Vec<&ProbeAnswer>) =
             self.log.answers.iter().partition(|answer| answer.duplicate);
         let late = others.iter().filter(|answer| answer.late).count() as u64;
         let mut figures = vec![
@@ -180,7 +180,7 @@ impl ProbeResults {
     }
 
     fn round_trips(&self) -> Vec<Figure> {
-        let of = |pick: fn(&Delays) -> Option<f64>| -> Vec<f64> {
+        let of = |pick: fn(&ProbeDelays) -> Option<f64>| -> Vec<f64> {
             self.delays.iter().filter_map(pick).collect()
         };
         let host = of(|d| Some(d.rtt - d.network?));
@@ -243,7 +243,9 @@ impl ProbeResults {
     fn facts(&self, plan: &ProbePlan) -> BTreeMap<String, String> {
         let probe = format!(
             "STAMP (RFC 8762), {} payload bytes of UDP, one in {:?}; an answer after {:?} is late and its probe lost",
-            plan.size, plan.interval, plan.timeout
+            plan.size,
+            plan.interval(),
+            plan.timeout()
         );
         let rtt = "user space to user space, with what both hosts add; intervals: of the median by order statistics as if probes were independent, of the mean by batch means";
         let variation = "ipdv: RFC 3393, of neighbouring probes, without its sign; pdv: RFC 5481, delay less the least of its direction";
@@ -313,7 +315,7 @@ impl ProbeResults {
         };
         format!(
             "no answer within {:?}; {by_direction}; interval: Wilson's",
-            plan.timeout
+            plan.timeout()
         )
     }
 
@@ -362,34 +364,34 @@ impl ProbeResults {
     }
 }
 
-/// The figures of probes; which of them, the far end decides.
-pub(crate) fn stated() -> Stated {
+/// The metrics of probes; of which there are figures, the far end decides.
+pub(crate) fn metrics() -> MetricTable {
     use Statistic::{Max, Mean, Median, Min, P90, P99};
-    let of_all = |metrics: &[Metric]| -> Stated {
-        let of = |metric: &Metric| Stated::of(*metric, &[Min, Median, Mean, P90, P99, Max]);
-        metrics.iter().map(of).collect()
-    };
-    let variation = [Metric::PdvMs, Metric::IpdvMs];
-    let variation = variation.map(|metric| Stated::of(metric, &[Median, P90, P99, Max]));
-    let lost = Stated::totals(&[Metric::LostPackets]).and(Stated::means(&[Metric::LostPercent]));
-    let reordered = Stated::totals(&[Metric::ReorderedPackets]);
-    let of_one_way = of_all(&[Metric::OneWayDelayMs]).and(variation.into_iter().collect());
-    let of_one_way = of_one_way.and(lost.clone()).and(reordered.clone());
-    Stated::totals(&[
-        Metric::SentPackets,
-        Metric::ReceivedPackets,
-        Metric::LatePackets,
-        Metric::DuplicatePackets,
+    const DELAY: &[Statistic] = &[Min, Median, Mean, P90, P99, Max];
+    const VARIATION: &[Statistic] = &[Median, P90, P99, Max];
+    MetricTable::new([
+        MetricRow::new(Metric::NetworkRttMs, DELAY)
+            .headlines(&[Median])
+            .flent("Ping (ms) UDP"),
+        MetricRow::new(Metric::OneWayDelayMs, DELAY)
+            .headlines(&[Median])
+            .toward(&DIRECTIONS),
+        MetricRow::mean(Metric::LostPercent).headline(),
+        MetricRow::mean(Metric::LostPercent).toward(&DIRECTIONS),
+        MetricRow::total(Metric::LostPackets),
+        MetricRow::total(Metric::LostPackets).toward(&DIRECTIONS),
+        MetricRow::total(Metric::SentPackets),
+        MetricRow::total(Metric::ReceivedPackets),
+        MetricRow::total(Metric::LatePackets),
+        MetricRow::total(Metric::DuplicatePackets),
+        MetricRow::total(Metric::ReorderedPackets),
+        MetricRow::total(Metric::ReorderedPackets).toward(&DIRECTIONS),
+        MetricRow::new(Metric::RttMs, DELAY),
+        MetricRow::new(Metric::HostMs, DELAY),
+        MetricRow::new(Metric::PdvMs, VARIATION).toward(&DIRECTIONS),
+        MetricRow::new(Metric::IpdvMs, VARIATION).toward(&DIRECTIONS),
+        MetricRow::new(Metric::ClockOffsetMs, &[Median]),
     ])
-    .and(lost)
-    .and(reordered)
-    .and(of_all(&[
-        Metric::RttMs,
-        Metric::NetworkRttMs,
-        Metric::HostMs,
-    ]))
-    .and(Stated::of(Metric::ClockOffsetMs, &[Median]))
-    .and(of_one_way.toward(&DIRECTIONS))
 }
 
 /// Figures of `values`, in the order of sending; the intervals of median and mean are widened by `below` (negative) and

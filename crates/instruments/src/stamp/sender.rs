@@ -5,11 +5,13 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use crate::error::{Context, Error, Result, bail};
+use clap::Args;
 use model::Nanos;
 use netio::clock::{self, WallClock};
 use netio::{CpuUse, SendReport, TimestampedUdp, Waiter};
 use nix::errno::Errno;
+use serde::{Deserialize, Serialize};
 
 use super::probe_log::{AnswerTimes, ProbeLog};
 use super::tlv::{self, HEADER, SameClock, TlvKind};
@@ -17,6 +19,7 @@ use super::wire::{BASE, ErrorEstimate};
 use crate::Session;
 use crate::endpoint::{self, Local};
 use crate::failure::{Blame, Failure, go_on};
+use crate::instrument::{above_zero, interval};
 use netio::stop::STOP_INTERVAL;
 
 /// The longest payload of UDP over IPv4.
@@ -32,17 +35,21 @@ const ASKED: [(TlvKind, u16); 3] = [
 /// Payload bytes of a probe with everything that farwire's sender asks for.
 pub(crate) const FULL: u16 = 104;
 
-/// How to probe.
-#[derive(Clone, Debug, PartialEq)]
+/// The probes
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ProbePlan {
-    /// Payload bytes of UDP, from 44; below 104 a probe is one of RFC 8762 without extensions, but padding.
+    /// Payload bytes; below 104, a probe asks for no extension of RFC 8972
+    #[arg(short, long, value_name = "BYTES", default_value_t = FULL)]
     pub(crate) size: u16,
-    /// Probes to send.
+    /// Probes to send
+    #[arg(short, long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) count: u32,
-    /// From one probe to the next, absolute.
-    pub(crate) interval: Duration,
-    /// After which an answer is late and its probe lost (RFC 8762 leaves it to the user; RFC 7680 asks to state it).
-    pub(crate) timeout: Duration,
+    /// From one probe to the next: seconds, or 10ms, 500us
+    #[arg(short, long, value_name = "TIME", default_value = "10ms", value_parser = interval)]
+    pub(crate) interval: Nanos,
+    /// After which an answer is late and its probe lost
+    #[arg(short = 'W', long, value_name = "TIME", default_value = "2s", value_parser = above_zero)]
+    pub(crate) timeout: Nanos,
 }
 
 /// A session that is under way.
@@ -63,6 +70,16 @@ pub(crate) struct Sender {
 }
 
 impl ProbePlan {
+    /// From one probe to the next, absolute.
+    pub(crate) fn interval(&self) -> Duration {
+        self.interval.into()
+    }
+
+    /// After which an answer is late and its probe lost (RFC 8762 leaves it to the user; RFC 7680 asks to state it).
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout.into()
+    }
+
     /// Whether extensions fit into the size.
     pub(crate) fn is_extended(&self) -> bool {
         self.size >= FULL
@@ -73,7 +90,10 @@ impl ProbePlan {
     pub(crate) fn check(&self) -> Result<()> {
         let size = usize::from(self.size);
         if !(BASE..=LONGEST).contains(&size) {
-            bail!("a probe has {BASE} to {LONGEST} payload bytes, not {size}");
+            bail!(
+                Input,
+                "a probe has {BASE} to {LONGEST} payload bytes, not {size}"
+            );
         }
         let base = if self.is_extended() {
             FULL.into()
@@ -82,6 +102,7 @@ impl ProbePlan {
         };
         if size != base && size - base < HEADER {
             bail!(
+                Input,
                 "a probe cannot have {size} payload bytes: padding takes {HEADER} at least; take {base} or {}",
                 base + HEADER
             );
@@ -116,7 +137,7 @@ impl Sender {
             error: ErrorEstimate::of(WallClock::now()),
             packet: Vec::with_capacity(plan.size.into()),
             buffer: vec![0; LONGEST],
-            log: ProbeLog::new(ssid, challenge, plan.timeout),
+            log: ProbeLog::new(ssid, challenge, plan.timeout()),
             id_zero: 0,
             start: clock::now(),
         })
@@ -169,9 +190,9 @@ impl Sender {
     fn due(&self, count: usize) -> Nanos {
         let sent = self.log.probes.len();
         match self.log.probes.last() {
-            Some(last) if sent == count => last.sent + self.plan.timeout.into(),
+            Some(last) if sent == count => last.sent + self.plan.timeout,
             _ => {
-                let interval = Nanos::from(self.plan.interval);
+                let interval = self.plan.interval;
                 Nanos(self.start.0 + interval.0.saturating_mul(sent as u64))
             }
         }
@@ -262,6 +283,7 @@ impl Sender {
                 .receive(&mut self.buffer[..arrival.length], arrived);
             if self.log.flooded() {
                 bail!(
+                    Peer,
                     "{} sends packets without end: {} answers to {} probes and {} that are none",
                     self.target,
                     self.log.answers.len(),
@@ -272,15 +294,15 @@ impl Sender {
         }
     }
 
-    fn refused(&self, by: std::net::IpAddr) -> anyhow::Error {
+    fn refused(&self, by: std::net::IpAddr) -> Error {
         let what = match self.log.answered() {
             0 => "no STAMP reflector listens there (farwire serve has one; on 8620 when it may not use 862)".to_owned(),
             answered => format!("the reflector is gone after {}", counted(answered, "answer")),
         };
-        anyhow!(
+        Error::Peer(format!(
             "{} refuses, says {by} (ICMP port unreachable): {what}",
             self.target
-        )
+        ))
     }
 
     fn no_answer(&self) -> String {
@@ -294,7 +316,8 @@ impl Sender {
         let unreachable = unreachable.map_or_else(String::new, |why| format!("; ICMP: {why}"));
         format!(
             "no answer from {} to {probes} within {:?}{garbage}{unreachable}",
-            self.target, self.plan.timeout
+            self.target,
+            self.plan.timeout()
         )
     }
 
@@ -320,8 +343,8 @@ mod tests {
         let plan = |size| ProbePlan {
             size,
             count: 1,
-            interval: Duration::from_millis(1),
-            timeout: Duration::from_secs(1),
+            interval: Nanos::from_millis(1),
+            timeout: Nanos::from_secs(1),
         };
         for size in [44, 48, 60, 104, 108, 65_507] {
             plan(size).check().unwrap();

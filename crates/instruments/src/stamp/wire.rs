@@ -34,7 +34,7 @@ pub(crate) struct ErrorEstimate {
 
 /// What a sender asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Request {
+pub(crate) struct ProbeRequest {
     /// From 0, one more a packet.
     pub(crate) sequence: u32,
     /// When it was sent, as it stands in the packet: a reflector gives it back as it came.
@@ -45,11 +45,11 @@ pub(crate) struct Request {
     pub(crate) ssid: u16,
 }
 
-wire_order!(Request: sequence, sent, error, ssid);
+wire_order!(ProbeRequest: sequence, sent, error, ssid);
 
 /// What a reflector answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct ProbeReply {
     /// The reflector's own count from 0, or the request's when it keeps no state (RFC 8762 section 4.3).
     pub(crate) sequence: u32,
     /// When it was sent, as the reflector's program read its clock.
@@ -61,14 +61,14 @@ pub(crate) struct Answer {
     /// When the request came.
     pub(crate) received: u64,
     /// What the request said; the place of its session is zero here.
-    pub(crate) request: Request,
+    pub(crate) request: ProbeRequest,
     /// TTL or hop limit with which the request came; 255 where the reflector cannot know.
     pub(crate) ttl: u8,
 }
 
-wire_order!(Answer: sequence, sent, error, ssid, received, request, ttl);
+wire_order!(ProbeReply: sequence, sent, error, ssid, received, request, ttl);
 
-impl Request {
+impl ProbeRequest {
     /// Out of `packet`; nothing when it is too short to be one.
     ///
     /// In one of less than [`BASE`] bytes, which is TWAMP Light's, padding may stand where a session is named.
@@ -89,7 +89,7 @@ impl Request {
     }
 }
 
-impl Answer {
+impl ProbeReply {
     /// Out of `packet`; nothing when it is too short to be one.
     pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
         (packet.len() >= SHORTEST_ANSWER).then(|| Self::get(&mut &packet[..]))
@@ -265,16 +265,16 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
-            let request = Request::parse(&bytes);
+            let request = ProbeRequest::parse(&bytes);
             prop_assert_eq!(request.is_some(), bytes.len() >= SHORTEST_REQUEST);
             if let Some(request) = request {
-                prop_assert_eq!(Request::parse(&request.emit()), Some(request));
+                prop_assert_eq!(ProbeRequest::parse(&request.emit()), Some(request));
                 request.error.time(request.sent, NOW);
             }
-            let answer = Answer::parse(&bytes);
+            let answer = ProbeReply::parse(&bytes);
             prop_assert_eq!(answer.is_some(), bytes.len() >= SHORTEST_ANSWER);
             if let Some(answer) = answer {
-                prop_assert_eq!(Answer::parse(&answer.emit()), Some(answer));
+                prop_assert_eq!(ProbeReply::parse(&answer.emit()), Some(answer));
             }
         }
     }

@@ -6,7 +6,7 @@ use model::{BitsPerSec, Bottleneck, Bytes, Nanos, Probability};
 
 use conditions::route::{PathStages, Route};
 use record::Direction;
-use record::plan::{Case, Instrument};
+use record::plan::{Case, PlannedInstrument};
 use record::profile::Carrier;
 use stats::layers::{Counted, Stack, TransportProtocol};
 use stats::theory::PathConditions;
@@ -27,7 +27,7 @@ impl Bound {
     /// has none but the rate that the case gives it.
     pub(crate) fn of(
         case: &Case,
-        instrument: &Instrument,
+        instrument: &PlannedInstrument,
         direction: Option<Direction>,
     ) -> Option<Self> {
         let carrier = instrument.profile.carrier.as_ref()?;

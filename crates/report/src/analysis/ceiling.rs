@@ -3,7 +3,7 @@
 use crate::analysis::Analysis;
 use record::Baseline;
 use record::Record;
-use record::plan::{Case, Instrument};
+use record::plan::{Case, PlannedInstrument};
 use record::profile::HostLimit;
 use record::quantity;
 use record::{Metric, Statistic};
@@ -40,7 +40,7 @@ pub(crate) fn lines(analysis: &Analysis<'_>) -> Vec<String> {
 pub(crate) fn near(
     record: &Record,
     case: &Case,
-    instrument: &Instrument,
+    instrument: &PlannedInstrument,
     values: &[MeasuredFigure],
 ) -> Option<String> {
     // Another MTU, or other offloads, would have other ceilings.

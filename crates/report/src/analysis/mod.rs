@@ -387,11 +387,6 @@ pub(crate) mod tests {
         Record::read(std::path::Path::new(file)).unwrap()
     }
 
-    fn invalid() -> RunOutcome {
-        let cause = "the ring dropped 3".to_owned();
-        RunOutcome::Invalid { cause }
-    }
-
     fn name(text: &str) -> FigureName {
         text.parse().unwrap()
     }
@@ -469,7 +464,7 @@ pub(crate) mod tests {
     #[test]
     fn a_run_that_failed_or_is_missing_fails_its_case_with_the_cause() {
         let mut record = record();
-        record.runs[0].outcome = invalid();
+        spoil(&mut record.runs[0], "the ring dropped 3");
         record.runs.pop();
         let analysis = Analysis::of(&record);
         assert_eq!(
@@ -479,6 +474,15 @@ pub(crate) mod tests {
         assert_eq!(analysis.cases[0].checks[0].verdict, Verdict::Failed);
         assert_eq!(analysis.cases[1].faults[0].text, "1 of 2 runs took place");
         assert_eq!(analysis.verdict, Verdict::Failed);
+    }
+
+    /// The machine spoilt all of `run`, as the runner records it.
+    pub(crate) fn spoil(run: &mut Run, cause: &str) {
+        let cause = cause.to_owned();
+        for measured in &mut run.measurements {
+            measured.invalid = Some(cause.clone());
+        }
+        run.outcome = RunOutcome::Invalid { cause };
     }
 
     /// Of 100 packets of the ping in the first run so many are late, as the runner records it.
@@ -519,11 +523,7 @@ pub(crate) mod tests {
             ..one.clone()
         };
         record.runs = (1..=5).map(run).collect();
-        let spoil = |record: &mut Record, run: usize| {
-            let cause = cause.to_owned();
-            record.runs[run].outcome = RunOutcome::Invalid { cause };
-        };
-        spoil(&mut record, 3);
+        spoil(&mut record.runs[3], cause);
         let analysis = Analysis::of(&record);
         assert_eq!(
             (analysis.verdict, analysis.cases[0].runs.len()),
@@ -538,7 +538,7 @@ pub(crate) mod tests {
         for report in [findings, junit, html] {
             assert!(report.contains(&told), "{report}");
         }
-        spoil(&mut record, 0);
+        spoil(&mut record.runs[0], cause);
         let analysis = Analysis::of(&record);
         assert_eq!(analysis.verdict, Verdict::Invalid);
         assert_eq!(analysis.cases[0].faults.len(), 2);
@@ -679,15 +679,6 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_run_that_an_older_record_has_as_invalid_counts_for_nothing() {
-        let mut record = late_pings(10);
-        for measured in &mut record.runs[0].measurements {
-            (measured.invalid, measured.departures) = (None, Vec::new());
-        }
-        assert!(Analysis::of(&record).cases[0].figures.is_empty());
-    }
-
-    #[test]
     fn what_has_not_run_yet_is_incomplete_and_nothing_about_it_is_decided() {
         let mut record = record();
         record.finished_at = None;
@@ -700,7 +691,7 @@ pub(crate) mod tests {
         assert_eq!(analysis.trends[0].verdict, Verdict::Incomplete);
         assert_eq!(analysis.verdict, Verdict::Incomplete);
         // Attempts are owed to what was spoilt.
-        record.runs[1].outcome = invalid();
+        spoil(&mut record.runs[1], "the ring dropped 3");
         assert_eq!(Analysis::of(&record).verdict, Verdict::Incomplete);
         record.runs[1].attempt = MOST_ATTEMPTS;
         assert_eq!(Analysis::of(&record).verdict, Verdict::Invalid);
@@ -716,7 +707,7 @@ pub(crate) mod tests {
         let mut record = record();
         let mut again = record.runs[0].clone();
         again.attempt = 2;
-        record.runs[0].outcome = invalid();
+        spoil(&mut record.runs[0], "the ring dropped 3");
         record.runs.push(again);
         let analysis = Analysis::of(&record);
         assert_eq!(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::analysis::CaseFigures;
 use crate::analysis::intervals::{DIRECTIONS, ThroughputInterval, intervals};
 use record::figure_name::FigureName;
-use record::plan::Instrument;
+use record::plan::PlannedInstrument;
 use record::profile::SampleKind;
 use record::{Direction, Measured, Measurement, Metric, Sample, Statistic};
 use stats::deciding::Centre;
@@ -60,13 +60,13 @@ impl ObservedGroup {
     /// By the instruments of `group`, in the first runs, with about so many points a curve at most.
     pub(super) fn of(
         case: &CaseFigures<'_>,
-        group: &[Instrument],
+        group: &[PlannedInstrument],
         most: usize,
         repeats: usize,
     ) -> Self {
         let mut tracks = Vec::new();
         for (at, run) in case.runs.iter().take(repeats).enumerate() {
-            let together: Vec<(&Instrument, &Measured)> = group
+            let together: Vec<(&PlannedInstrument, &Measured)> = group
                 .iter()
                 .filter_map(|instrument| Some((instrument, run.measured(&instrument.name)?)))
                 .collect();
@@ -129,13 +129,13 @@ impl TrackQuantity {
 }
 
 /// How many seconds after the first of them each began; 0 where the record does not say.
-fn starts(together: &[(&Instrument, &Measured)]) -> Vec<f64> {
+fn starts(together: &[(&PlannedInstrument, &Measured)]) -> Vec<f64> {
     let at = |measured: &Measured| measured.started_at.parse::<jiff::Timestamp>().ok();
     let first = together
         .iter()
         .filter_map(|(_, measured)| at(measured))
         .min();
-    let after = |(_, measured): &(&Instrument, &Measured)| match (at(measured), first) {
+    let after = |(_, measured): &(&PlannedInstrument, &Measured)| match (at(measured), first) {
         (Some(at), Some(first)) => at.duration_since(first).as_secs_f64(),
         _ => 0.0,
     };
@@ -148,7 +148,7 @@ fn later(mut points: Curved, by_s: f64) -> Curved {
 }
 
 /// Every curve of one measurement.
-fn seen(instrument: &Instrument, measurement: &Measurement, most: usize) -> Vec<Track> {
+fn seen(instrument: &PlannedInstrument, measurement: &Measurement, most: usize) -> Vec<Track> {
     let track = |quantity, what: Option<&str>, points, is_thinned| Track {
         quantity,
         instrument: instrument.name.clone(),
@@ -286,7 +286,7 @@ fn lost_share(answered: &[(f64, f64)], lost: &[(f64, f64)]) -> Curved {
 }
 
 /// The mean goodput that somebody else measured, in Mbit/s.
-fn published(case: &CaseFigures<'_>, group: &[Instrument]) -> Option<f64> {
+fn published(case: &CaseFigures<'_>, group: &[PlannedInstrument]) -> Option<f64> {
     let of = |name: &FigureName| {
         group.iter().any(|instrument| {
             instrument.name == name.instrument

@@ -13,7 +13,7 @@ use super::NamedFiles;
 use crate::analysis::counted;
 use crate::analysis::intervals::intervals;
 use crate::case_conditions;
-use record::plan::{Case, Instrument};
+use record::plan::{Case, PlannedInstrument};
 use record::profile::FlentSeries;
 use record::{Measured, Record, Run};
 use record::{Measurement, Metric};
@@ -59,8 +59,8 @@ fn data_files(record: &Record) -> Vec<DataFile> {
     files.collect()
 }
 
-fn file(record: &Record, case: &Case, run: &Run, group: &[Instrument]) -> Option<DataFile> {
-    let measured: Vec<(&Instrument, &Measured)> = group
+fn file(record: &Record, case: &Case, run: &Run, group: &[PlannedInstrument]) -> Option<DataFile> {
+    let measured: Vec<(&PlannedInstrument, &Measured)> = group
         .iter()
         .filter_map(|instrument| Some((instrument, run.measured(&instrument.name)?)))
         .collect();

@@ -15,7 +15,7 @@ use crate::figure_tables::or_dash;
 use crate::findings::{self, LEGEND};
 use crate::render::Html;
 use crate::{case_conditions, figure_tables, hosts, spread, warm_up};
-use record::plan::{Instrument, Order};
+use record::plan::{Order, PlannedInstrument};
 use record::printable::printable_lines;
 use record::quantity::counted;
 use record::summary::{DirectionSummary, Summary};
@@ -89,7 +89,7 @@ impl Page<'_> {
     fn methods(&self) -> Vec<Method<'_>> {
         let mut methods: Vec<Method<'_>> = Vec::new();
         for instrument in self.record.plan().instruments() {
-            let options = instrument.options();
+            let options = instrument.args.options();
             let mut known = methods.iter_mut();
             match known.find(|method| method.name == instrument.name) {
                 Some(method) if method.options.contains(&options) => {}
@@ -174,12 +174,12 @@ struct Method<'a> {
 }
 
 impl<'a> Method<'a> {
-    fn of(record: &'a Record, instrument: &'a Instrument, options: String) -> Self {
+    fn of(record: &'a Record, instrument: &'a PlannedInstrument, options: String) -> Self {
         let measured = record.runs.iter().flat_map(|run| &run.measurements);
         let own = measured.filter(|measured| measured.instrument == instrument.name);
         Self {
             name: &instrument.name,
-            kind: &instrument.kind,
+            kind: &instrument.args.kind,
             options: vec![options],
             facts: values(own.flat_map(|measured| &measured.measurement.facts)),
         }
@@ -316,7 +316,7 @@ mod tests {
 
     /// Every record that the tests have.
     fn fixtures() -> Vec<Record> {
-        let files = ["small", "grid", "every-kind-v4"].map(|name| {
+        let files = ["small", "grid", "every-kind"].map(|name| {
             let root = env!("CARGO_MANIFEST_DIR");
             format!("{root}/../../tests/fixtures/records/{name}.jsonl")
         });
@@ -422,7 +422,7 @@ mod tests {
             case.note = HOSTILE.to_owned();
             case.congestion = HOSTILE.to_owned();
             case.axes = vec![(HOSTILE.to_owned(), HOSTILE.to_owned())];
-            let arguments = &mut case.instruments[0].arguments;
+            let arguments = &mut case.instruments[0].args.arguments;
             arguments.insert(HOSTILE.to_owned(), HOSTILE.into());
         }
         plan.cases[0].name = HOSTILE.to_owned();

@@ -1,6 +1,12 @@
-//! The figures as OpenMetrics 1.0 text, which Prometheus reads: a gauge a metric, and one for each end of its interval.
+//! The figures as OpenMetrics 1.0 text, which Prometheus reads: a gauge for each metric, and one for each end of its interval.
 
 use std::collections::BTreeMap;
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
 
 use anyhow::Result;
 
@@ -9,20 +15,30 @@ use record::Record;
 use record::figure_name::FigureName;
 use record::{Direction, Phase};
 
+/// The help of every family.
+const HELP: &str = "The mean over the runs of a case, or an end of its interval.";
+
+/// Names and values of labels.
+type Labels = Vec<(&'static str, String)>;
+
+/// The samples of every family, by its name.
+#[derive(Debug, Default)]
+struct Families(BTreeMap<String, Vec<(Labels, f64)>>);
+
 /// Every figure of every case, mean over the runs, under the record's names and in its units.
 ///
 /// # Errors
 /// None: a record's figures can always be written.
 pub(crate) fn openmetrics(record: &Record) -> Result<String> {
     let experiment = &record.plan().name;
-    let mut families: BTreeMap<String, String> = BTreeMap::new();
+    let mut families = Families::default();
     for figures in &Analysis::of(record).cases {
         for (name, figure) in &figures.figures {
             let labels = labels(experiment, figures.name(), name);
             let mut add = |ending: &str, value: f64| {
                 let family = format!("farwire_{}{ending}", name.metric.name());
-                let line = format!("{family}{{{labels}}} {value}\n");
-                *families.entry(family).or_default() += &line;
+                let samples = families.0.entry(family).or_default();
+                samples.push((labels.clone(), value));
             };
             add("", figure.value());
             if let Some([low, high]) = figure.interval.map(|own| own.ends) {
@@ -31,15 +47,27 @@ pub(crate) fn openmetrics(record: &Record) -> Result<String> {
             }
         }
     }
-    let families = families.iter();
-    let text: String = families
-        .map(|(family, lines)| format!("# TYPE {family} gauge\n{lines}"))
-        .collect();
-    Ok(text + "# EOF\n")
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(families));
+    let mut page = String::new();
+    text::encode(&mut page, &registry)?;
+    Ok(page)
+}
+
+impl Collector for Families {
+    fn encode(&self, mut page: DescriptorEncoder<'_>) -> fmt::Result {
+        for (name, samples) in &self.0 {
+            let mut family = page.encode_descriptor(name, HELP, None, MetricType::Gauge)?;
+            for (labels, value) in samples {
+                family.encode_family(labels)?.encode_gauge(value)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What a figure is of, as far as it has that.
-fn labels(experiment: &str, case: &str, name: &FigureName) -> String {
+fn labels(experiment: &str, case: &str, name: &FigureName) -> Labels {
     let labels = [
         ("experiment", Some(experiment.to_owned())),
         ("case", Some(case.to_owned())),
@@ -52,14 +80,10 @@ fn labels(experiment: &str, case: &str, name: &FigureName) -> String {
         ("phase", name.phase.map(Phase::name).map(str::to_owned)),
         ("size", name.size.map(|size| size.to_string())),
     ];
-    let known = labels.into_iter().filter_map(|(label, value)| {
-        let value = value?
-            .replace('\\', "\\\\")
-            .replace('"', "\\\"")
-            .replace('\n', "\\n");
-        Some(format!("{label}=\"{value}\""))
-    });
-    known.collect::<Vec<_>>().join(",")
+    let known = labels.into_iter();
+    known
+        .filter_map(|(label, value)| Some((label, value?)))
+        .collect()
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ const SETUP: usize = 56;
 const ACTIVATION: usize = 104;
 const NULL: usize = 48;
 
-fn at(ms: u64) -> Moment {
-    Moment {
+fn at(ms: u64) -> ArrivalTime {
+    ArrivalTime {
         mono: Nanos(ms * MS),
         wall: WALL + ms * MS,
     }
@@ -46,7 +46,7 @@ fn agreed(direction: Direction, feedback_ms: u16, is_server: bool) -> Agreed {
 /// The server's end after a setup and an activation of 84 and 132 bytes, with what was answered to the first.
 fn server(direction: Direction, feedback_ms: u16, draw: u64) -> TestSession {
     let agreed = agreed(direction, feedback_ms, true);
-    let mut budget = Budget::new(u32::try_from(HEADER).unwrap());
+    let mut budget = UnprovenBudget::new(u32::try_from(HEADER).unwrap());
     for came in [SETUP, ACTIVATION] {
         budget.came(came);
     }
@@ -472,7 +472,7 @@ fn an_activation_that_comes_again_is_answered_again_as_far_as_the_budget_goes() 
 #[test]
 fn sub_intervals_are_kept_once() {
     let mut session = client(Direction::Up, 50);
-    let status = Status {
+    let status = FeedbackMessage {
         sequence: 1,
         sub_interval_number: 1,
         sub_interval: SubInterval {
@@ -481,10 +481,10 @@ fn sub_intervals_are_kept_once() {
         },
         rtt_min_ms: NO_DELAY,
         rtt_variation_ms: NO_DELAY,
-        ..Status::default()
+        ..FeedbackMessage::default()
     };
     for sequence in 1..4 {
-        let status = Status { sequence, ..status };
+        let status = FeedbackMessage { sequence, ..status };
         session.take(at(sequence.into()), &status.encode(Version::NEWEST));
     }
     assert_eq!(session.into_outcome().sub_intervals.len(), 1);

@@ -32,7 +32,7 @@ pub(crate) const NO_DELAY: u32 = u32::MAX;
 
 /// What an end says of the test in each load and feedback message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum TestAction {
     /// It goes on.
     #[default]
     Testing,
@@ -44,7 +44,7 @@ pub(crate) enum Action {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LoadHeader {
     /// Whether the test goes on.
-    pub(crate) action: Action,
+    pub(crate) action: TestAction,
     /// The sender has had no feedback for a second.
     pub(crate) feedback_stopped: bool,
     /// Counts load PDUs from 1.
@@ -117,9 +117,9 @@ wire_order!(SubInterval: datagrams, bytes, span_us, counts, delays, rtt_min_ms, 
 
 /// One feedback message: what the load's receiver saw in the last trial interval and in the last whole sub-interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Status {
+pub(crate) struct FeedbackMessage {
     /// Whether the test goes on.
-    pub(crate) action: Action,
+    pub(crate) action: TestAction,
     /// No load has come for a second.
     pub(crate) load_stopped: bool,
     /// Counts feedback messages from 1.
@@ -154,7 +154,7 @@ pub(crate) struct Status {
     pub(crate) sent: Stamp,
 }
 
-wire_order!(Status: action, load_stopped, sequence, rate, sub_interval_number, sub_interval, counts,
+wire_order!(FeedbackMessage: action, load_stopped, sequence, rate, sub_interval_number, sub_interval, counts,
     clock_delta_min_ms, delays, rtt_min_ms, rtt_variation_ms, minimum_updated, reserved, trial_us,
     trial_datagrams, trial_bytes, sent);
 
@@ -177,7 +177,7 @@ impl LoadHeader {
     }
 }
 
-impl Status {
+impl FeedbackMessage {
     /// Its bytes in this version.
     pub(crate) fn length(version: Version) -> usize {
         if version.is_legacy() {
@@ -241,7 +241,7 @@ impl Format {
     }
 }
 
-impl Wire for Action {
+impl Wire for TestAction {
     fn put(&self, to: &mut impl BufMut) {
         to.put_u8(match self {
             Self::Testing => 0,
@@ -305,9 +305,9 @@ mod tests {
     use super::super::Transmitter;
     use super::*;
 
-    fn some() -> Status {
-        Status {
-            action: Action::Stop,
+    fn some() -> FeedbackMessage {
+        FeedbackMessage {
+            action: TestAction::Stop,
             load_stopped: true,
             sequence: 9,
             rate: SendingRate {
@@ -341,7 +341,7 @@ mod tests {
             trial_us: 50_001,
             trial_bytes: 77,
             sent: Stamp::of(8_000_000_009),
-            ..Status::default()
+            ..FeedbackMessage::default()
         }
     }
 
@@ -350,7 +350,7 @@ mod tests {
         for (version, length) in [(Version::NEWEST, 204), (Version::OLDEST, 168)] {
             let bytes = some().encode(version);
             assert_eq!(bytes.len(), length);
-            assert_eq!(Status::decode(&bytes, version), Ok(some()));
+            assert_eq!(FeedbackMessage::decode(&bytes, version), Ok(some()));
         }
     }
 
@@ -358,7 +358,7 @@ mod tests {
     fn feedback_of_another_version_is_refused_by_its_length() {
         let bytes = some().encode(Version::OLDEST);
         assert_eq!(
-            Status::decode(&bytes, Version::NEWEST)
+            FeedbackMessage::decode(&bytes, Version::NEWEST)
                 .unwrap_err()
                 .to_string(),
             "status feedback of 168 bytes, where 204 are right"
@@ -383,7 +383,7 @@ mod tests {
     #[test]
     fn a_load_header_survives_the_wire_with_its_filling() {
         let header = LoadHeader {
-            action: Action::Stop,
+            action: TestAction::Stop,
             feedback_stopped: true,
             sequence: 0xdead_beef,
             payload: 1222,

@@ -17,7 +17,7 @@ pub(crate) use control::{
 #[cfg(test)]
 pub(crate) use data::DelayVariation;
 pub(crate) use data::{
-    Action, ArrivalCounts, LOAD_HEADER, LoadHeader, NO_DELAY, Status, SubInterval,
+    ArrivalCounts, FeedbackMessage, LOAD_HEADER, LoadHeader, NO_DELAY, SubInterval, TestAction,
 };
 
 use crate::codec::{Wire, ones_complement_sum, wire_order};
@@ -228,7 +228,7 @@ mod tests {
             let _ = LoadHeader::decode(&bytes);
             for version in [Version::OLDEST, Version::NEWEST] {
                 let _ = Activation::decode(&bytes, version);
-                let _ = Status::decode(&bytes, version);
+                let _ = FeedbackMessage::decode(&bytes, version);
             }
         }
     }

@@ -6,26 +6,26 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
-use crate::serve::{self, ServeConfig, Server};
+use crate::serve::{self, FarEndServer, ServeConfig};
 use netio::stop::Stop;
 
-fn plan(count: u32, sizes: &str) -> FilesPlan {
-    FilesPlan {
-        count,
+fn plan(count: u32, sizes: &str) -> FilesArgs {
+    FilesArgs {
+        count: Some(count),
         sizes: Some(sizes.parse().unwrap()),
         seed: 1,
-        connections: 3,
+        connections: Some(3),
         keep_alive: true,
     }
 }
 
-fn far_end() -> (Server, HttpTarget) {
+fn far_end() -> (FarEndServer, HttpTarget) {
     let server = serve::start(ServeConfig::on_loopback()).unwrap();
     let target = HttpTarget::of(server.address("http").unwrap(), "/").sized();
     (server, target)
 }
 
-fn fetch(target: &HttpTarget, plan: &FilesPlan) -> Measurement {
+fn fetch(target: &HttpTarget, plan: &FilesArgs) -> Measurement {
     measure(
         std::slice::from_ref(target),
         plan,
@@ -61,7 +61,7 @@ fn a_kept_connection_connects_once_and_a_new_one_for_each_file() {
     let (_server, target) = far_end();
     let kept = fetch(&target, &plan(30, "2kb"));
     assert!(values(&kept, Metric::ConnectMs).len() <= 3);
-    let new = FilesPlan {
+    let new = FilesArgs {
         keep_alive: false,
         ..plan(30, "2kb")
     };
@@ -83,7 +83,7 @@ fn listed_sizes_have_a_completion_time_each() {
 fn urls_are_fetched_in_turn() {
     let (_server, target) = far_end();
     let targets = [target.of_size(100), target.of_size(200)];
-    let plan = FilesPlan {
+    let plan = FilesArgs {
         sizes: None,
         ..plan(3, "1b")
     };
@@ -96,9 +96,9 @@ fn urls_are_fetched_in_turn() {
 fn a_file_that_is_not_there_ends_all_and_is_named() {
     let (_server, target) = far_end();
     let nothing = HttpTarget::of(target.address, "/nothing");
-    let plan = FilesPlan {
+    let plan = FilesArgs {
         sizes: None,
-        connections: 1,
+        connections: Some(1),
         ..plan(9, "1b")
     };
     let targets = [target.of_size(10), nothing];
@@ -147,10 +147,10 @@ fn answer_some(client: &mut TcpStream, answers: usize, answer: &str) {
     }
 }
 
-fn one_by_one(count: u32, sizes: Option<&str>) -> FilesPlan {
-    FilesPlan {
+fn one_by_one(count: u32, sizes: Option<&str>) -> FilesArgs {
+    FilesArgs {
         sizes: sizes.map(|text| text.parse().unwrap()),
-        connections: 1,
+        connections: Some(1),
         ..plan(count, "1b")
     }
 }
@@ -179,9 +179,9 @@ fn a_failure_elsewhere_ends_a_body_that_flows() {
     let (_server, endless) = far_end();
     let endless = HttpTarget::of(endless.address, "/seconds/3600");
     let nothing = HttpTarget::of(endless.address, "/nothing");
-    let plan = FilesPlan {
+    let plan = FilesArgs {
         sizes: None,
-        connections: 2,
+        connections: Some(2),
         ..plan(2, "1b")
     };
     let measurement = measure(&[endless, nothing], &plan, None, &Session::default());

@@ -1,9 +1,9 @@
-use crate::serve::{ServeConfig, Server, start};
+use crate::serve::{FarEndServer, ServeConfig, start};
 use crate::service::MOST_WAITING;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-fn ask(server: &Server, request: &str) -> String {
+fn ask(server: &FarEndServer, request: &str) -> String {
     let mut stream = TcpStream::connect(server.address("http").unwrap()).unwrap();
     write!(stream, "{request}\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = Vec::new();
@@ -12,7 +12,7 @@ fn ask(server: &Server, request: &str) -> String {
 }
 
 /// One for so many tests at a time.
-fn server_of(tests: usize) -> Server {
+fn server_of(tests: usize) -> FarEndServer {
     start(ServeConfig::on_loopback_for(tests)).unwrap()
 }
 

@@ -14,17 +14,17 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use crate::error::{Context, Result};
 use netio::stop::{STOP_INTERVAL, Stop};
 use netio::udp::SharedPort;
 
 use crate::endpoint::Local;
-use crate::iperf3::control::{Control, ControlError, ControlResult, MESSAGE_TIMEOUT};
+use crate::iperf3::control::{ControlChannel, ControlError, ControlResult, MESSAGE_TIMEOUT};
 use crate::iperf3::plan::MOST_STREAMS;
 use crate::iperf3::run::lock;
 use crate::iperf3::udp::wire;
 use crate::iperf3::wire::Cookie;
-use crate::service::{Place, Shared};
+use crate::service::{ConnectionPermit, Shared};
 
 /// What all connections of the far end share.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(super) struct WaitingTests<K, S> {
 
 /// One of them; it no longer waits when dropped.
 #[derive(Debug)]
-pub(super) struct Waiting<'a, K: Eq + Hash, S> {
+pub(super) struct QueuedTest<'a, K: Eq + Hash, S> {
     tests: &'a WaitingTests<K, S>,
     key: K,
     streams: Receiver<S>,
@@ -80,10 +80,11 @@ impl Dispatcher {
     }
 
     /// The control of a connection that was accepted.
-    pub(super) fn control(&self, stream: TcpStream) -> io::Result<Control> {
+    pub(super) fn control(&self, stream: TcpStream) -> io::Result<ControlChannel> {
         let stop = Stop::on(Arc::clone(&self.ending));
         let idle = self.shared.limits().idle;
-        let mut control = Control::new(stream, stop)?.with_timeout(MESSAGE_TIMEOUT.min(idle));
+        let mut control =
+            ControlChannel::new(stream, stop)?.with_timeout(MESSAGE_TIMEOUT.min(idle));
         control.set_up_within(idle);
         Ok(control)
     }
@@ -93,8 +94,8 @@ impl Dispatcher {
         &self,
         stream: TcpStream,
         order: u64,
-        place: Place,
-    ) -> Option<(Control, Cookie, Place)> {
+        place: ConnectionPermit,
+    ) -> Option<(ControlChannel, Cookie, ConnectionPermit)> {
         let mut control = self.control(stream).ok()?;
         // One without a cookie belongs to nobody: a port scan, a browser.
         let cookie = control.read_cookie().ok()?;
@@ -139,9 +140,9 @@ impl<K: Copy + Eq + Hash + Debug, S> WaitingTests<K, S> {
     pub(super) fn wait(
         &self,
         key: K,
-        control: &Control,
+        control: &ControlChannel,
         deadline: Instant,
-    ) -> ControlResult<Waiting<'_, K, S>> {
+    ) -> ControlResult<QueuedTest<'_, K, S>> {
         let mut tests = lock(&self.tests);
         while tests.contains_key(&key) {
             control.check_peer()?;
@@ -154,7 +155,7 @@ impl<K: Copy + Eq + Hash + Debug, S> WaitingTests<K, S> {
         }
         let (sender, streams) = sync_channel(2 * MOST_STREAMS as usize);
         tests.insert(key, sender);
-        Ok(Waiting {
+        Ok(QueuedTest {
             tests: self,
             key,
             streams,
@@ -176,11 +177,11 @@ impl<K, S> Default for WaitingTests<K, S> {
     }
 }
 
-impl<K: Eq + Hash, S> Waiting<'_, K, S> {
+impl<K: Eq + Hash, S> QueuedTest<'_, K, S> {
     /// The next `count` streams as they come; `meanwhile` is called with those that are there when none comes for a while.
     pub(super) fn accept(
         self,
-        control: &Control,
+        control: &ControlChannel,
         count: usize,
         meanwhile: impl Fn(&S),
     ) -> ControlResult<Vec<S>> {
@@ -206,7 +207,7 @@ impl<K: Eq + Hash, S> Waiting<'_, K, S> {
     }
 }
 
-impl<K: Eq + Hash, S> Drop for Waiting<'_, K, S> {
+impl<K: Eq + Hash, S> Drop for QueuedTest<'_, K, S> {
     fn drop(&mut self) {
         lock(&self.tests.tests).remove(&self.key);
         self.tests.left.notify_all();

@@ -3,16 +3,15 @@
 mod dispatcher;
 mod session;
 
+use crate::error::Result;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 
-use anyhow::Result;
-
 use self::dispatcher::Dispatcher;
 use crate::endpoint::Local;
-use crate::service::{BoundService, Place, Shared, accept_all, listen};
+use crate::service::{BoundService, ConnectionPermit, Shared, accept_all, listen};
 
 /// Serves on `port` of `bind`.
 ///
@@ -60,7 +59,7 @@ fn take(
     dispatcher: &Arc<Dispatcher>,
     stream: TcpStream,
     order: u64,
-    place: Place,
+    place: ConnectionPermit,
 ) -> Option<JoinHandle<()>> {
     let dispatcher = Arc::clone(dispatcher);
     let thread = thread::Builder::new().name("iperf3 client".to_owned());
@@ -83,12 +82,12 @@ mod tests {
     use crate::Session;
     use crate::iperf3::client;
     use crate::iperf3::messages::Params;
-    use crate::iperf3::plan::{Plan, Protocol, Until, Way};
+    use crate::iperf3::plan::{Iperf3Test, TestDirection, Transport, Until};
     use crate::iperf3::tcp::measure::measure;
-    use crate::iperf3::wire::{Cookie, State};
-    use crate::serve::{Limits, ServeConfig, Server};
+    use crate::iperf3::wire::{ControlState, Cookie};
+    use crate::serve::{FarEndServer, ServeConfig, ServiceLimits};
 
-    fn server(limits: Limits) -> (Server, SocketAddr) {
+    fn server(limits: ServiceLimits) -> (FarEndServer, SocketAddr) {
         let config = ServeConfig {
             limits,
             ..ServeConfig::on_loopback()
@@ -99,25 +98,25 @@ mod tests {
     }
 
     /// Soon given up, but not before a client that does what is right could be heard.
-    fn impatient() -> Limits {
-        Limits {
+    fn impatient() -> ServiceLimits {
+        ServiceLimits {
             idle: Duration::from_secs(2),
-            ..Limits::default()
+            ..ServiceLimits::default()
         }
     }
 
-    fn short(way: Way) -> Plan {
-        Plan {
+    fn short(way: TestDirection) -> Iperf3Test {
+        Iperf3Test {
             way,
             until: Until::Bytes(100_000),
-            ..Plan::new(Protocol::Tcp)
+            ..Iperf3Test::new(Transport::Tcp)
         }
     }
 
     /// Whether a well-behaved client is still served.
     fn serves(address: SocketAddr) -> Option<String> {
-        let server = client::Server::at(address);
-        let measured = measure(&server, &short(Way::Both), &Session::default());
+        let server = client::Iperf3Server::at(address);
+        let measured = measure(&server, &short(TestDirection::Both), &Session::default());
         measured.measurement.failure
     }
 
@@ -143,7 +142,7 @@ mod tests {
     /// What the server answers to these parameters, after its first state.
     fn answer(address: SocketAddr, params: &[u8]) -> Vec<u8> {
         let mut client = client(address);
-        assert_eq!(read(&mut client), [State::ParamExchange.byte()]);
+        assert_eq!(read(&mut client), [ControlState::ParamExchange.byte()]);
         client.write_all(params).unwrap();
         let mut answer = Vec::new();
         client.read_to_end(&mut answer).unwrap();
@@ -156,12 +155,12 @@ mod tests {
     }
 
     fn error(code: u8) -> Vec<u8> {
-        vec![State::ServerError.byte(), 0, 0, 0, code, 0, 0, 0, 0]
+        vec![ControlState::ServerError.byte(), 0, 0, 0, code, 0, 0, 0, 0]
     }
 
     #[test]
     fn parameters_that_cannot_be_read_are_refused_and_others_are_served_on() {
-        let (_server, address) = server(Limits::default());
+        let (_server, address) = server(ServiceLimits::default());
         let deep = [vec![b'['; 4000], vec![b']'; 4000]].concat();
         for params in [
             framed(b"{"),
@@ -181,7 +180,7 @@ mod tests {
     fn a_client_that_vanishes_at_any_state_harms_no_other() {
         let (_server, address) = server(impatient());
         let params = Params {
-            plan: short(Way::Down),
+            plan: short(TestDirection::Down),
             udp_counters_64bit: false,
         };
         let params = params.to_json().to_string();
@@ -209,9 +208,9 @@ mod tests {
     #[test]
     fn a_client_that_stops_in_the_test_is_given_up_and_told() {
         let (_server, address) = server(impatient());
-        let plan = Plan {
+        let plan = Iperf3Test {
             until: Until::For(Duration::from_secs(100)),
-            ..short(Way::Up)
+            ..short(TestDirection::Up)
         };
         let params = Params {
             plan,
@@ -222,7 +221,7 @@ mod tests {
         control.write_all(cookie.as_bytes()).unwrap();
         let _: [u8; 1] = read(&mut control);
         send_text(&mut control, params.to_json().to_string().as_bytes());
-        assert_eq!(read(&mut control), [State::CreateStreams.byte()]);
+        assert_eq!(read(&mut control), [ControlState::CreateStreams.byte()]);
         let mut data = TcpStream::connect(address).unwrap();
         data.write_all(cookie.as_bytes()).unwrap();
         assert_eq!(read(&mut control), [1, 2]);
@@ -234,29 +233,29 @@ mod tests {
 
     #[test]
     fn a_busy_server_says_so_in_iperf3_s_words() {
-        let (_server, address) = server(Limits {
+        let (_server, address) = server(ServiceLimits {
             tests: 1,
-            ..Limits::default()
+            ..ServiceLimits::default()
         });
         let asks = || {
             let mut client = client(address);
-            assert_eq!(read(&mut client), [State::ParamExchange.byte()]);
+            assert_eq!(read(&mut client), [ControlState::ParamExchange.byte()]);
             send_text(&mut client, br#"{"tcp":true,"time":1,"len":1000}"#);
             client
         };
         let mut first = asks();
-        assert_eq!(read(&mut first), [State::CreateStreams.byte()]);
-        assert_eq!(read(&mut asks()), [State::AccessDenied.byte()]);
+        assert_eq!(read(&mut first), [ControlState::CreateStreams.byte()]);
+        assert_eq!(read(&mut asks()), [ControlState::AccessDenied.byte()]);
         let cause = serves(address).unwrap();
         assert!(cause.contains("busy"), "{cause}");
     }
 
     #[test]
     fn limits_are_kept_and_said() {
-        let (_server, address) = server(Limits {
+        let (_server, address) = server(ServiceLimits {
             duration: Duration::from_secs(5),
             memory: model::Bytes(10 << 20),
-            ..Limits::default()
+            ..ServiceLimits::default()
         });
         let long = json!({"tcp": true, "time": 6, "len": 1000});
         assert_eq!(
@@ -273,14 +272,14 @@ mod tests {
 
     #[test]
     fn a_client_that_names_no_time_may_take_the_time_that_is_allowed() {
-        let (_server, address) = server(Limits {
+        let (_server, address) = server(ServiceLimits {
             duration: Duration::from_secs(5),
-            ..Limits::default()
+            ..ServiceLimits::default()
         });
         let mut client = client(address);
         let _: [u8; 1] = read(&mut client);
         send_text(&mut client, br#"{"tcp":true,"time":0,"len":1000}"#);
-        assert_eq!(read(&mut client), [State::CreateStreams.byte()]);
+        assert_eq!(read(&mut client), [ControlState::CreateStreams.byte()]);
     }
 
     #[test]
@@ -298,16 +297,16 @@ mod tests {
 
     #[test]
     fn a_far_end_that_stops_tells_its_clients() {
-        let (server, address) = server(Limits::default());
+        let (server, address) = server(ServiceLimits::default());
         let mut client = client(address);
         let _: [u8; 1] = read(&mut client);
         drop(server);
-        assert_eq!(read(&mut client), [State::ServerTerminate.byte()]);
+        assert_eq!(read(&mut client), [ControlState::ServerTerminate.byte()]);
     }
 
     #[test]
     fn ten_clients_at_once_are_all_served() {
-        let (_server, address) = server(Limits::default());
+        let (_server, address) = server(ServiceLimits::default());
         std::thread::scope(|scope| {
             let clients: Vec<_> = (0..10).map(|_| scope.spawn(|| serves(address))).collect();
             for client in clients {

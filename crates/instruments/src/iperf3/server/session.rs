@@ -1,17 +1,20 @@
 //! One client's test, from its parameters to its end.
 
+use crate::error::{Error, Result};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::dispatcher::Dispatcher;
-use crate::iperf3::control::{Control, ControlError, ControlResult};
+use crate::iperf3::control::{ControlChannel, ControlError, ControlResult};
 use crate::iperf3::messages::{Params, Results, Sides};
-use crate::iperf3::plan::{Plan, Protocol, StreamSpec, Until};
+use crate::iperf3::plan::{Iperf3Test, StreamSpec, Transport, Until};
 use crate::iperf3::run::{self, Streams};
 use crate::iperf3::tcp::{self, TcpStreams, report};
 use crate::iperf3::udp::{self, UdpStreams};
-use crate::iperf3::wire::{Cookie, ErrorCode, LONGEST_PARAMS, LONGEST_RESULTS, State};
-use crate::service::{Limits, Needs, Place, Refusal, keep_alive};
+use crate::iperf3::wire::{ControlState, Cookie, ErrorCode, LONGEST_PARAMS, LONGEST_RESULTS};
+use crate::service::{
+    AdmissionRefusal, ConnectionPermit, ServiceLimits, TestResources, keep_alive,
+};
 use record::Measurement;
 use socket2::SockRef;
 
@@ -34,7 +37,12 @@ struct Failed {
 type SessionResult<T> = Result<T, Failed>;
 
 /// Serves the client whose control connection bears `cookie`, and logs its test.
-pub(super) fn serve(dispatcher: &Dispatcher, mut control: Control, cookie: Cookie, place: &Place) {
+pub(super) fn serve(
+    dispatcher: &Dispatcher,
+    mut control: ControlChannel,
+    cookie: Cookie,
+    place: &ConnectionPermit,
+) {
     let shared = &dispatcher.shared;
     let test = ServerTest {
         dispatcher,
@@ -56,8 +64,8 @@ pub(super) fn serve(dispatcher: &Dispatcher, mut control: Control, cookie: Cooki
     };
     let plan = &params.plan;
     let name = match plan.protocol {
-        Protocol::Tcp => "tcp",
-        Protocol::Udp => "udp",
+        Transport::Tcp => "tcp",
+        Transport::Udp => "udp",
     };
     let permit = match shared.admit(control.peer(), name, needs(plan, test.limits.duration)) {
         Ok(permit) => permit,
@@ -67,8 +75,8 @@ pub(super) fn serve(dispatcher: &Dispatcher, mut control: Control, cookie: Cooki
     let ways = u32::from(plan.way.goes_up()) + u32::from(plan.way.goes_down());
     control.extend_set_up(TIME_PER_STREAM * plan.parallel * ways);
     let outcome = match plan.protocol {
-        Protocol::Tcp => test.run_tcp(&mut control, plan, &mut measurement),
-        Protocol::Udp => test.run_udp(&mut control, &params, &mut measurement),
+        Transport::Tcp => test.run_tcp(&mut control, plan, &mut measurement),
+        Transport::Udp => test.run_udp(&mut control, &params, &mut measurement),
     };
     if let Err(failed) = outcome {
         measurement.failure = Some(failed.cause.to_string());
@@ -78,22 +86,22 @@ pub(super) fn serve(dispatcher: &Dispatcher, mut control: Control, cookie: Cooki
 }
 
 /// Tells a client why it may not test.
-pub(super) fn refuse(control: &mut Control, refusal: Refusal) {
+pub(super) fn refuse(control: &mut ControlChannel, refusal: AdmissionRefusal) {
     let _ = match refusal {
-        Refusal::Busy(_) => control.send_state(State::AccessDenied),
-        Refusal::NotAllowed => control.send_error(ErrorCode::NOT_ALLOWED),
+        AdmissionRefusal::Busy(_) => control.send_state(ControlState::AccessDenied),
+        AdmissionRefusal::NotAllowed => control.send_error(ErrorCode::NOT_ALLOWED),
     };
 }
 
 /// What a test of at most `longest` takes of the far end.
-fn needs(plan: &Plan, longest: Duration) -> Needs {
+fn needs(plan: &Iperf3Test, longest: Duration) -> TestResources {
     let streams = plan.streams(false).len() as u64;
     let windows = streams * 2 * u64::from(plan.window.unwrap_or(0));
     let buffers = match plan.protocol {
-        Protocol::Tcp => u64::from(tcp::block(plan)),
-        Protocol::Udp => udp::memory(plan, longest),
+        Transport::Tcp => u64::from(tcp::block(plan)),
+        Transport::Udp => udp::memory(plan, longest),
     };
-    Needs {
+    TestResources {
         memory: windows + buffers,
         sockets: streams,
     }
@@ -102,13 +110,13 @@ fn needs(plan: &Plan, longest: Duration) -> Needs {
 /// The test of one client.
 struct ServerTest<'a> {
     dispatcher: &'a Dispatcher,
-    limits: Limits,
+    limits: ServiceLimits,
     cookie: Cookie,
 }
 
 impl ServerTest<'_> {
-    fn exchange_params(&self, control: &mut Control) -> SessionResult<Params> {
-        control.send_state(State::ParamExchange)?;
+    fn exchange_params(&self, control: &mut ControlChannel) -> SessionResult<Params> {
+        control.send_state(ControlState::ParamExchange)?;
         let (deadline, what) = (control.deadline(), "the parameters");
         let params = control
             .read_json(deadline, LONGEST_PARAMS, what, Params::parse)
@@ -118,10 +126,10 @@ impl ServerTest<'_> {
         Ok(params)
     }
 
-    fn check_congestion(&self, plan: &Plan) -> SessionResult<()> {
+    fn check_congestion(&self, plan: &Iperf3Test) -> SessionResult<()> {
         let choices = self.dispatcher.shared.choices();
         match &plan.congestion {
-            Some(name) if plan.protocol == Protocol::Tcp && !choices.has(name) => {
+            Some(name) if plan.protocol == Transport::Tcp && !choices.has(name) => {
                 let text = format!("it asked for the TCP congestion control {name:?}");
                 let cause = ControlError::Protocol(text);
                 Err(Failed::with(cause, ErrorCode::CONGESTION))
@@ -130,7 +138,7 @@ impl ServerTest<'_> {
         }
     }
 
-    fn check_limits(&self, plan: &Plan) -> SessionResult<()> {
+    fn check_limits(&self, plan: &Iperf3Test) -> SessionResult<()> {
         let refuse = |text: String, code| Err(Failed::with(ControlError::Protocol(text), code));
         let most = self.limits.duration;
         if let Some(asked) = plan.duration().filter(|asked| *asked > most) {
@@ -141,7 +149,7 @@ impl ServerTest<'_> {
             );
             return refuse(text, ErrorCode::TOO_LONG);
         }
-        let Needs { memory, .. } = needs(plan, most);
+        let TestResources { memory, .. } = needs(plan, most);
         if memory > self.limits.memory.0 {
             let text = format!(
                 "it asked for {memory} bytes of buffers; {} are allowed",
@@ -154,14 +162,14 @@ impl ServerTest<'_> {
 
     fn run_tcp(
         &self,
-        control: &mut Control,
-        plan: &Plan,
+        control: &mut ControlChannel,
+        plan: &Iperf3Test,
         measurement: &mut Measurement,
     ) -> SessionResult<()> {
         let connections = &self.dispatcher.connections;
         let waiting = connections.wait(self.cookie, control, Instant::now());
         let waiting = waiting.map_err(Failed::stream)?;
-        control.send_state(State::CreateStreams)?;
+        control.send_state(ControlState::CreateStreams)?;
         let specs = plan.streams(false);
         let accepted = waiting.accept(control, specs.len(), |_| ());
         let mut accepted = accepted.map_err(Failed::stream)?;
@@ -171,8 +179,7 @@ impl ServerTest<'_> {
             tcp::set_options(plan, &SockRef::from(&socket), peer, false)?;
             Ok((spec, socket))
         };
-        let sockets: anyhow::Result<_> =
-            specs.into_iter().zip(accepted).map(with_options).collect();
+        let sockets: Result<_> = specs.into_iter().zip(accepted).map(with_options).collect();
         let sockets = sockets.map_err(|error| connection_failed(&error))?;
         let mut streams = TcpStreams::new(plan, sockets).without_intervals();
         let (sides, outcome) = self.run(control, plan, &mut streams);
@@ -182,7 +189,7 @@ impl ServerTest<'_> {
 
     fn run_udp(
         &self,
-        control: &mut Control,
+        control: &mut ControlChannel,
         params: &Params,
         measurement: &mut Measurement,
     ) -> SessionResult<()> {
@@ -190,7 +197,7 @@ impl ServerTest<'_> {
         let source = control.peer().ip().to_canonical();
         let datagrams = &self.dispatcher.datagrams;
         let waiting = datagrams.wait(source, control, control.deadline())?;
-        control.send_state(State::CreateStreams)?;
+        control.send_state(ControlState::CreateStreams)?;
         let specs = plan.streams(false);
         // The last answer may be lost: then the client greets again, on the stream that it has.
         let sockets = waiting.accept(control, specs.len(), udp::wire::answer_repeated)?;
@@ -204,8 +211,8 @@ impl ServerTest<'_> {
     /// Runs the test over its streams, whatever they are, and exchanges results.
     fn run(
         &self,
-        control: &mut Control,
-        plan: &Plan,
+        control: &mut ControlChannel,
+        plan: &Iperf3Test,
         streams: &mut impl Streams,
     ) -> (Sides, SessionResult<()>) {
         let mut sides = Sides::default();
@@ -216,14 +223,14 @@ impl ServerTest<'_> {
 
     fn run_and_exchange(
         &self,
-        control: &mut Control,
-        plan: &Plan,
+        control: &mut ControlChannel,
+        plan: &Iperf3Test,
         streams: &mut impl Streams,
         sides: &mut Sides,
     ) -> SessionResult<()> {
         control.set_up();
-        control.send_state(State::TestStart)?;
-        control.send_state(State::TestRunning)?;
+        control.send_state(ControlState::TestStart)?;
+        control.send_state(ControlState::TestRunning)?;
         let outcome;
         (sides.local, outcome) = self.run_streams(control, plan, streams);
         outcome?;
@@ -231,27 +238,27 @@ impl ServerTest<'_> {
             // As iperf3 does: what is still queued must not stand in the way of the results.
             streams.close();
         }
-        control.send_state(State::ExchangeResults)?;
+        control.send_state(ControlState::ExchangeResults)?;
         let (deadline, what) = (control.deadline(), "the client's results");
         let remote = control
             .read_json(deadline, LONGEST_RESULTS, what, Results::parse)
             .map_err(|cause| Failed::with(cause, ErrorCode::RESULTS))?;
-        if plan.protocol == Protocol::Udp || matches!(plan.until, Until::Bytes(_)) {
+        if plan.protocol == Transport::Udp || matches!(plan.until, Until::Bytes(_)) {
             run::settle(streams, sides, &remote, control, SETTLE);
         }
         sides.remote = Some(remote);
         control.send_json(&sides.local.to_json(), "the results")?;
-        control.send_state(State::DisplayResults)?;
+        control.send_state(ControlState::DisplayResults)?;
         // A client that closes without sending it has all that it wanted.
         let deadline = control.deadline();
-        let _ = control.expect(State::Done, deadline);
+        let _ = control.expect(ControlState::Done, deadline);
         Ok(())
     }
 
     fn run_streams(
         &self,
-        control: &mut Control,
-        plan: &Plan,
+        control: &mut ControlChannel,
+        plan: &Iperf3Test,
         streams: &mut impl Streams,
     ) -> (Results, ControlResult<()>) {
         let longest = plan
@@ -261,7 +268,7 @@ impl ServerTest<'_> {
         let (sends, silence) = (plan.way.goes_down(), self.limits.idle);
         run::run(plan, streams, sends, silence, |streams, _, until| {
             match control.poll_state(until)? {
-                Some(State::TestEnd) => return Ok(true),
+                Some(ControlState::TestEnd) => return Ok(true),
                 Some(state) => return Err(control.unexpected(state, "TEST_END (4)")),
                 None => {}
             }
@@ -280,7 +287,7 @@ impl ServerTest<'_> {
 }
 
 /// The streams cannot be set up.
-fn connection_failed(error: &anyhow::Error) -> Failed {
+fn connection_failed(error: &Error) -> Failed {
     ControlError::Connection(format!("{error:#}")).into()
 }
 
@@ -296,10 +303,10 @@ impl Failed {
     }
 
     /// Tells the client, which may be gone: then there is nobody to tell.
-    fn tell(self, control: &mut Control) {
+    fn tell(self, control: &mut ControlChannel) {
         let usual = match self.cause {
             ControlError::PeerGaveUp(..) => return,
-            ControlError::Stopped(_) => return control.give_up(State::ServerTerminate),
+            ControlError::Stopped(_) => return control.give_up(ControlState::ServerTerminate),
             ControlError::Connection(_) => return drop(control.send_error(ErrorCode::STREAM)),
             ControlError::TimedOut(_) => ErrorCode::SILENCE,
             ControlError::Overdue(_) => ErrorCode::EXPIRED,

@@ -2,21 +2,25 @@
 
 use std::net::TcpStream;
 
-use anyhow::{Context, Result};
+use crate::error::{Context, Result};
 use socket2::SockRef;
 
-use super::super::client::{self, Opening, Server};
+use super::super::client::{self, Iperf3Server, Opening};
+use super::super::json;
 use super::super::messages::Params;
-use super::super::plan::{Plan, StreamSpec};
-use super::super::start::start;
+use super::super::plan::{Iperf3Test, StreamSpec};
 use super::report::measurement;
-use super::{Connection, TcpStreams, block, set_options};
+use super::{DataConnection, TcpStreams, block, set_options};
 use crate::instrument::MeasureOutput;
 use crate::{Session, endpoint};
 
 /// Measures `plan` against `server` from the calling thread's namespace.
-pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> MeasureOutput {
-    let plan = Plan {
+pub(crate) fn measure(
+    server: &Iperf3Server,
+    plan: &Iperf3Test,
+    session: &Session,
+) -> MeasureOutput {
+    let plan = Iperf3Test {
         length: Some(block(plan)),
         ..plan.clone()
     };
@@ -27,12 +31,12 @@ pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measur
     let mut connections = Vec::new();
     let tested = client::run(server, &params, session, |opening| {
         let sockets = connect_all(opening)?;
-        connections = sockets.iter().filter_map(Connection::of).collect();
+        connections = sockets.iter().filter_map(DataConnection::of).collect();
         Ok(TcpStreams::new(&opening.params.plan, sockets))
     });
     let plan = &params.plan;
-    let ends: Vec<_> = connections.iter().map(Connection::ends).collect();
-    let mut start = start(plan, server.address, tested.cookie, &ends);
+    let ends: Vec<_> = connections.iter().map(DataConnection::ends).collect();
+    let mut start = json::start(plan, server.address, tested.cookie, &ends);
     let measured = |streams| measurement(plan, streams, &tested.sides, true);
     let mut measurement = tested.streams.as_ref().map(measured).unwrap_or_default();
     if let (Some(_), Some(first)) = (&tested.streams, connections.first()) {
@@ -48,9 +52,11 @@ pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measur
             .with_fact("socket buffers", buffers);
     }
     measurement.failure = tested.failure.or(measurement.failure);
+    let measurement = measurement.with_fact("server", server.address);
+    let json = session.details.then(|| json::of(&measurement, &start));
     MeasureOutput {
-        measurement: measurement.with_fact("server", server.address),
-        start: Some(start),
+        measurement,
+        iperf3: json,
     }
 }
 
@@ -75,8 +81,8 @@ mod tests {
     use super::*;
     use crate::iperf3::control::MESSAGE_TIMEOUT;
     use crate::iperf3::messages::{Results, StreamResults};
-    use crate::iperf3::plan::{Protocol, Until, Way};
-    use crate::iperf3::wire::{COOKIE_LENGTH, State};
+    use crate::iperf3::plan::{TestDirection, Transport, Until};
+    use crate::iperf3::wire::{COOKIE_LENGTH, ControlState};
     use crate::serve::{self, ServeConfig};
     use record::{Direction, Metric, Statistic};
     use std::io::{Read as _, Write as _};
@@ -84,10 +90,10 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    fn plan() -> Plan {
-        Plan {
+    fn plan() -> Iperf3Test {
+        Iperf3Test {
             until: Until::For(Duration::from_millis(50)),
-            ..Plan::new(Protocol::Tcp)
+            ..Iperf3Test::new(Transport::Tcp)
         }
     }
 
@@ -109,9 +115,9 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let last = last.to_vec();
         let server = thread::spawn(move || follow(&listener, steps, &last));
-        let client = Server {
+        let client = Iperf3Server {
             message_timeout,
-            ..Server::at(address)
+            ..Iperf3Server::at(address)
         };
         let measured = measure(&client, &plan(), &Session::default());
         server.join().unwrap();
@@ -126,27 +132,37 @@ mod tests {
         control.read_exact(&mut cookie).unwrap();
         for step in 0..steps {
             match step {
-                0 => control.write_all(&[State::ParamExchange.byte()]).unwrap(),
+                0 => control
+                    .write_all(&[ControlState::ParamExchange.byte()])
+                    .unwrap(),
                 1 => {
                     read_text(&mut control);
-                    control.write_all(&[State::CreateStreams.byte()]).unwrap();
+                    control
+                        .write_all(&[ControlState::CreateStreams.byte()])
+                        .unwrap();
                 }
                 2 => {
                     let (mut stream, _) = listener.accept().unwrap();
                     stream.read_exact(&mut cookie).unwrap();
                     data = Some(stream);
-                    control.write_all(&[State::TestStart.byte()]).unwrap();
+                    control
+                        .write_all(&[ControlState::TestStart.byte()])
+                        .unwrap();
                 }
                 3 => {
-                    control.write_all(&[State::TestRunning.byte()]).unwrap();
+                    control
+                        .write_all(&[ControlState::TestRunning.byte()])
+                        .unwrap();
                     let mut stream = data.as_ref().unwrap().try_clone().unwrap();
                     thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
                 }
                 4 => {
                     let mut end = [0];
                     control.read_exact(&mut end).unwrap();
-                    assert_eq!(end[0], State::TestEnd.byte());
-                    control.write_all(&[State::ExchangeResults.byte()]).unwrap();
+                    assert_eq!(end[0], ControlState::TestEnd.byte());
+                    control
+                        .write_all(&[ControlState::ExchangeResults.byte()])
+                        .unwrap();
                 }
                 _ => read_text(&mut control),
             }
@@ -208,12 +224,12 @@ mod tests {
             cause.contains("0x53 where PARAM_EXCHANGE (9) was due"),
             "{cause}"
         );
-        let cause = failing(1, &[State::TestRunning.byte()]);
+        let cause = failing(1, &[ControlState::TestRunning.byte()]);
         assert!(
             cause.contains("it sent TEST_RUNNING (2) where CREATE_STREAMS (10)"),
             "{cause}"
         );
-        let cause = failing(4, &[State::DisplayResults.byte()]);
+        let cause = failing(4, &[ControlState::DisplayResults.byte()]);
         assert!(
             cause.contains("DISPLAY_RESULTS (14) where the end of the test"),
             "{cause}"
@@ -262,7 +278,7 @@ mod tests {
             ..Results::default()
         };
         let mut last = text(&results.to_json().to_string());
-        last.push(State::DisplayResults.byte());
+        last.push(ControlState::DisplayResults.byte());
         let failure = failing(6, &last);
         assert!(failure.contains("the ends disagree"), "{failure}");
     }
@@ -273,7 +289,7 @@ mod tests {
             .unwrap()
             .local_addr()
             .unwrap();
-        let measured = measure(&Server::at(address), &plan(), &detailed());
+        let measured = measure(&Iperf3Server::at(address), &plan(), &detailed());
         let failure = measured.measurement.failure.unwrap();
         assert!(failure.contains("refuses the connection"), "{failure}");
     }
@@ -282,14 +298,15 @@ mod tests {
     fn a_receiver_that_copies_gets_the_same_bytes_at_either_end() {
         let server = serve::start(ServeConfig::on_loopback()).unwrap();
         let address = server.address("iperf3").unwrap();
-        for way in [Way::Up, Way::Down] {
-            let plan = Plan {
+        for way in [TestDirection::Up, TestDirection::Down] {
+            let plan = Iperf3Test {
                 way,
                 rx_copy: true,
                 until: Until::Bytes(3_000_001),
                 ..plan()
             };
-            let measurement = measure(&Server::at(address), &plan, &Session::default()).measurement;
+            let measurement =
+                measure(&Iperf3Server::at(address), &plan, &Session::default()).measurement;
             assert_eq!(measurement.failure, None, "{way:?}");
             let mut figures = measurement.figures.iter();
             let received = figures.find(|figure| figure.metric == Metric::ReceivedBytes);
@@ -304,17 +321,17 @@ mod tests {
         let server = serve::start(ServeConfig::on_loopback()).unwrap();
         let address = server.address("iperf3").unwrap();
         for (way, directions) in [
-            (Way::Up, &[Direction::Up][..]),
-            (Way::Down, &[Direction::Down]),
-            (Way::Both, &[Direction::Up, Direction::Down]),
+            (TestDirection::Up, &[Direction::Up][..]),
+            (TestDirection::Down, &[Direction::Down]),
+            (TestDirection::Both, &[Direction::Up, Direction::Down]),
         ] {
-            let plan = Plan {
+            let plan = Iperf3Test {
                 way,
                 parallel: 2,
                 until: Until::Bytes(3_000_001),
                 ..plan()
             };
-            let measured = measure(&Server::at(address), &plan, &Session::default());
+            let measured = measure(&Iperf3Server::at(address), &plan, &Session::default());
             let measurement = measured.measurement;
             assert_eq!(measurement.failure, None, "{way:?}");
             for direction in directions {

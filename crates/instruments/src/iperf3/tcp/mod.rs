@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use crate::error::{Context, Result};
 use netio::tcp::TcpInfo;
 use socket2::SockRef;
 
-use self::stream::{DataStream, Sending, Snapshot};
+use self::stream::{DataStream, SenderState, Snapshot};
 pub(crate) use self::stream::{StreamInterval, cwnd_bytes};
 use super::detail::{Detail, TcpDetail};
 use super::messages::StreamResults;
-use super::plan::{Plan, StreamSpec, Until};
-use super::run::{CpuTime, Progress, Streams, seconds};
+use super::plan::{Iperf3Test, StreamSpec, Until};
+use super::run::{CpuTime, Streams, TestProgress, seconds};
 
 /// Bytes of a block when the user does not say: as large as iperf3 takes, for fewer calls.
 const DEFAULT_BLOCK: u32 = 1 << 20;
@@ -29,7 +29,7 @@ const SETTLE_STEP: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(crate) struct TcpStreams {
     streams: Vec<DataStream>,
-    sending: Arc<Sending>,
+    sending: Arc<SenderState>,
     until: Until,
     start: Instant,
     /// When what counts began: after the omitted start.
@@ -38,7 +38,7 @@ pub(crate) struct TcpStreams {
     ticked: Instant,
     cpu_before: Duration,
     /// Every interval, or the last one only.
-    intervals: Vec<Interval>,
+    intervals: Vec<TcpInterval>,
     keeps_intervals: bool,
     /// As read before the sockets were closed.
     congestion_used: Option<String>,
@@ -47,7 +47,7 @@ pub(crate) struct TcpStreams {
 
 /// One data connection as it was set up.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Connection {
+pub(crate) struct DataConnection {
     /// The stream.
     pub(crate) spec: StreamSpec,
     /// Its address here.
@@ -62,7 +62,7 @@ pub(crate) struct Connection {
 
 /// What one interval brought.
 #[derive(Clone, Debug)]
-pub(crate) struct Interval {
+pub(crate) struct TcpInterval {
     /// Seconds after the start of the test at which it began, the omitted start included.
     pub(crate) start_s: f64,
     /// Likewise its end.
@@ -87,7 +87,7 @@ pub(crate) struct StreamTotal {
     /// For how long that went.
     pub(crate) seconds: f64,
     /// What this end's kernel says that the network carried.
-    pub(crate) carried: Carried,
+    pub(crate) carried: KernelCounts,
     /// Segments sent again; at a sender only.
     pub(crate) retransmits: u32,
     /// Payload bytes of a segment on average, those sent again included; absent without a segment.
@@ -105,7 +105,7 @@ pub(crate) struct StreamTotal {
 
 /// What the kernel of one end knows of what the network carried in the time that counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Carried {
+pub(crate) struct KernelCounts {
     /// Payload bytes, at most; absent where it does not say.
     pub(crate) most: Option<u64>,
     /// Of those that the receiver read in this time, so many may have been carried before it.
@@ -125,7 +125,7 @@ pub(crate) struct Limited {
     pub(crate) by_send_buffer: Duration,
 }
 
-impl Connection {
+impl DataConnection {
     /// The stream's number, its address here and its address there.
     fn ends(&self) -> (u32, [SocketAddr; 2]) {
         (self.spec.id, [self.local, self.remote])
@@ -147,7 +147,7 @@ impl Connection {
     }
 }
 
-impl Carried {
+impl KernelCounts {
     /// From `base`, when what counts began, to `end`, at the end that sends or at the other.
     fn between(sends: bool, base: &Snapshot, end: &Snapshot) -> Self {
         let (from, to) = (&base.info, &end.info);
@@ -185,7 +185,7 @@ impl Carried {
 
 impl TcpStreams {
     /// Over connections that are up, in the order of opening.
-    pub(crate) fn new(plan: &Plan, streams: Vec<(StreamSpec, TcpStream)>) -> Self {
+    pub(crate) fn new(plan: &Iperf3Test, streams: Vec<(StreamSpec, TcpStream)>) -> Self {
         let now = Instant::now();
         let peer = streams
             .first()
@@ -194,7 +194,7 @@ impl TcpStreams {
         let streams = streams.map(|(spec, socket)| DataStream::new(spec, socket));
         Self {
             streams: streams.collect(),
-            sending: Arc::new(Sending::new(block(plan), plan)),
+            sending: Arc::new(SenderState::new(block(plan), plan)),
             until: plan.until,
             start: now,
             counted_from: now,
@@ -237,7 +237,7 @@ impl TcpStreams {
         StreamTotal {
             spec,
             bytes: end.bytes - base.bytes,
-            carried: Carried {
+            carried: KernelCounts {
                 // An omitted start has data on its way when it ends.
                 waited: match base.bytes {
                     0 => stream
@@ -245,7 +245,7 @@ impl TcpStreams {
                         .saturating_sub(self.counted_from.saturating_duration_since(self.start)),
                     _ => Duration::ZERO,
                 },
-                ..Carried::between(spec.sends, &base, &end)
+                ..KernelCounts::between(spec.sends, &base, &end)
             },
             bytes_with_omitted: end.bytes,
             seconds: seconds(self.counted_from, ended),
@@ -293,7 +293,7 @@ impl Streams for TcpStreams {
             self.intervals.clear();
         }
         let streams = self.streams.iter_mut();
-        self.intervals.push(Interval {
+        self.intervals.push(TcpInterval {
             start_s: seconds(self.start, self.ticked),
             end_s: seconds(self.start, now),
             omitted: self.omitting,
@@ -333,8 +333,8 @@ impl Streams for TcpStreams {
         )
     }
 
-    fn progress(&self) -> Progress {
-        let mut progress = Progress::default();
+    fn progress(&self) -> TestProgress {
+        let mut progress = TestProgress::default();
         let mut idle = true;
         for stream in &self.streams {
             let now = stream.latest();
@@ -437,7 +437,7 @@ impl Drop for TcpStreams {
 }
 
 /// Bytes that a sender writes in one call.
-pub(crate) fn block(plan: &Plan) -> u32 {
+pub(crate) fn block(plan: &Iperf3Test) -> u32 {
     plan.length.unwrap_or(DEFAULT_BLOCK)
 }
 
@@ -447,7 +447,7 @@ pub(crate) fn block(plan: &Plan) -> u32 {
 /// # Errors
 /// The system refuses an option; says which.
 pub(crate) fn set_options(
-    plan: &Plan,
+    plan: &Iperf3Test,
     socket: &SockRef<'_>,
     peer: IpAddr,
     connects: bool,
@@ -479,7 +479,7 @@ pub(crate) fn set_options(
 ///
 /// # Errors
 /// The system refuses it.
-pub(crate) fn set_tos(plan: &Plan, socket: &SockRef<'_>, peer: IpAddr) -> Result<()> {
+pub(crate) fn set_tos(plan: &Iperf3Test, socket: &SockRef<'_>, peer: IpAddr) -> Result<()> {
     let Some(tos) = plan.tos else {
         return Ok(());
     };
@@ -512,9 +512,9 @@ mod tests {
         };
         let base = snapshot(5_000, info(4_000, 500, 3_000));
         let end = snapshot(95_000, info(44_000, 1_500, 42_000));
-        let carried = Carried::between(true, &base, &end);
+        let carried = KernelCounts::between(true, &base, &end);
         assert_eq!((carried.most, carried.before), (Some(40_500), 500));
-        let from_the_start = Carried::between(true, &snapshot(0, info(37, 0, 0)), &end);
+        let from_the_start = KernelCounts::between(true, &snapshot(0, info(37, 0, 0)), &end);
         assert_eq!(
             (from_the_start.most, from_the_start.before),
             (Some(43_963), 0)
@@ -536,7 +536,7 @@ mod tests {
         };
         let base = snapshot(900, base);
         let carried = |out_of_order| {
-            Carried::between(false, &base, &snapshot(4_900, info(5_200, out_of_order)))
+            KernelCounts::between(false, &base, &snapshot(4_900, info(5_200, out_of_order)))
         };
         assert_eq!((carried(2).most, carried(2).before), (Some(4_200), 100));
         assert_eq!(carried(3).most, Some(5_000));

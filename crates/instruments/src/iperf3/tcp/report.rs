@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::super::detail::Detail;
 use super::super::messages::{Sides, direction};
-use super::super::plan::{Plan, Until};
-use super::{Carried, Interval, StreamInterval, StreamTotal, TcpStreams, cwnd_bytes};
+use super::super::plan::{Iperf3Test, Until};
+use super::{KernelCounts, StreamInterval, StreamTotal, TcpInterval, TcpStreams, cwnd_bytes};
 use crate::measured::{at_layers, mean, rates, total};
 use record::{Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::Layers;
@@ -13,9 +13,9 @@ use stats::layers::Layers;
 /// Everything about a test that reports are made of.
 #[derive(Debug)]
 struct TcpTest<'a> {
-    plan: &'a Plan,
+    plan: &'a Iperf3Test,
     sides: &'a Sides,
-    intervals: &'a [Interval],
+    intervals: &'a [TcpInterval],
     /// One entry a stream, in the order of opening.
     totals: Vec<StreamTotal>,
     /// Whether this end is the client.
@@ -34,7 +34,7 @@ struct Sum {
     /// Segments sent again.
     retransmits: Option<u64>,
     /// What this end's kernel says.
-    carried: Carried,
+    carried: KernelCounts,
     /// For how long of the receiver's time the network may have had nothing to carry, in seconds: until the first byte came, and, as
     /// far as the receiver does not say when, as long as it took to be sent and to be acknowledged.
     idle: f64,
@@ -42,7 +42,7 @@ struct Sum {
 
 /// What a test over `streams` found at this end, with what the other end said.
 pub(crate) fn measurement(
-    plan: &Plan,
+    plan: &Iperf3Test,
     streams: &TcpStreams,
     sides: &Sides,
     client: bool,
@@ -69,7 +69,7 @@ impl Sum {
             sent: add(self.sent, other.sent),
             received: add(self.received, other.received),
             retransmits: retransmits.map(|(a, b)| a.saturating_add(b)),
-            carried: Carried {
+            carried: KernelCounts {
                 most: most.map(|(a, b)| a.saturating_add(b)),
                 before: self.carried.before.saturating_add(other.carried.before),
                 waited: self.carried.waited.min(other.carried.waited),
@@ -101,7 +101,7 @@ impl Sum {
 }
 
 impl<'a> TcpTest<'a> {
-    fn new(plan: &'a Plan, streams: &'a TcpStreams, sides: &'a Sides, client: bool) -> Self {
+    fn new(plan: &'a Iperf3Test, streams: &'a TcpStreams, sides: &'a Sides, client: bool) -> Self {
         Self {
             plan,
             sides,
@@ -409,9 +409,9 @@ mod tests {
             sent: Some((u64::MAX, 1.0)),
             received: Some((u64::MAX, 2.0)),
             retransmits: Some(u64::MAX),
-            carried: Carried {
+            carried: KernelCounts {
                 most: Some(u64::MAX),
-                ..Carried::default()
+                ..KernelCounts::default()
             },
             idle: 0.0,
         };
@@ -422,7 +422,7 @@ mod tests {
     }
 
     /// 10 MB were written, of which 4 still stand in the sender's socket; 5 MB were read.
-    fn sum(carried: Carried) -> Sum {
+    fn sum(carried: KernelCounts) -> Sum {
         Sum {
             sent: Some((10_000_000, 8.0)),
             received: Some((5_000_000, 8.0)),
@@ -434,19 +434,19 @@ mod tests {
 
     #[test]
     fn what_still_stands_in_the_senders_socket_is_not_in_the_bounds() {
-        let sent = sum(Carried {
+        let sent = sum(KernelCounts {
             most: Some(6_000_000),
-            ..Carried::default()
+            ..KernelCounts::default()
         });
         assert_eq!(sent.bounds(true, Some(1000.0)), Some([5e6, 6e6]));
         // At the receiver, what came and the 100 segments that may have come twice.
-        let came = sum(Carried {
+        let came = sum(KernelCounts {
             most: Some(5_200_000),
-            ..Carried::default()
+            ..KernelCounts::default()
         });
         assert_eq!(came.bounds(false, Some(1000.0)), Some([5e6, 5.3e6]));
         // A kernel that does not say leaves what was written and sent again.
-        let silent = sum(Carried::default());
+        let silent = sum(KernelCounts::default());
         assert_eq!(silent.bounds(true, Some(1000.0)), Some([5e6, 10.1e6]));
     }
 
@@ -454,9 +454,9 @@ mod tests {
     fn the_upper_bound_is_over_the_time_in_which_there_was_something_to_carry() {
         let late = Sum {
             idle: 4.0,
-            ..sum(Carried {
+            ..sum(KernelCounts {
                 most: Some(6_000_000),
-                ..Carried::default()
+                ..KernelCounts::default()
             })
         };
         assert_eq!(late.bounds(true, None), Some([5e6, 12e6]));
@@ -466,10 +466,10 @@ mod tests {
 
     #[test]
     fn what_was_in_flight_at_the_cut_is_in_both_bounds() {
-        let cut = sum(Carried {
+        let cut = sum(KernelCounts {
             most: Some(6_000_000),
             before: 300_000,
-            ..Carried::default()
+            ..KernelCounts::default()
         });
         assert_eq!(cut.bounds(true, None), Some([4.7e6, 6e6]));
     }

@@ -7,11 +7,11 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use crate::error::{Context, Result, bail};
 use netio::tcp::{TcpInfo, discard};
 
 use super::super::control::is_pause;
-use super::super::plan::{Plan, StreamSpec};
+use super::super::plan::{Iperf3Test, StreamSpec};
 use super::super::run::{CpuMeter, CpuTime, SendControl};
 
 /// How long a blocked send or receive may keep a thread from looking up; also how late a stalled sender stops.
@@ -28,7 +28,7 @@ const STATED_EVERY: Duration = Duration::from_millis(20);
 
 /// What all streams of one end share.
 #[derive(Debug)]
-pub(super) struct Sending {
+pub(super) struct SenderState {
     /// When senders stop, and how much they may send; receivers go on after it without being counted.
     pub(super) control: SendControl,
     /// What is sent over and over: incompressible.
@@ -111,9 +111,9 @@ pub(crate) fn cwnd_bytes(info: &TcpInfo) -> u64 {
     u64::from(info.snd_cwnd) * u64::from(info.snd_mss)
 }
 
-impl Sending {
+impl SenderState {
     /// Blocks of so many bytes, without a limit.
-    pub(super) fn new(block: u32, plan: &Plan) -> Self {
+    pub(super) fn new(block: u32, plan: &Iperf3Test) -> Self {
         let mut bytes = vec![0; block as usize];
         fastrand::Rng::with_seed(block.into()).fill(&mut bytes);
         Self {
@@ -146,7 +146,7 @@ impl DataStream {
     }
 
     /// Starts the thread.
-    pub(super) fn start(&mut self, sending: &Arc<Sending>, start: Instant) -> Result<()> {
+    pub(super) fn start(&mut self, sending: &Arc<SenderState>, start: Instant) -> Result<()> {
         let socket = self.socket.clone().context("a stream that is closed")?;
         socket.set_nonblocking(false)?;
         socket.set_write_timeout(Some(BLOCKED))?;
@@ -282,7 +282,12 @@ impl Counters {
 }
 
 /// Writes until told to stop, or until the allowance is spent.
-fn send(socket: &TcpStream, sending: &Sending, counters: &Counters, start: Instant) -> Result<()> {
+fn send(
+    socket: &TcpStream,
+    sending: &SenderState,
+    counters: &Counters,
+    start: Instant,
+) -> Result<()> {
     let mut socket = socket;
     let control = &sending.control;
     let chunk = match sending.bitrate {
@@ -323,7 +328,12 @@ fn send(socket: &TcpStream, sending: &Sending, counters: &Counters, start: Insta
 }
 
 /// Reads until the far end closes, or this end does.
-fn receive(socket: &TcpStream, test: &Sending, counters: &Counters, start: Instant) -> Result<()> {
+fn receive(
+    socket: &TcpStream,
+    test: &SenderState,
+    counters: &Counters,
+    start: Instant,
+) -> Result<()> {
     let mut stated = Instant::now();
     let mut copied = vec![0; if test.rx_copy { COPIED } else { 0 }];
     loop {
@@ -337,7 +347,7 @@ fn receive(socket: &TcpStream, test: &Sending, counters: &Counters, start: Insta
         };
         match taken {
             Ok(0) if !test.control.is_stopped() => {
-                bail!("the far end closed a stream that was received on");
+                bail!(Peer, "the far end closed a stream that was received on");
             }
             Ok(0) => return Ok(()),
             Ok(count) => counters.add(count, start),

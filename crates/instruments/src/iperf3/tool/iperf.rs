@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use anyhow::{Result, bail, ensure};
+use crate::error::{Result, bail, ensure};
 
 use super::{StreamProgram, StreamTest, amount, direction, iperf_client, switches};
 use crate::endpoint::Local;
 use crate::external::{Tool, ToolOutput, word, words};
-use crate::iperf3::plan::{Plan, Protocol, Way};
+use crate::iperf3::plan::{Iperf3Test, TestDirection, Transport};
 use crate::measured::{figures, samples};
 use record::Metric::{
     self, CongestionWindowBytes, ElapsedS, GoodputBitPerS, JitterMs, LostPackets, LostPercent,
@@ -30,22 +30,26 @@ impl StreamProgram for Iperf {
         5001
     }
 
-    fn check(&self, plan: &Plan) -> Result<()> {
+    fn check(&self, plan: &Iperf3Test) -> Result<()> {
         // Its own default is 1 Mbit/s, and it takes a rate of 0 for an endless gap.
         ensure!(
-            plan.protocol == Protocol::Tcp || plan.bitrate.is_some(),
+            Tool,
+            plan.protocol == Transport::Tcp || plan.bitrate.is_some(),
             "iperf sends datagrams at a rate only: say which"
         );
         super::plain_time("iperf", plan).map(drop)
     }
 
-    fn server_arguments(&self, target: SocketAddr, plan: &Plan) -> Option<Vec<String>> {
-        let congestion = plan.congestion.clone().filter(|_| plan.way == Way::Down);
+    fn server_arguments(&self, target: SocketAddr, plan: &Iperf3Test) -> Option<Vec<String>> {
+        let congestion = plan
+            .congestion
+            .clone()
+            .filter(|_| plan.way == TestDirection::Down);
         let mut arguments = vec!["-s".to_owned()];
         arguments.extend(words(&[("-p", word(target.port())), ("-Z", congestion)]));
         arguments.extend(switches(&[
             ("-V", target.is_ipv6()),
-            ("-u", plan.protocol == Protocol::Udp),
+            ("-u", plan.protocol == Transport::Udp),
         ]));
         Some(arguments)
     }
@@ -57,12 +61,16 @@ impl StreamProgram for Iperf {
         let address = match test.local {
             Some(Local::Address(address)) => word(address),
             Some(Local::Interface(name)) => {
-                bail!("iperf takes an address to bind to, not an interface ({name})")
+                bail!(
+                    Tool,
+                    "iperf takes an address to bind to, not an interface ({name})"
+                )
             }
             None => None,
         };
         ensure!(
-            plan.way == Way::Up || plan.congestion.is_none(),
+            Tool,
+            plan.way == TestDirection::Up || plan.congestion.is_none(),
             "iperf's server chooses the congestion control of a reverse test: start it with -Z"
         );
         let mut arguments = vec!["-e".to_owned()];
@@ -75,7 +83,7 @@ impl StreamProgram for Iperf {
         Ok(arguments)
     }
 
-    fn parse(&self, output: &ToolOutput, plan: &Plan) -> Measurement {
+    fn parse(&self, output: &ToolOutput, plan: &Iperf3Test) -> Measurement {
         let (mut rows, mut server, mut from_server) = (Vec::new(), Vec::new(), false);
         for text in output.texts().map(str::trim) {
             if text.ends_with("Server Report:") {
@@ -86,12 +94,12 @@ impl StreamProgram for Iperf {
             }
         }
         let (totals, intervals) = split(&rows);
-        let down = plan.way == Way::Down;
+        let down = plan.way == TestDirection::Down;
         let received: Vec<&StreamRow> = match plan.protocol {
             _ if down => totals.clone(),
             // What the server sent back of the datagrams that it received.
-            Protocol::Udp => server.iter().collect(),
-            Protocol::Tcp => Vec::new(),
+            Transport::Udp => server.iter().collect(),
+            Transport::Tcp => Vec::new(),
         };
         let sent = if down { &[][..] } else { &totals };
         let mut figures = rates(sent, plan, SentBytes, SentRateBitPerS);
@@ -104,7 +112,7 @@ impl StreamProgram for Iperf {
             ..Measurement::default()
         };
         match plan.protocol {
-            Protocol::Tcp if !down => measurement.with_fact(
+            Transport::Tcp if !down => measurement.with_fact(
                 "sent rate",
                 "what iperf handed to its socket (L7): up to a socket buffer more than arrived, which it does not say",
             ),
@@ -192,10 +200,10 @@ fn split(rows: &[StreamRow]) -> (Vec<&StreamRow>, Vec<&StreamRow>) {
     (of(true), of(false))
 }
 
-fn interval_samples(intervals: &[&StreamRow], plan: &Plan) -> Vec<Sample> {
+fn interval_samples(intervals: &[&StreamRow], plan: &Iperf3Test) -> Vec<Sample> {
     let bytes = match plan.way {
-        Way::Down => ReceivedBytes,
-        Way::Up | Way::Both => SentBytes,
+        TestDirection::Down => ReceivedBytes,
+        TestDirection::Up | TestDirection::Both => SentBytes,
     };
     let mut numbers: BTreeMap<Option<u32>, u64> = BTreeMap::new();
     let mut all = Vec::new();
@@ -218,7 +226,7 @@ fn interval_samples(intervals: &[&StreamRow], plan: &Plan) -> Vec<Sample> {
 }
 
 /// Bytes and rate of all streams together, and the rate of each of several.
-fn rates(rows: &[&StreamRow], plan: &Plan, bytes: Metric, rate: Metric) -> Vec<Figure> {
+fn rates(rows: &[&StreamRow], plan: &Iperf3Test, bytes: Metric, rate: Metric) -> Vec<Figure> {
     let sum = |value: fn(&StreamRow) -> f64| {
         let sum = rows.iter().map(|row| value(row)).sum();
         (!rows.is_empty()).then_some(sum)
@@ -239,7 +247,7 @@ fn rates(rows: &[&StreamRow], plan: &Plan, bytes: Metric, rate: Metric) -> Vec<F
 fn other_figures(
     totals: &[&StreamRow],
     received: &[&StreamRow],
-    plan: &Plan,
+    plan: &Iperf3Test,
 ) -> impl Iterator<Item = Figure> + use<> {
     let retransmits = totals.iter().filter_map(|row| row.retransmits);
     let retransmits = retransmits.reduce(|sum, more| sum + more);
@@ -262,14 +270,14 @@ fn other_figures(
 
 fn failure(
     output: &ToolOutput,
-    plan: &Plan,
+    plan: &Iperf3Test,
     totals: &[&StreamRow],
     received: &[&StreamRow],
 ) -> Option<String> {
     if totals.is_empty() {
         return Some(output.ending("iperf"));
     }
-    let expects_report = plan.way == Way::Down || plan.protocol == Protocol::Udp;
+    let expects_report = plan.way == TestDirection::Down || plan.protocol == Transport::Udp;
     if expects_report && received.is_empty() {
         return Some("the server did not report what it received".to_owned());
     }
@@ -291,7 +299,7 @@ pub(crate) mod tests {
     pub(crate) const UDP: &str = include_str!("fixtures/iperf_udp.txt");
     pub(crate) const SILENT: &str = include_str!("fixtures/iperf_silent.txt");
 
-    fn parse(text: &str, plan: &Plan) -> Measurement {
+    fn parse(text: &str, plan: &Iperf3Test) -> Measurement {
         Iperf.parse(&captured(text, 0), plan)
     }
 
@@ -302,9 +310,9 @@ pub(crate) mod tests {
 
     #[test]
     fn what_a_tcp_client_buffered_is_not_called_goodput() {
-        let plan = Plan {
+        let plan = Iperf3Test {
             parallel: 2,
-            ..plan(Protocol::Tcp, Way::Up)
+            ..plan(Transport::Tcp, TestDirection::Up)
         };
         let measurement = parse(TCP, &plan);
         assert_eq!(measurement.failure, None);
@@ -326,7 +334,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_reverse_test_counts_what_arrived() {
-        let measurement = parse(REVERSE, &plan(Protocol::Tcp, Way::Down));
+        let measurement = parse(REVERSE, &plan(Transport::Tcp, TestDirection::Down));
         assert_eq!(measurement.failure, None);
         assert_eq!(figures(&measurement, ReceivedBytes), [3_061_448_704.0]);
         let direction = |figure: &Figure| figure.direction == Some(Direction::Down);
@@ -335,7 +343,7 @@ pub(crate) mod tests {
 
     #[test]
     fn udp_is_what_the_server_reported() {
-        let plan = plan(Protocol::Udp, Way::Up);
+        let plan = plan(Transport::Udp, TestDirection::Up);
         let measurement = parse(UDP, &plan);
         assert_eq!(measurement.failure, None);
         assert_eq!(figures(&measurement, GoodputBitPerS), [5_011_343.0]);
@@ -350,11 +358,11 @@ pub(crate) mod tests {
 
     #[test]
     fn a_test_in_which_nothing_arrived_has_failed() {
-        let silent = plan(Protocol::Udp, Way::Down);
+        let silent = plan(Transport::Udp, TestDirection::Down);
         assert_eq!(parse(SILENT, &silent).failure.unwrap(), "nothing arrived");
         let output = captured("tcp connect failed: Connection refused\n", 0);
         let cause = Iperf
-            .parse(&output, &plan(Protocol::Tcp, Way::Up))
+            .parse(&output, &plan(Transport::Tcp, TestDirection::Up))
             .failure
             .unwrap();
         assert!(cause.contains("Connection refused"), "{cause}");
@@ -366,7 +374,7 @@ pub(crate) mod tests {
 [  1] 0.0000-1.0000 sec  100 Bytes  800 bits/sec  1/0          0     10K/81(19) us  2
 [  1] 0.0000-1.0119 sec  101 Bytes  798 bits/sec  1/0          0     10K/81(19) us  2
 ";
-        let measurement = parse(text, &plan(Protocol::Tcp, Way::Up));
+        let measurement = parse(text, &plan(Transport::Tcp, TestDirection::Up));
         assert_eq!(figures(&measurement, SentBytes), [101.0]);
         let sent = measurement.samples.iter().filter(|s| s.metric == SentBytes);
         assert_eq!(sent.map(|s| s.value).collect::<Vec<_>>(), [100.0]);
@@ -375,9 +383,9 @@ pub(crate) mod tests {
     #[test]
     fn the_sender_is_told_the_congestion_control() {
         let target = "127.0.0.1:5001".parse().unwrap();
-        let with = |way| Plan {
+        let with = |way| Iperf3Test {
             congestion: Some("reno".to_owned()),
-            ..plan(Protocol::Tcp, way)
+            ..plan(Transport::Tcp, way)
         };
         let client = |way| {
             let plan = with(way);
@@ -390,17 +398,17 @@ pub(crate) mod tests {
                 .unwrap()
                 .join(" ")
         };
-        assert!(client(Way::Up).unwrap().contains("-Z reno"));
-        assert!(!server(Way::Up).contains("-Z"));
-        assert!(server(Way::Down).contains("-Z reno"));
-        let error = client(Way::Down).unwrap_err().to_string();
+        assert!(client(TestDirection::Up).unwrap().contains("-Z reno"));
+        assert!(!server(TestDirection::Up).contains("-Z"));
+        assert!(server(TestDirection::Down).contains("-Z reno"));
+        let error = client(TestDirection::Down).unwrap_err().to_string();
         assert!(error.contains("start it with -Z"), "{error}");
     }
 
     #[test]
     fn datagrams_without_a_rate_are_refused() {
-        let udp = plan(Protocol::Udp, Way::Up);
-        let plan = |bitrate| Plan {
+        let udp = plan(Transport::Udp, TestDirection::Up);
+        let plan = |bitrate| Iperf3Test {
             bitrate,
             ..udp.clone()
         };
@@ -412,7 +420,7 @@ pub(crate) mod tests {
     #[test]
     fn an_interface_is_not_an_address() {
         let local = "lo".parse().unwrap();
-        let plan = plan(Protocol::Tcp, Way::Up);
+        let plan = plan(Transport::Tcp, TestDirection::Up);
         let test = StreamTest {
             local: Some(&local),
             ..StreamTest::new("127.0.0.1:1".parse().unwrap(), &plan)

@@ -2,14 +2,14 @@
 
 use std::net::SocketAddr;
 
-use anyhow::{Result, ensure};
+use crate::error::{Result, ensure};
 use serde_json::Value;
 
 use super::{StreamProgram, StreamTest, iperf_client, switches};
 use crate::endpoint::{CONNECT_TIMEOUT, Local};
 use crate::external::{Tool, ToolOutput, word};
 use crate::iperf3::messages::LOSS_UNKNOWN;
-use crate::iperf3::plan::{Plan, Protocol, Until, Way};
+use crate::iperf3::plan::{Iperf3Test, TestDirection, Transport, Until};
 use crate::measured::{figures, samples};
 use record::Metric::{
     CongestionWindowBytes, ElapsedS, GoodputBitPerS, JitterMs, LostPackets, LostPercent,
@@ -32,9 +32,10 @@ impl StreamProgram for Iperf3 {
         5201
     }
 
-    fn check(&self, plan: &Plan) -> Result<()> {
+    fn check(&self, plan: &Iperf3Test) -> Result<()> {
         if let Until::For(time) = plan.until {
             ensure!(
+                Tool,
                 time.subsec_nanos() == 0,
                 "iperf3 tests for whole seconds, not for {time:?}"
             );
@@ -42,7 +43,7 @@ impl StreamProgram for Iperf3 {
         Ok(())
     }
 
-    fn server_arguments(&self, _target: SocketAddr, _plan: &Plan) -> Option<Vec<String>> {
+    fn server_arguments(&self, _target: SocketAddr, _plan: &Iperf3Test) -> Option<Vec<String>> {
         None
     }
 
@@ -73,11 +74,11 @@ impl StreamProgram for Iperf3 {
                 ),
             ],
         ));
-        arguments.extend(switches(&[("--bidir", plan.way == Way::Both)]));
+        arguments.extend(switches(&[("--bidir", plan.way == TestDirection::Both)]));
         Ok(arguments)
     }
 
-    fn parse(&self, output: &ToolOutput, plan: &Plan) -> Measurement {
+    fn parse(&self, output: &ToolOutput, plan: &Iperf3Test) -> Measurement {
         // The error message of a serde_json that met garbage helps nobody: iperf3's own words do.
         let Ok(said) = serde_json::from_str::<Value>(&output.text()) else {
             return Measurement::failed(format!(
@@ -108,7 +109,7 @@ impl StreamProgram for Iperf3 {
             };
             measurement = measurement.with_fact(fact, value);
         }
-        if plan.protocol == Protocol::Udp && !knows_far_loss(&said, plan) {
+        if plan.protocol == Transport::Udp && !knows_far_loss(&said, plan) {
             measurement = measurement.with_fact("loss up", LOSS_UNKNOWN);
         }
         measurement.with_fact(
@@ -119,12 +120,12 @@ impl StreamProgram for Iperf3 {
 }
 
 /// Whether the loss of what it sent is known: before 3.14 an end does not tell the other what it lost in the omitted start.
-fn knows_far_loss(said: &Value, plan: &Plan) -> bool {
+fn knows_far_loss(said: &Value, plan: &Iperf3Test) -> bool {
     let version = said["start"]["version"].as_str().unwrap_or_default();
     let minor = version.strip_prefix("iperf 3.").unwrap_or_default();
     let digits = minor.split(|c: char| !c.is_ascii_digit()).next();
     let minor: Option<u32> = digits.and_then(|digits| digits.parse().ok());
-    plan.omit.is_zero() || plan.way == Way::Down || minor.is_some_and(|minor| minor >= 14)
+    plan.omit.is_zero() || plan.way == TestDirection::Down || minor.is_some_and(|minor| minor >= 14)
 }
 
 fn failure(said: &Value) -> Option<String> {
@@ -154,7 +155,7 @@ fn stream_direction(stream: &Value) -> Option<Direction> {
     })
 }
 
-fn interval_samples(intervals: &Value, plan: &Plan) -> Vec<Sample> {
+fn interval_samples(intervals: &Value, plan: &Iperf3Test) -> Vec<Sample> {
     let mut all = Vec::new();
     for (interval, index) in members(intervals) {
         for (stream, number) in members(&interval["streams"]) {
@@ -192,12 +193,12 @@ fn stream_samples(stream: &Value, index: u64) -> Option<impl Iterator<Item = Sam
 }
 
 /// What stands under `end`: the sums of each direction, the load of both processors, and each stream.
-fn whole_figures(end: &Value, plan: &Plan, knows_far_loss: bool) -> Vec<Figure> {
+fn whole_figures(end: &Value, plan: &Iperf3Test, knows_far_loss: bool) -> Vec<Figure> {
     // The sums without an ending are of the first direction, whichever it is.
     let sums: &[(Direction, &str)] = match plan.way {
-        Way::Up => &[(Direction::Up, "")],
-        Way::Down => &[(Direction::Down, "")],
-        Way::Both => &[(Direction::Up, ""), (Direction::Down, "_bidir_reverse")],
+        TestDirection::Up => &[(Direction::Up, "")],
+        TestDirection::Down => &[(Direction::Down, "")],
+        TestDirection::Both => &[(Direction::Up, ""), (Direction::Down, "_bidir_reverse")],
     };
     let mut all = Vec::new();
     for &(direction, ending) in sums {
@@ -215,8 +216,8 @@ fn whole_figures(end: &Value, plan: &Plan, knows_far_loss: bool) -> Vec<Figure> 
         let lost = |name| number(datagrams, name).filter(|_| known);
         // Of datagrams behind others iperf3 does not say which were duplicates: they are left out.
         let found = match plan.protocol {
-            Protocol::Tcp => vec![(RetransmittedPackets, Total, number(sent, "retransmits"))],
-            Protocol::Udp => vec![
+            Transport::Tcp => vec![(RetransmittedPackets, Total, number(sent, "retransmits"))],
+            Transport::Udp => vec![
                 (SentPackets, Total, number(datagrams, "packets")),
                 (LostPackets, Total, lost("lost_packets")),
                 (LostPercent, Mean, lost("lost_percent")),
@@ -290,7 +291,7 @@ pub(crate) mod tests {
     const UDP_REVERSE: &str = include_str!("fixtures/iperf3_udprev.json");
     pub(crate) const REFUSED: &str = include_str!("fixtures/iperf3_refused.json");
 
-    fn parse(text: &str, plan: &Plan) -> Measurement {
+    fn parse(text: &str, plan: &Iperf3Test) -> Measurement {
         Iperf3.parse(&captured(text, 0), plan)
     }
 
@@ -315,9 +316,9 @@ pub(crate) mod tests {
 
     #[test]
     fn the_loss_of_an_omitted_start_is_told_from_3_14_on() {
-        let plan = Plan {
+        let plan = Iperf3Test {
             omit: Duration::from_secs(1),
-            ..plan(Protocol::Udp, Way::Up)
+            ..plan(Transport::Udp, TestDirection::Up)
         };
         let known = |version: &str| {
             let text = UDP.replace("iperf 3.12", version);
@@ -334,9 +335,9 @@ pub(crate) mod tests {
 
     #[test]
     fn both_ends_of_tcp_and_each_stream_are_told_apart() {
-        let plan = Plan {
+        let plan = Iperf3Test {
             parallel: 2,
-            ..plan(Protocol::Tcp, Way::Up)
+            ..plan(Transport::Tcp, TestDirection::Up)
         };
         let measurement = parse(TCP, &plan);
         assert_eq!(measurement.failure, None);
@@ -364,7 +365,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_reverse_test_goes_down_and_has_no_rtt_of_the_far_end() {
-        let measurement = parse(REVERSE, &plan(Protocol::Tcp, Way::Down));
+        let measurement = parse(REVERSE, &plan(Transport::Tcp, TestDirection::Down));
         let down = |metric, statistic| figure(&measurement, metric, statistic, Direction::Down);
         assert_eq!(down(ReceivedBytes, Total), 2_326_790_038.0);
         assert_eq!(down(RetransmittedPackets, Total), 2.0);
@@ -374,10 +375,10 @@ pub(crate) mod tests {
     #[test]
     fn udp_has_loss_and_jitter_as_the_receiver_counted_them() {
         for (text, way, direction) in [
-            (UDP, Way::Up, Direction::Up),
-            (UDP_REVERSE, Way::Down, Direction::Down),
+            (UDP, TestDirection::Up, Direction::Up),
+            (UDP_REVERSE, TestDirection::Down, Direction::Down),
         ] {
-            let measurement = parse(text, &plan(Protocol::Udp, way));
+            let measurement = parse(text, &plan(Transport::Udp, way));
             assert_eq!(measurement.failure, None);
             let get = |metric, statistic| figure(&measurement, metric, statistic, direction);
             assert_eq!(get(SentPackets, Total), 432.0);
@@ -388,14 +389,14 @@ pub(crate) mod tests {
 
     #[test]
     fn both_directions_have_figures_of_their_own() {
-        let measurement = parse(BOTH, &plan(Protocol::Tcp, Way::Both));
+        let measurement = parse(BOTH, &plan(Transport::Tcp, TestDirection::Both));
         let sent = |direction| figure(&measurement, RetransmittedPackets, Total, direction);
         assert_eq!((sent(Direction::Up), sent(Direction::Down)), (2.0, 9.0));
     }
 
     #[test]
     fn iperf3_s_own_words_are_the_failure() {
-        let plan = plan(Protocol::Tcp, Way::Up);
+        let plan = plan(Transport::Tcp, TestDirection::Up);
         let cause = parse(REFUSED, &plan).failure.unwrap();
         assert_eq!(
             cause,
@@ -425,11 +426,11 @@ pub(crate) mod tests {
 
     #[test]
     fn a_plan_becomes_iperf3_s_options() {
-        let plan = Plan {
+        let plan = Iperf3Test {
             parallel: 4,
             congestion: Some("cubic".to_owned()),
             bitrate: Some(5_000_000),
-            ..plan(Protocol::Udp, Way::Down)
+            ..plan(Transport::Udp, TestDirection::Down)
         };
         let local = "lo".parse().unwrap();
         let arguments = options(&StreamTest {
@@ -449,21 +450,21 @@ pub(crate) mod tests {
     #[test]
     fn datagrams_without_a_rate_go_as_fast_as_they_can() {
         let target = "127.0.0.1:5201".parse().unwrap();
-        let udp = plan(Protocol::Udp, Way::Up);
-        let udp = Plan {
+        let udp = plan(Transport::Udp, TestDirection::Up);
+        let udp = Iperf3Test {
             bitrate: None,
             ..udp
         };
         assert!(options(&StreamTest::new(target, &udp)).contains("-b 0"));
-        let tcp = plan(Protocol::Tcp, Way::Up);
+        let tcp = plan(Transport::Tcp, TestDirection::Up);
         assert!(!options(&StreamTest::new(target, &tcp)).contains("-b"));
     }
 
     #[test]
     fn a_part_of_a_second_is_refused() {
-        let plan = Plan {
+        let plan = Iperf3Test {
             until: Until::For(Duration::from_millis(1500)),
-            ..plan(Protocol::Tcp, Way::Up)
+            ..plan(Transport::Tcp, TestDirection::Up)
         };
         let error = Iperf3.check(&plan).unwrap_err().to_string();
         assert!(error.contains("whole seconds, not for 1.5s"), "{error}");

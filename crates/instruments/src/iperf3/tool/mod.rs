@@ -7,7 +7,7 @@ pub(crate) mod nuttcp;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use crate::error::{Result, bail, ensure};
 use serde::Deserialize;
 
 use clap::ValueEnum;
@@ -20,7 +20,7 @@ use crate::Session;
 use crate::endpoint::{self, Family, Local};
 use crate::external::{FarTool, Tool, ToolNumber, ToolOutput, word, words};
 use crate::failure::{Blame, Failure};
-use crate::iperf3::plan::{Plan, Protocol, Until, Way};
+use crate::iperf3::plan::{Iperf3Test, TestDirection, Transport, Until};
 use record::{Direction, Measurement};
 
 /// What measures streams of TCP or UDP; the server must be of the same kind.
@@ -44,7 +44,7 @@ pub(crate) struct StreamTest<'a> {
     /// Where its server listens.
     pub(crate) target: SocketAddr,
     /// Which streams.
-    pub(crate) plan: &'a Plan,
+    pub(crate) plan: &'a Iperf3Test,
     /// Where to send from.
     pub(crate) local: Option<&'a Local>,
     /// How long a connection may take to come about; absent unless the user says.
@@ -66,11 +66,11 @@ pub(crate) trait StreamProgram {
     ///
     /// # Errors
     /// It has no option for something; says for what.
-    fn check(&self, plan: &Plan) -> Result<()>;
+    fn check(&self, plan: &Iperf3Test) -> Result<()>;
 
     /// How its own server is started for `plan`, at an address of the target's IP version; absent where farwire's far end
     /// serves it.
-    fn server_arguments(&self, target: SocketAddr, plan: &Plan) -> Option<Vec<String>>;
+    fn server_arguments(&self, target: SocketAddr, plan: &Iperf3Test) -> Option<Vec<String>>;
 
     /// Its command line for a plan that was checked.
     ///
@@ -79,12 +79,12 @@ pub(crate) trait StreamProgram {
     fn arguments(&self, test: &StreamTest<'_>) -> Result<Vec<String>>;
 
     /// What it said, as samples and figures; lines that it did not mean for us are passed over.
-    fn parse(&self, output: &ToolOutput, plan: &Plan) -> Measurement;
+    fn parse(&self, output: &ToolOutput, plan: &Iperf3Test) -> Measurement;
 }
 
 impl<'a> StreamTest<'a> {
     /// From whichever address, with the usual patience.
-    pub(crate) fn new(target: SocketAddr, plan: &'a Plan) -> Self {
+    pub(crate) fn new(target: SocketAddr, plan: &'a Iperf3Test) -> Self {
         Self {
             target,
             plan,
@@ -104,10 +104,10 @@ pub(crate) fn command_line(by: &dyn StreamProgram, test: &StreamTest<'_>) -> Res
 }
 
 /// Where the data goes, in a test of one direction.
-pub(crate) fn direction(plan: &Plan) -> Direction {
+pub(crate) fn direction(plan: &Iperf3Test) -> Direction {
     match plan.way {
-        Way::Up | Way::Both => Direction::Up,
-        Way::Down => Direction::Down,
+        TestDirection::Up | TestDirection::Both => Direction::Up,
+        TestDirection::Down => Direction::Down,
     }
 }
 
@@ -115,15 +115,20 @@ pub(crate) fn direction(plan: &Plan) -> Direction {
 ///
 /// # Errors
 /// The plan asks for something else; names `tool`.
-pub(crate) fn plain_time(tool: &str, plan: &Plan) -> Result<Duration> {
+pub(crate) fn plain_time(tool: &str, plan: &Iperf3Test) -> Result<Duration> {
     ensure!(
-        plan.way != Way::Both,
+        Tool,
+        plan.way != TestDirection::Both,
         "{tool} is used in one direction at a time"
     );
-    ensure!(plan.omit.is_zero(), "{tool} cannot leave the start out");
+    ensure!(
+        Tool,
+        plan.omit.is_zero(),
+        "{tool} cannot leave the start out"
+    );
     match plan.until {
         Until::For(time) => Ok(time),
-        Until::Bytes(_) => bail!("{tool} is used for a time, not for a number of bytes"),
+        Until::Bytes(_) => bail!(Tool, "{tool} is used for a time, not for a number of bytes"),
     }
 }
 
@@ -133,6 +138,7 @@ pub(crate) fn plain_time(tool: &str, plan: &Plan) -> Result<Duration> {
 /// One is; names `tool`.
 pub(crate) fn no_connect_timeout(tool: &str, test: &StreamTest<'_>) -> Result<()> {
     ensure!(
+        Tool,
         test.connect_timeout.is_none(),
         "{tool} cannot be told how long connecting may take: it has no such option"
     );
@@ -159,7 +165,7 @@ pub(crate) fn iperf_client(
 ) -> Vec<String> {
     let (target, plan) = (test.target, test.plan);
     // Unless told, iperf3 sends 1 Mbit/s of datagrams; 0 is as fast as it goes.
-    let unlimited = (plan.protocol == Protocol::Udp).then_some(0);
+    let unlimited = (plan.protocol == Transport::Udp).then_some(0);
     let mut arguments = words(&[("-c", word(target.ip())), ("-p", word(target.port()))]);
     arguments.extend(words(length));
     arguments.extend(words(&[
@@ -173,8 +179,8 @@ pub(crate) fn iperf_client(
     ]));
     arguments.extend(words(rest));
     arguments.extend(switches(&[
-        ("-u", plan.protocol == Protocol::Udp),
-        ("-R", plan.way == Way::Down),
+        ("-u", plan.protocol == Transport::Udp),
+        ("-R", plan.way == TestDirection::Down),
         ("-N", plan.no_delay),
     ]));
     arguments
@@ -198,7 +204,7 @@ impl StreamTool {
     ///
     /// # Errors
     /// It is not there, or has no option for something in the plan.
-    pub(crate) fn server(self, host: &str, plan: &Plan) -> Result<Option<FarTool>> {
+    pub(crate) fn server(self, host: &str, plan: &Iperf3Test) -> Result<Option<FarTool>> {
         let tool = self.external();
         tool.check(plan)?;
         let port = tool.port();
@@ -224,7 +230,7 @@ impl StreamTool {
     ) -> Result<Measurement, Failure> {
         let by = self.external();
         let mut plan = test.plan.clone();
-        if session.in_bed && plan.way == Way::Down {
+        if session.in_bed && plan.way == TestDirection::Down {
             // The server that sends was started with it.
             plan.congestion = None;
         }
@@ -257,29 +263,29 @@ pub(crate) mod tests {
     use super::*;
 
     /// Two seconds of one stream.
-    pub(in super::super) fn plan(protocol: Protocol, way: Way) -> Plan {
-        Plan {
+    pub(in super::super) fn plan(protocol: Transport, way: TestDirection) -> Iperf3Test {
+        Iperf3Test {
             way,
             until: Until::For(Duration::from_secs(2)),
-            ..Plan::new(protocol)
+            ..Iperf3Test::new(protocol)
         }
     }
 
     #[test]
     fn what_a_plain_tool_cannot_do_is_refused() {
-        let plain = plan(Protocol::Tcp, Way::Down);
+        let plain = plan(Transport::Tcp, TestDirection::Down);
         assert_eq!(plain_time("x", &plain).unwrap(), Duration::from_secs(2));
         let second = Duration::from_secs(1);
         for plan in [
-            Plan {
-                way: Way::Both,
+            Iperf3Test {
+                way: TestDirection::Both,
                 ..plain.clone()
             },
-            Plan {
+            Iperf3Test {
                 omit: second,
                 ..plain.clone()
             },
-            Plan {
+            Iperf3Test {
                 until: Until::Bytes(9),
                 ..plain
             },

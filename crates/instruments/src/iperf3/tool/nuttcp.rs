@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use anyhow::{Result, bail, ensure};
+use crate::error::{Result, bail, ensure};
 
 use super::{StreamProgram, StreamTest, amount, direction, switches};
 use crate::external::{Tool, ToolOutput};
-use crate::iperf3::plan::{Plan, Protocol, Way};
+use crate::iperf3::plan::{Iperf3Test, TestDirection, Transport};
 use crate::measured::{figures, samples};
 use record::Metric::{
     ConnectMs, ElapsedS, GoodputBitPerS, LostPackets, LostPercent, ReceivedBytes,
@@ -34,16 +34,17 @@ impl StreamProgram for Nuttcp {
         PORT
     }
 
-    fn check(&self, plan: &Plan) -> Result<()> {
+    fn check(&self, plan: &Iperf3Test) -> Result<()> {
         if let Some(congestion) = &plan.congestion {
             bail!(
+                Tool,
                 "nuttcp cannot choose the congestion control {congestion}: it has no such option"
             );
         }
         super::plain_time("nuttcp", plan).map(drop)
     }
 
-    fn server_arguments(&self, target: SocketAddr, _plan: &Plan) -> Option<Vec<String>> {
+    fn server_arguments(&self, target: SocketAddr, _plan: &Iperf3Test) -> Option<Vec<String>> {
         let version = if target.is_ipv6() { "-6" } else { "-4" };
         let port = format!("-P{}", target.port());
         Some(["-S", version, &port, "--nofork"].map(str::to_owned).into())
@@ -53,9 +54,10 @@ impl StreamProgram for Nuttcp {
         super::no_connect_timeout("nuttcp", test)?;
         let (target, plan) = (test.target, test.plan);
         if let Some(local) = test.local {
-            bail!("nuttcp cannot bind to {local}: it has no such option");
+            bail!(Tool, "nuttcp cannot bind to {local}: it has no such option");
         }
         ensure!(
+            Tool,
             target.port() >= PORT,
             "nuttcp takes control ports from {PORT} on, not {}",
             target.port()
@@ -75,8 +77,8 @@ impl StreamProgram for Nuttcp {
         arguments.extend(switches(&[
             ("-4", target.is_ipv4()),
             ("-6", target.is_ipv6()),
-            ("-u", plan.protocol == Protocol::Udp),
-            ("-r", plan.way == Way::Down),
+            ("-u", plan.protocol == Transport::Udp),
+            ("-r", plan.way == TestDirection::Down),
             ("-D", plan.no_delay),
         ]));
         arguments.extend(plan.length.map(|bytes| format!("-l{bytes}")));
@@ -87,7 +89,7 @@ impl StreamProgram for Nuttcp {
         Ok(arguments)
     }
 
-    fn parse(&self, output: &ToolOutput, plan: &Plan) -> Measurement {
+    fn parse(&self, output: &ToolOutput, plan: &Iperf3Test) -> Measurement {
         let reports: Vec<Pairs<'_>> = output.texts().filter_map(report).collect();
         let mut wholes = reports
             .iter()
@@ -127,7 +129,7 @@ fn bytes(report: &Pairs<'_>) -> Option<f64> {
 }
 
 /// What arrived in each interval; the last one, cut short, nuttcp keeps to itself.
-fn interval_samples(reports: &[Pairs<'_>], plan: &Plan) -> Vec<Sample> {
+fn interval_samples(reports: &[Pairs<'_>], plan: &Iperf3Test) -> Vec<Sample> {
     let mut at_s = 0.0;
     let mut all = Vec::new();
     let intervals = reports
@@ -144,7 +146,7 @@ fn interval_samples(reports: &[Pairs<'_>], plan: &Plan) -> Vec<Sample> {
     all
 }
 
-fn whole_figures(report: &Pairs<'_>, plan: &Plan) -> Vec<Figure> {
+fn whole_figures(report: &Pairs<'_>, plan: &Iperf3Test) -> Vec<Figure> {
     let get = |key: &str| report.get(key).copied();
     let along = [
         (ReceivedBytes, Total, bytes(report)),
@@ -195,7 +197,7 @@ pub(crate) mod tests {
     pub(crate) const REVERSE: &str = include_str!("fixtures/nuttcp_rev.txt");
     pub(crate) const UDP: &str = include_str!("fixtures/nuttcp_udp.txt");
 
-    fn parse(text: &str, plan: &Plan) -> Measurement {
+    fn parse(text: &str, plan: &Iperf3Test) -> Measurement {
         Nuttcp.parse(&captured(text, 0), plan)
     }
 
@@ -206,7 +208,7 @@ pub(crate) mod tests {
 
     #[test]
     fn tcp_has_connect_time_and_the_load_of_both_ends() {
-        let measurement = parse(TCP, &plan(Protocol::Tcp, Way::Up));
+        let measurement = parse(TCP, &plan(Transport::Tcp, TestDirection::Up));
         assert_eq!(measurement.failure, None);
         let get = |metric| figure(&measurement, metric).unwrap();
         assert_eq!(get(GoodputBitPerS), 12_162_266_300.0);
@@ -221,7 +223,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_reverse_test_goes_down() {
-        let measurement = parse(REVERSE, &plan(Protocol::Tcp, Way::Down));
+        let measurement = parse(REVERSE, &plan(Transport::Tcp, TestDirection::Down));
         assert_eq!(figure(&measurement, SenderCpuPercent), Some(25.0));
         assert_eq!(measurement.samples[0].direction, Some(Direction::Down));
         assert_eq!(figure(&measurement, ConnectMs), None);
@@ -229,14 +231,14 @@ pub(crate) mod tests {
 
     #[test]
     fn udp_has_loss() {
-        let measurement = parse(UDP, &plan(Protocol::Udp, Way::Up));
+        let measurement = parse(UDP, &plan(Transport::Udp, TestDirection::Up));
         assert_eq!(figure(&measurement, SentPackets), Some(432.0));
         assert_eq!(figure(&measurement, LostPercent), Some(0.0));
     }
 
     #[test]
     fn nuttcp_s_own_words_are_the_failure() {
-        let plan = plan(Protocol::Tcp, Way::Up);
+        let plan = plan(Transport::Tcp, TestDirection::Up);
         let refused = "nuttcp-t: v6.1.2: Error: connect: Connection refused\nerrno=111\n";
         let cause = Nuttcp.parse(&captured(refused, 1), &plan).failure.unwrap();
         assert_eq!(cause, "nuttcp: connect: Connection refused");
@@ -255,7 +257,7 @@ pub(crate) mod tests {
     fn what_nuttcp_cannot_do_is_refused() {
         let target = "127.0.0.1:5000".parse().unwrap();
         let local = "127.0.0.1".parse().unwrap();
-        let plain = plan(Protocol::Tcp, Way::Up);
+        let plain = plan(Transport::Tcp, TestDirection::Up);
         let refused = |test| command_line(&Nuttcp, &test).unwrap_err().to_string();
         let error = refused(StreamTest {
             local: Some(&local),
@@ -267,7 +269,7 @@ pub(crate) mod tests {
             ..StreamTest::new(target, &plain)
         });
         assert!(error.contains("how long connecting may take"), "{error}");
-        let plan = Plan {
+        let plan = Iperf3Test {
             congestion: Some("reno".to_owned()),
             ..plain
         };
@@ -278,9 +280,9 @@ pub(crate) mod tests {
     #[test]
     fn datagrams_without_a_rate_go_as_fast_as_they_can() {
         let target = "127.0.0.1:5000".parse().unwrap();
-        let plan = Plan {
+        let plan = Iperf3Test {
             bitrate: None,
-            ..plan(Protocol::Udp, Way::Up)
+            ..plan(Transport::Udp, TestDirection::Up)
         };
         let line = command_line(&Nuttcp, &StreamTest::new(target, &plan)).unwrap();
         assert!(line.contains(&"-R0k".to_owned()), "{line:?}");

@@ -1,22 +1,21 @@
 //! `farwire measure udp`.
 
+use crate::error::Result;
 use std::time::Duration;
 
-use anyhow::Result;
 use clap::Args;
 
 use crate::Session;
 use crate::external::{FarTool, Tool};
 use crate::failure::{Blame, Failure};
-use crate::instrument::{Common, FarEnd, Instrument, MeasureOutput};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput};
 use crate::iperf3::args::Iperf3Args;
-use crate::iperf3::plan::{Plan, Protocol};
+use crate::iperf3::plan::{Iperf3Test, Transport};
 use crate::iperf3::udp;
 use record::lateness::Traffic;
+use record::metric_table::MetricTable;
 use record::pace::PathPace;
-use record::profile::{Carrier, Headline, HostLimit, Profile};
-use record::stated::Stated;
-use record::{Metric, Statistic};
+use record::profile::{Carrier, HostLimit, InstrumentProfile};
 use serde::{Deserialize, Serialize};
 
 /// Payload bits a second and stream when nothing is asked for, as in iperf3.
@@ -27,7 +26,7 @@ const LONGEST_PAYLOAD: i64 = 65_507;
 const SHORTEST_PAYLOAD: i64 = 16;
 
 /// UDP goodput, loss, jitter and reordering, as iperf3 measures them, against any iperf3 or farwire server
-#[derive(Args, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct UdpArgs {
     #[command(flatten)]
     #[serde(flatten)]
@@ -41,29 +40,25 @@ pub struct UdpArgs {
     no_gso: bool,
     #[command(flatten)]
     #[serde(skip)]
-    common: Common,
+    common: CommonArgs,
 }
 
 impl Instrument for UdpArgs {
-    fn common(&self) -> &Common {
+    fn common(&self) -> &CommonArgs {
         &self.common
     }
 
-    fn profile(&self) -> Profile {
-        let usual = self.test.profile("UDP", HostLimit::UdpPackets);
-        let more = [Metric::LostPercent, Metric::JitterMs];
-        let more = more.map(|metric| Headline::new(metric, Statistic::Mean));
-        Profile {
+    fn profile(&self) -> InstrumentProfile {
+        InstrumentProfile {
             carrier: Some(Carrier::Udp {
                 length: self.length,
             }),
-            headlines: usual.headlines.iter().copied().chain(more).collect(),
-            ..usual
+            ..self.test.profile(Transport::Udp, HostLimit::UdpPackets)
         }
     }
 
-    fn figures(&self) -> Result<Stated> {
-        Ok(self.test.stated(Protocol::Udp))
+    fn metrics(&self) -> Result<MetricTable> {
+        Ok(self.test.metrics(Transport::Udp))
     }
 
     fn traffic(&self) -> Vec<Traffic> {
@@ -101,13 +96,13 @@ impl Instrument for UdpArgs {
 }
 
 impl UdpArgs {
-    fn plan(&self) -> Plan {
+    fn plan(&self) -> Iperf3Test {
         let bitrate = self.test.bitrate.unwrap_or(DEFAULT_BITRATE);
-        Plan {
+        Iperf3Test {
             length: self.length,
             trains: !self.no_gso,
             bitrate: Some(bitrate).filter(|rate| *rate > 0),
-            ..self.test.plan(Protocol::Udp)
+            ..self.test.plan(Transport::Udp)
         }
     }
 }

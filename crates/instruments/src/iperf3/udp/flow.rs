@@ -9,13 +9,13 @@ use stats::proportion;
 
 /// What both ends know of one stream, without what is omitted.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Flow {
+pub(super) struct StreamView {
     /// Payload bytes sent, and the seconds that it took.
     pub(super) sent: Option<(u64, f64)>,
     /// Datagrams sent.
     pub(super) sent_packets: Option<u64>,
     pub(super) pacing: Option<SenderDetail>,
-    pub(super) received: Option<Received>,
+    pub(super) received: Option<ReceiverView>,
 }
 
 /// The datagrams of a stream, or of several, without what is omitted.
@@ -31,7 +31,7 @@ struct Datagrams {
 
 /// What the receiving end knows of a stream, or of several.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Received {
+pub(super) struct ReceiverView {
     bytes: u64,
     /// Absent when the receiving end does not say how much of it lies in the omitted start.
     datagrams: Option<Datagrams>,
@@ -43,7 +43,7 @@ pub(super) struct Received {
     detail: Option<ReceiverDetail>,
 }
 
-impl Received {
+impl ReceiverView {
     /// Of what a farwire counted, with what its sender says of the time of sending: from the first departure to the last, and
     /// of the whole test.
     pub(super) fn here(
@@ -159,7 +159,7 @@ impl Datagrams {
     }
 }
 
-impl Flow {
+impl StreamView {
     pub(super) fn with(self, other: Self) -> Self {
         let sent = self.sent.zip(other.sent);
         let packets = self.sent_packets.zip(other.sent_packets);
@@ -186,7 +186,7 @@ impl Flow {
     }
 }
 
-impl Received {
+impl ReceiverView {
     fn figures(&self, layers: Option<Layers>) -> Vec<Figure> {
         let mut figures: Vec<_> = rates(self.goodput, Some(self.bounds), layers).collect();
         if let Some(datagrams) = self.datagrams {
@@ -272,7 +272,7 @@ mod tests {
                 omitted,
                 ..remote.clone()
             };
-            let received = Received::there(&remote, 100, 1.0, omits).unwrap();
+            let received = ReceiverView::there(&remote, 100, 1.0, omits).unwrap();
             received.datagrams.map(|d| (d.expected, d.missing))
         };
         assert_eq!(counted(None, true), None);
@@ -291,16 +291,16 @@ mod tests {
         let Some(Detail::Receiver(detail)) = ours.detail else {
             panic!("{ours:?}");
         };
-        let here = Received::here(detail, &ours, [1.0; 2]);
-        let there = Received::there(&absurd(""), all, 1.0, false).unwrap();
+        let here = ReceiverView::here(detail, &ours, [1.0; 2]);
+        let there = ReceiverView::there(&absurd(""), all, 1.0, false).unwrap();
         for received in [here, there] {
-            let flow = Flow {
+            let flow = StreamView {
                 sent: Some((all, 1.0)),
                 sent_packets: Some(all),
                 pacing: None,
                 received: Some(received),
             };
-            let sum = (0..3).map(|_| flow).reduce(Flow::with).unwrap();
+            let sum = (0..3).map(|_| flow).reduce(StreamView::with).unwrap();
             assert_eq!((sum.sent, sum.sent_packets), (Some((all, 1.0)), Some(all)));
             let figures = sum.figures(None);
             assert!(figures.iter().all(|figure| figure.value.is_finite()));

@@ -1,20 +1,23 @@
 //! `measure udp`: a test of UDP against any iperf3 server.
 
+use crate::error::Result;
 use std::net::UdpSocket;
-
-use anyhow::Result;
 
 use super::streams::UdpStreams;
 use super::{report, wire};
 use crate::instrument::MeasureOutput;
-use crate::iperf3::client::{self, Opening, Server};
+use crate::iperf3::client::{self, Iperf3Server, Opening};
+use crate::iperf3::json;
 use crate::iperf3::messages::Params;
-use crate::iperf3::plan::Plan;
-use crate::iperf3::start::start;
+use crate::iperf3::plan::Iperf3Test;
 use crate::{Session, endpoint};
 
 /// Measures `plan` against `server` from the calling thread's namespace.
-pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> MeasureOutput {
+pub(crate) fn measure(
+    server: &Iperf3Server,
+    plan: &Iperf3Test,
+    session: &Session,
+) -> MeasureOutput {
     let params = Params {
         plan: plan.clone(),
         udp_counters_64bit: true,
@@ -33,16 +36,21 @@ pub(crate) fn measure(server: &Server, plan: &Plan, session: &Session) -> Measur
         UdpStreams::new(opening.params, &opening.streams, sockets, true)
     });
     let length = tested.streams.as_ref().map(UdpStreams::length);
-    let plan = Plan {
+    let plan = Iperf3Test {
         length: length.map_or(plan.length, |length| u32::try_from(length).ok()),
         ..plan.clone()
     };
     let measured = |streams| report::measurement(streams, &tested.sides);
     let mut measurement = tested.streams.as_ref().map(measured).unwrap_or_default();
     measurement.failure = tested.failure.or(measurement.failure);
+    let measurement = measurement.with_fact("server", server.address);
+    let json = session.details.then(|| {
+        let start = json::start(&plan, server.address, tested.cookie, &connected);
+        json::of(&measurement, &start)
+    });
     MeasureOutput {
-        measurement: measurement.with_fact("server", server.address),
-        start: Some(start(&plan, server.address, tested.cookie, &connected)),
+        measurement,
+        iperf3: json,
     }
 }
 
@@ -61,10 +69,10 @@ fn open(opening: &Opening<'_>) -> Result<Vec<UdpSocket>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::iperf3::control::{Control, ControlResult};
-    use crate::iperf3::plan::{Protocol, Until, Way};
+    use crate::iperf3::control::{ControlChannel, ControlResult};
+    use crate::iperf3::plan::{TestDirection, Transport, Until};
     use crate::iperf3::udp::wire::{Counter, Stamped};
-    use crate::iperf3::wire::State;
+    use crate::iperf3::wire::ControlState;
     use crate::serve::{self, ServeConfig};
     use model::Nanos;
     use netio::stop::Stop;
@@ -73,22 +81,22 @@ mod tests {
     use std::thread::{self, JoinHandle};
     use std::time::Duration;
 
-    fn plan(way: Way) -> Plan {
-        Plan {
+    fn plan(way: TestDirection) -> Iperf3Test {
+        Iperf3Test {
             way,
             parallel: 2,
             until: Until::Bytes(100_000),
             bitrate: None,
             length: Some(1000),
-            ..Plan::new(Protocol::Udp)
+            ..Iperf3Test::new(Transport::Udp)
         }
     }
 
-    fn against(address: SocketAddr, plan: &Plan) -> Measurement {
-        let server = Server {
+    fn against(address: SocketAddr, plan: &Iperf3Test) -> Measurement {
+        let server = Iperf3Server {
             message_timeout: Duration::from_millis(500),
             silence: Duration::from_millis(500),
-            ..Server::at(address)
+            ..Iperf3Server::at(address)
         };
         measure(&server, plan, &Session::default()).measurement
     }
@@ -96,25 +104,25 @@ mod tests {
     /// A server that follows the protocol up to the running test and then does what `end` does; over UDP it has the one
     /// stream of the client.
     fn impostor(
-        end: impl FnOnce(&mut Control, &UdpSocket) + Send + 'static,
+        end: impl FnOnce(&mut ControlChannel, &UdpSocket) + Send + 'static,
     ) -> (SocketAddr, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let datagrams = UdpSocket::bind(address).unwrap();
         let server = thread::spawn(move || {
             let (stream, _) = listener.accept().unwrap();
-            let mut control = Control::new(stream, Stop::default()).unwrap();
+            let mut control = ControlChannel::new(stream, Stop::default()).unwrap();
             control.read_cookie().unwrap();
-            control.send_state(State::ParamExchange).unwrap();
+            control.send_state(ControlState::ParamExchange).unwrap();
             read_json(&mut control, 10_000).unwrap();
-            control.send_state(State::CreateStreams).unwrap();
+            control.send_state(ControlState::CreateStreams).unwrap();
             let mut greeting = [0; 16];
             let (length, client) = datagrams.recv_from(&mut greeting).unwrap();
             let answer = wire::answer_to(&greeting[..length]).unwrap();
             datagrams.connect(client).unwrap();
             datagrams.send(&answer).unwrap();
-            control.send_state(State::TestStart).unwrap();
-            control.send_state(State::TestRunning).unwrap();
+            control.send_state(ControlState::TestStart).unwrap();
+            control.send_state(ControlState::TestRunning).unwrap();
             end(&mut control, &datagrams);
         });
         (address, server)
@@ -122,11 +130,11 @@ mod tests {
 
     /// How a test of one stream against that server fails.
     fn failure(
-        way: Way,
-        end: impl FnOnce(&mut Control, &UdpSocket) + Send + 'static,
+        way: TestDirection,
+        end: impl FnOnce(&mut ControlChannel, &UdpSocket) + Send + 'static,
     ) -> (Measurement, String) {
         let (address, server) = impostor(end);
-        let plan = Plan {
+        let plan = Iperf3Test {
             parallel: 1,
             until: Until::For(Duration::from_millis(300)),
             bitrate: Some(1_000_000),
@@ -138,19 +146,19 @@ mod tests {
         (measurement, cause)
     }
 
-    fn read_json(control: &mut Control, longest: usize) -> ControlResult<()> {
+    fn read_json(control: &mut ControlChannel, longest: usize) -> ControlResult<()> {
         let deadline = control.deadline();
         control.read_json(deadline, longest, "a message", |_| Ok(()))
     }
 
-    fn end_with(control: &mut Control, results: &str) {
+    fn end_with(control: &mut ControlChannel, results: &str) {
         let deadline = control.deadline();
-        control.expect(State::TestEnd, deadline).unwrap();
-        control.send_state(State::ExchangeResults).unwrap();
+        control.expect(ControlState::TestEnd, deadline).unwrap();
+        control.send_state(ControlState::ExchangeResults).unwrap();
         read_json(control, 100_000).unwrap();
         let results = serde_json::from_str(results).unwrap();
         control.send_json(&results, "results").unwrap();
-        control.send_state(State::DisplayResults).unwrap();
+        control.send_state(ControlState::DisplayResults).unwrap();
     }
 
     const RESULTS: &str = r#"{"cpu_util_total":0,"cpu_util_user":0,"cpu_util_system":0,
@@ -161,8 +169,8 @@ mod tests {
     fn both_ends_count_every_datagram_in_every_direction() {
         let server = serve::start(ServeConfig::on_loopback()).unwrap();
         let address = server.address("iperf3").unwrap();
-        for way in [Way::Up, Way::Down, Way::Both] {
-            let plan = Plan {
+        for way in [TestDirection::Up, TestDirection::Down, TestDirection::Both] {
+            let plan = Iperf3Test {
                 bitrate: Some(50_000_000),
                 ..plan(way)
             };
@@ -185,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_server_that_closes_while_the_test_runs_is_named() {
-        let (_, cause) = failure(Way::Up, |_, _| ());
+        let (_, cause) = failure(TestDirection::Up, |_, _| ());
         assert!(cause.contains("closed"), "{cause}");
     }
 
@@ -195,10 +203,10 @@ mod tests {
             let deadline = control.deadline();
             let _ = control.read_state(deadline, "the end");
         });
-        let long = Plan {
+        let long = Iperf3Test {
             parallel: 1,
             until: Until::For(Duration::from_secs(3600)),
-            ..plan(Way::Down)
+            ..plan(TestDirection::Down)
         };
         let cause = against(address, &long).failure.unwrap();
         server.join().unwrap();
@@ -207,7 +215,7 @@ mod tests {
 
     #[test]
     fn absurd_numbers_from_a_server_are_garbage_and_no_loss() {
-        let (measurement, cause) = failure(Way::Down, |control, datagrams| {
+        let (measurement, cause) = failure(TestDirection::Down, |control, datagrams| {
             let send = |number| {
                 let mut datagram = [0; 1000];
                 let sent = Nanos(0);
@@ -231,7 +239,9 @@ mod tests {
     #[test]
     fn results_that_cannot_be_are_said_to_disagree() {
         let absurd = RESULTS.replace("\"errors\":0", "\"errors\":123456789");
-        let (_, cause) = failure(Way::Up, move |control, _| end_with(control, &absurd));
+        let (_, cause) = failure(TestDirection::Up, move |control, _| {
+            end_with(control, &absurd)
+        });
         assert!(cause.contains("the ends disagree"), "{cause}");
     }
 }

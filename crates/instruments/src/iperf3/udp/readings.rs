@@ -7,7 +7,7 @@ use crate::iperf3::run::seconds;
 
 /// How far all streams were at the end of an interval.
 #[derive(Clone, Debug)]
-pub(crate) struct Reading {
+pub(crate) struct IntervalReading {
     /// When that was.
     pub(crate) at: Instant,
     /// What ends here.
@@ -54,8 +54,8 @@ pub(super) struct Added {
 impl Added {
     /// To those streams that this end sends, or receives, and whose place is `wanted`; nothing where there is none.
     pub(super) fn between(
-        before: Option<&Reading>,
-        now: &Reading,
+        before: Option<&IntervalReading>,
+        now: &IntervalReading,
         sends: bool,
         wanted: impl Fn(usize) -> bool,
     ) -> Option<Self> {
@@ -85,7 +85,7 @@ impl Added {
 }
 
 /// What happened in the interval that ended last; `started` is when the first one began.
-pub(super) fn last_interval(readings: &[Reading], started: Instant) -> String {
+pub(super) fn last_interval(readings: &[IntervalReading], started: Instant) -> String {
     let Some(end) = readings.iter().rposition(|r| r.ending != Ending::Nothing) else {
         return String::new();
     };
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     /// A stream each way: so many bytes in datagrams of 125, of which one in ten was lost on the way here.
-    fn reading(started: Instant, after_s: u64, ending: Ending, bytes: u64) -> Reading {
+    fn reading(started: Instant, after_s: u64, ending: Ending, bytes: u64) -> IntervalReading {
         let datagrams = bytes / 125;
         let came = ReceiverCounts {
             received: datagrams,
@@ -130,7 +130,7 @@ mod tests {
             bytes,
             ..ReceiverCounts::default()
         };
-        Reading {
+        IntervalReading {
             at: started + Duration::from_secs(after_s),
             ending,
             streams: vec![

@@ -7,7 +7,7 @@ use netio::udp::MOST_SEGMENTS;
 
 use super::wire::{Counter, Stamped};
 use crate::iperf3::detail::ReceiverDetail;
-use crate::seen_numbers::{Seen, SeenNumbers};
+use crate::seen_numbers::{SeenNumbers, SequenceVerdict};
 
 /// How far behind the highest number a copy is still told from a late first one: at 800,000 datagrams a second, over 1 s.
 const WINDOW: u64 = 1 << 20;
@@ -205,18 +205,18 @@ impl ReceiverStats {
             return false;
         }
         match seen {
-            Seen::Again => {
+            SequenceVerdict::Again => {
                 self.counts.duplicates += 1;
                 return false;
             }
             // Too far behind for copies to be told: it counts as lost.
-            Seen::TooLate => return false,
-            Seen::New if number < before => {
+            SequenceVerdict::TooLate => return false,
+            SequenceVerdict::New if number < before => {
                 self.counts.reordered += 1;
                 let extent = self.gaps.extent(number, self.seen.arrivals);
                 self.counts.largest_extent = self.counts.largest_extent.max(extent.unwrap_or(0));
             }
-            Seen::New => self.gaps.open(before, number, self.seen.arrivals),
+            SequenceVerdict::New => self.gaps.open(before, number, self.seen.arrivals),
         }
         let counts = &mut self.counts;
         counts.highest = counts.highest.max(number);

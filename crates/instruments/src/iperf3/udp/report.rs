@@ -1,7 +1,7 @@
 //! What a UDP test found, in the one form of all instruments.
 
-use super::flow::{Flow, Received};
-use super::readings::{Added, Ending, Reading};
+use super::flow::{ReceiverView, StreamView};
+use super::readings::{Added, Ending, IntervalReading};
 use super::streams::UdpStreams;
 use crate::iperf3::detail::{Detail, ReceiverDetail};
 use crate::iperf3::messages::{LOSS_UNKNOWN, Sides, StreamResults, direction};
@@ -48,7 +48,7 @@ impl UdpTest<'_> {
     }
 
     /// The streams that this end sends, or receives, with their numbers.
-    fn flows(&self, sends: bool) -> Vec<(u32, Flow)> {
+    fn flows(&self, sends: bool) -> Vec<(u32, StreamView)> {
         let flow = |local: &StreamResults| match local.detail? {
             Detail::Sender(_) if sends => Some((local.id, self.sent(local))),
             Detail::Receiver(detail) if !sends => Some((local.id, self.came(local, detail))),
@@ -58,38 +58,38 @@ impl UdpTest<'_> {
     }
 
     /// Both views of a stream that this end sent.
-    fn sent(&self, local: &StreamResults) -> Flow {
+    fn sent(&self, local: &StreamResults) -> StreamView {
         let active_s = local.seconds.unwrap_or(0.0);
         let remote = self.remote(local.id);
         let received = remote.and_then(|remote| match remote.detail {
             Some(Detail::Receiver(detail)) => {
-                Some(Received::here(detail, remote, sending_s(local)))
+                Some(ReceiverView::here(detail, remote, sending_s(local)))
             }
-            _ => Received::there(remote, local.packets, active_s, self.streams.omits()),
+            _ => ReceiverView::there(remote, local.packets, active_s, self.streams.omits()),
         });
-        Flow {
+        StreamView {
             received,
             ..self.sender_view(local)
         }
     }
 
     /// Both views of a stream that this end received.
-    fn came(&self, local: &StreamResults, detail: ReceiverDetail) -> Flow {
+    fn came(&self, local: &StreamResults, detail: ReceiverDetail) -> StreamView {
         let sender = self.remote(local.id).map(|remote| self.sender_view(remote));
         let sending_s = self.remote(local.id).map_or([0.0; 2], sending_s);
-        let received = Received::here(detail, local, sending_s);
-        Flow {
+        let received = ReceiverView::here(detail, local, sending_s);
+        StreamView {
             received: Some(received),
             ..sender.unwrap_or_default()
         }
     }
 
     /// What the sending end says of a stream.
-    fn sender_view(&self, results: &StreamResults) -> Flow {
+    fn sender_view(&self, results: &StreamResults) -> StreamView {
         let omitted = results.omitted.map(|[_, omitted]| omitted);
         // iperf3 3.12 and 3.13 do not tell how many of their datagrams they omitted.
         let omitted = omitted.or((!self.streams.omits()).then_some(0));
-        Flow {
+        StreamView {
             sent: results.seconds.map(|seconds| (results.bytes, seconds)),
             sent_packets: omitted.map(|omitted| results.packets.saturating_sub(omitted)),
             pacing: match results.detail {
@@ -124,10 +124,10 @@ impl UdpTest<'_> {
         })
     }
 
-    fn add_figures(&self, sends: bool, flows: &[(u32, Flow)], figures: &mut Vec<Figure>) {
+    fn add_figures(&self, sends: bool, flows: &[(u32, StreamView)], figures: &mut Vec<Figure>) {
         let way = direction(sends, self.streams.client);
         let all = flows.iter().map(|(_, flow)| *flow);
-        let Some(whole) = all.reduce(Flow::with) else {
+        let Some(whole) = all.reduce(StreamView::with) else {
             return;
         };
         let mut add = |figure: Figure| figures.push(figure.toward(way));
@@ -154,7 +154,7 @@ impl UdpTest<'_> {
 
     fn add_samples(&self, sends: bool, samples: &mut Vec<Sample>) {
         let way = direction(sends, self.streams.client);
-        let mut before: Option<&Reading> = None;
+        let mut before: Option<&IntervalReading> = None;
         let mut index = 0;
         let several = self.flows(sends).len() > 1;
         for reading in &self.streams.readings {
@@ -226,7 +226,7 @@ impl UdpTest<'_> {
 }
 
 /// What held a direction's sender up, where that is a farwire.
-fn delays(flows: &[(u32, Flow)]) -> Option<String> {
+fn delays(flows: &[(u32, StreamView)]) -> Option<String> {
     let mut all = flows.iter().map(|(_, flow)| flow.pacing);
     let first = all.next()??;
     let pacing = all.try_fold(first, |sum, other| Some(sum.with(&other?)))?;

@@ -35,7 +35,7 @@ pub(super) const LATE: Nanos = Nanos(50_000);
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
     start: Nanos,
-    pace: Option<Pace>,
+    pace: Option<DatagramRate>,
     train: u64,
     /// Datagrams that have left since the start.
     left: u64,
@@ -51,7 +51,7 @@ pub(super) struct Schedule {
 
 /// A rate in datagrams.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct DatagramRate {
     /// Payload bits of a datagram.
     pub(super) bits: u64,
     /// Payload bits a second, above 0.
@@ -60,7 +60,7 @@ pub(super) struct Pace {
 
 /// How well a train kept to the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Departure {
+pub(super) struct TrainTiming {
     /// How long after its time it left.
     pub(super) late: Nanos,
     /// How far the gap to the train before it was from the ideal one; absent for the first.
@@ -69,7 +69,7 @@ pub(super) struct Departure {
     pub(super) given_up: Nanos,
 }
 
-impl Pace {
+impl DatagramRate {
     /// How long `datagrams` take.
     fn span(self, datagrams: u64) -> Nanos {
         let bits = u128::from(datagrams) * u128::from(self.bits);
@@ -90,7 +90,7 @@ impl Schedule {
     /// `most` datagrams. Streams of one rate take turns.
     pub(super) fn new(
         start: Nanos,
-        pace: Option<Pace>,
+        pace: Option<DatagramRate>,
         (index, streams): (u64, u64),
         most: u64,
     ) -> Self {
@@ -133,7 +133,7 @@ impl Schedule {
     }
 
     /// Notes that a train of `datagrams` left at `at`; says how well in time, where there is a pace.
-    pub(super) fn leave(&mut self, at: Nanos, datagrams: u64) -> Option<Departure> {
+    pub(super) fn leave(&mut self, at: Nanos, datagrams: u64) -> Option<TrainTiming> {
         let Some(pace) = self.pace else {
             self.left += datagrams;
             return None;
@@ -154,7 +154,7 @@ impl Schedule {
         self.last = Some((at, datagrams));
         self.late = late;
         self.lengthen(pace, at, held_up);
-        Some(Departure {
+        Some(TrainTiming {
             late,
             gap_error,
             given_up,
@@ -162,7 +162,7 @@ impl Schedule {
     }
 
     /// Makes trains longer when every one of them has been held up for long.
-    fn lengthen(&mut self, pace: Pace, at: Nanos, held_up: bool) {
+    fn lengthen(&mut self, pace: DatagramRate, at: Nanos, held_up: bool) {
         if !held_up || pace.span(self.train) > FREQUENT {
             self.held_up = None;
             return;
@@ -175,7 +175,7 @@ impl Schedule {
     }
 
     /// When the next train is to leave.
-    fn due(&self, pace: Pace) -> Nanos {
+    fn due(&self, pace: DatagramRate) -> Nanos {
         Nanos(self.start.0.saturating_add(pace.span(self.left).0))
     }
 }
@@ -209,7 +209,7 @@ impl PacingStats {
         }
     }
 
-    pub(super) fn add(&mut self, departure: Departure) {
+    pub(super) fn add(&mut self, departure: TrainTiming) {
         self.trains += 1;
         self.late += u64::from(departure.late > LATE);
         self.given_up += departure.given_up;
@@ -231,19 +231,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const PACE: Pace = Pace {
+    const PACE: DatagramRate = DatagramRate {
         bits: 11_584,
         rate: 50_000_000,
     };
     const GAP: u64 = 231_680;
 
-    fn alone(pace: Pace) -> Schedule {
+    fn alone(pace: DatagramRate) -> Schedule {
         Schedule::new(Nanos(1_000), Some(pace), (0, 1), 45)
     }
 
     #[test]
     fn trains_are_as_short_as_the_rate_allows() {
-        let train = |rate| alone(Pace { rate, ..PACE }).train();
+        let train = |rate| alone(DatagramRate { rate, ..PACE }).train();
         assert_eq!(train(50_000_000), 1);
         assert_eq!(train(500_000_000), 1);
         assert_eq!(train(1_000_000_000), 2);
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_sender_that_is_always_behind_sends_longer_trains_until_it_keeps_up() {
-        let mut schedule = alone(Pace {
+        let mut schedule = alone(DatagramRate {
             rate: 1_000_000_000,
             ..PACE
         });
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_delay_now_and_then_leaves_trains_as_short_as_they_are() {
-        let mut schedule = alone(Pace {
+        let mut schedule = alone(DatagramRate {
             rate: 1_000_000_000,
             ..PACE
         });
@@ -336,7 +336,7 @@ mod tests {
             lateness in proptest::collection::vec(0..20_000_000u64, 1..500),
             rate in 1_000..100_000_000_000u64,
         ) {
-            let pace = Pace { rate, ..PACE };
+            let pace = DatagramRate { rate, ..PACE };
             let mut schedule = alone(pace);
             let (mut now, mut left, mut given_up) = (0, 0, 0);
             for late in lateness {

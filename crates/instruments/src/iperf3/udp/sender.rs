@@ -10,7 +10,7 @@ use netio::stop::STOP_INTERVAL;
 use netio::udp::TrainSender;
 use netio::{Sleeper, clock};
 
-use super::schedule::{Pace, PacingStats, Schedule};
+use super::schedule::{DatagramRate, PacingStats, Schedule};
 use super::wire::{self, Counter, Stamped};
 use crate::iperf3::detail::SenderDetail;
 use crate::iperf3::run::{SendControl, lock};
@@ -145,7 +145,7 @@ impl PacedStream {
     fn prepare(streams: Vec<Outgoing>, config: SendConfig) -> Vec<Self> {
         let start = clock::now();
         let count = streams.len() as u64;
-        let pace = config.rate.map(|rate| Pace {
+        let pace = config.rate.map(|rate| DatagramRate {
             bits: config.length as u64 * 8,
             rate,
         });
@@ -252,13 +252,13 @@ fn describe(error: &std::io::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::schedule::Departure;
+    use super::super::schedule::TrainTiming;
     use super::*;
 
     #[test]
     fn what_was_given_up_in_the_omitted_start_is_not_counted() {
         let mut sent = SenderStats::new(0);
-        let departure = |given_up| Departure {
+        let departure = |given_up| TrainTiming {
             late: given_up,
             gap_error: None,
             given_up,

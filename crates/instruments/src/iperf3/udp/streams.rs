@@ -6,19 +6,19 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use crate::error::{Context, Result, ensure};
 use netio::udp::{LONGEST_TRAIN, TrainReceiver, TrainSender};
 use socket2::SockRef;
 
-use super::readings::{self, Ending, Reading, StreamReading};
+use super::readings::{self, Ending, IntervalReading, StreamReading};
 use super::receiver::{self, Incoming};
 use super::receiver_stats::{ReceiverCounts, ReceiverStats};
 use super::sender::{self, SendConfig, SenderStats};
 use super::wire::Counter;
 use crate::iperf3::detail::Detail;
 use crate::iperf3::messages::{Params, StreamResults};
-use crate::iperf3::plan::{Plan, StreamSpec, Until};
-use crate::iperf3::run::{CpuMeter, CpuTime, Progress, SendControl, Streams, lock};
+use crate::iperf3::plan::{Iperf3Test, StreamSpec, Until};
+use crate::iperf3::run::{CpuMeter, CpuTime, SendControl, Streams, TestProgress, lock};
 use crate::iperf3::tcp::set_tos;
 
 /// Kernel memory asked for by a test's sockets in each direction, unless the user says: half a second of 1 gbit. Without
@@ -37,7 +37,7 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// Bytes that a test of at most `longest` takes of a server: kernel memory of its sockets, if the client does not say how much,
 /// and what is kept of each interval.
-pub(crate) fn memory(plan: &Plan, longest: Duration) -> u64 {
+pub(crate) fn memory(plan: &Iperf3Test, longest: Duration) -> u64 {
     let streams = plan.streams(false).len();
     let seconds = plan.duration().unwrap_or(longest).as_secs();
     let intervals = usize::try_from(seconds).map_or(MOST_READINGS, |seconds| seconds + 2);
@@ -73,7 +73,7 @@ pub(crate) struct UdpStreams {
     /// When what counts began, and when it ended.
     began: Instant,
     ended: Option<Instant>,
-    pub(super) readings: Vec<Reading>,
+    pub(super) readings: Vec<IntervalReading>,
 }
 
 /// One of them.
@@ -115,6 +115,7 @@ impl UdpStreams {
         let length = plan.length.map_or(DEFAULT_LENGTH, |length| length as usize);
         let allowed = counter.header()..=LONGEST_TRAIN;
         ensure!(
+            Peer,
             allowed.contains(&length),
             "datagrams of {length} bytes: {} to {} are possible",
             allowed.start(),
@@ -190,7 +191,7 @@ impl UdpStreams {
             // From here on the last interval is all the rest.
             self.readings.pop_if(|last| last.ending != Ending::Nothing);
         }
-        self.readings.push(Reading {
+        self.readings.push(IntervalReading {
             at,
             ending,
             streams,
@@ -214,7 +215,7 @@ impl Stream {
     fn new(
         spec: StreamSpec,
         socket: UdpSocket,
-        plan: &Plan,
+        plan: &Iperf3Test,
         config: SendConfig,
         receivers: usize,
     ) -> Result<Self> {
@@ -354,11 +355,11 @@ impl Streams for UdpStreams {
         readings::last_interval(&self.readings, self.started)
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self) -> TestProgress {
         let spent = self.control.allowance() == 0;
-        let mut progress = Progress {
+        let mut progress = TestProgress {
             delivered: spent && self.sending.as_ref().is_none_or(JoinHandle::is_finished),
-            ..Progress::default()
+            ..TestProgress::default()
         };
         let (mut receives, mut bytes_sent) = (false, 0);
         for stream in &self.streams {

@@ -11,7 +11,7 @@ use std::net::UdpSocket;
 use std::os::fd::AsRawFd as _;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use crate::error::{Context, Result, bail};
 use model::Nanos;
 use netio::stop::{STOP_INTERVAL, Stop};
 use nix::sys::socket::{MsgFlags, recv};
@@ -142,12 +142,16 @@ pub(crate) fn greet(socket: &UdpSocket, stop: &Stop) -> Result<()> {
             Ok(_) => drop(socket.recv(&mut datagram)?),
             Err(error) if is_pause(&error) => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                bail!("{peer} takes no datagrams: nothing listens there over UDP")
+                bail!(
+                    Peer,
+                    "{peer} takes no datagrams: nothing listens there over UDP"
+                )
             }
             Err(error) => return Err(error).with_context(|| format!("greeting {peer} over UDP")),
         }
     }
     bail!(
+        Peer,
         "{peer} did not answer the greeting over UDP within {} s: is UDP let through?",
         ANSWER_TIMEOUT.as_secs()
     )

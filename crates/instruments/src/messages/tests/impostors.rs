@@ -122,7 +122,7 @@ fn an_account_that_cannot_be_is_refused() {
         let line = b"result reads=1 bytes=11 total_ns=5 network_ns=9\n";
         stream.write_all(line).unwrap();
     });
-    let plan = transfer_of(Data::Generated(10), &[10]);
+    let plan = transfer_of(10, &[10]);
     let cause = transfer::measure(&far, &plan, &session()).failure.unwrap();
     assert!(cause.contains("what cannot be"), "{cause}");
 }

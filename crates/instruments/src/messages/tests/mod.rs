@@ -9,17 +9,20 @@ use std::thread;
 use std::time::Duration;
 
 use super::MessageTarget;
-use super::blast::{self, BlastPlan};
-use super::pingpong::{self, PingpongPlan};
-use super::sizes::Load;
-use super::transfer::{self, Data, TransferPlan};
+use super::args::{ConnectionArgs, Messages};
+use super::blast::{self, BlastArgs};
+use super::pingpong::{self, PingpongArgs};
+use super::sizes::MessageSizes;
+use super::transfer::{self, TransferArgs};
 use super::wire::{TransferResult, Wait};
 use crate::Session;
-use crate::serve::{self, Limits, ServeConfig, Server};
+use crate::instrument::CommonArgs;
+use crate::serve::{self, FarEndServer, ServeConfig, ServiceLimits};
+use model::{Bytes, Nanos};
 use netio::stop::Stop;
 use record::{Direction, Measurement, Metric, Statistic};
 
-fn server(limits: Limits) -> (Server, MessageTarget) {
+fn server(limits: ServiceLimits) -> (FarEndServer, MessageTarget) {
     let config = ServeConfig {
         limits,
         ..ServeConfig::on_loopback()
@@ -42,32 +45,51 @@ fn session() -> Session {
     Session::quiet(Stop::default())
 }
 
-fn pingpong_of(sizes: &[usize]) -> PingpongPlan {
-    let load = |&size| Load { size, count: 3 };
-    PingpongPlan {
-        loads: sizes.iter().map(load).collect(),
+fn connection() -> ConnectionArgs {
+    ConnectionArgs {
+        host: String::new(),
         runs: 2,
+        nagle: false,
+        set_mss: None,
+    }
+}
+
+fn messages(sizes: &[usize], count: u64) -> Messages {
+    Messages {
+        size: MessageSizes::of(sizes),
+        sweep: None,
+        count: Some(count),
+    }
+}
+
+fn pingpong_of(sizes: &[usize]) -> PingpongArgs {
+    PingpongArgs {
+        connection: connection(),
+        messages: messages(sizes, 3),
         wait: Wait::Block,
-        nagle: false,
-        udp: None,
+        udp: false,
+        timeout: Nanos::from_secs(5),
+        common: CommonArgs::default(),
     }
 }
 
-fn blast_of(size: usize, count: u64) -> BlastPlan {
-    BlastPlan {
-        loads: vec![Load { size, count }],
-        runs: 2,
-        nagle: false,
+fn blast_of(size: usize, count: u64) -> BlastArgs {
+    BlastArgs {
+        connection: connection(),
+        messages: messages(&[size], count),
+        common: CommonArgs::default(),
     }
 }
 
-fn transfer_of(data: Data, blocks: &[usize]) -> TransferPlan {
-    TransferPlan {
-        data,
-        blocks: blocks.into(),
-        latency: Duration::ZERO,
-        runs: 2,
-        nagle: false,
+fn transfer_of(bytes: u64, blocks: &[usize]) -> TransferArgs {
+    TransferArgs {
+        connection: connection(),
+        file: None,
+        bytes: Bytes(bytes),
+        block: MessageSizes::of(blocks),
+        sweep: false,
+        latency: Nanos::ZERO,
+        common: CommonArgs::default(),
     }
 }
 
@@ -91,9 +113,9 @@ fn samples(measurement: &Measurement, metric: Metric) -> usize {
 
 #[test]
 fn messages_of_every_size_come_back_however_both_ends_wait() {
-    let (_server, far) = server(Limits::default());
+    let (_server, far) = server(ServiceLimits::default());
     for wait in [Wait::Block, Wait::Spin] {
-        let plan = PingpongPlan {
+        let plan = PingpongArgs {
             wait,
             ..pingpong_of(&[1, 64, 1_000_000])
         };
@@ -115,9 +137,9 @@ fn messages_of_every_size_come_back_however_both_ends_wait() {
 
 #[test]
 fn datagrams_are_counted_at_both_ends() {
-    let (_server, far) = server(Limits::default());
-    let plan = PingpongPlan {
-        udp: Some(Duration::from_secs(5)),
+    let (_server, far) = server(ServiceLimits::default());
+    let plan = PingpongArgs {
+        udp: true,
         ..pingpong_of(&[1, 64, 65_507])
     };
     let measurement = pingpong::measure(&far, &plan, &session());
@@ -132,7 +154,7 @@ fn datagrams_are_counted_at_both_ends() {
 
 #[test]
 fn a_blast_s_goodput_is_its_bytes_over_its_mean_time() {
-    let (_server, far) = server(Limits::default());
+    let (_server, far) = server(ServiceLimits::default());
     let measurement = blast::measure(&far, &blast_of(1000, 50), &session());
     assert_eq!(measurement.failure, None);
     let mean_s = value(&measurement, Metric::ElapsedS, Statistic::Mean, None, 1000);
@@ -149,11 +171,14 @@ fn a_blast_s_goodput_is_its_bytes_over_its_mean_time() {
 
 #[test]
 fn a_transfer_arrives_whole_in_reads_of_a_block_at_most() {
-    let (_server, far) = server(Limits::default());
+    let (_server, far) = server(ServiceLimits::default());
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&vec![7; 100_001]).unwrap();
-    for data in [Data::Generated(100_001), Data::File(file.path().to_owned())] {
-        let plan = transfer_of(data, &[1024, 200_000]);
+    for file in [None, Some(file.path().to_owned())] {
+        let plan = TransferArgs {
+            file,
+            ..transfer_of(100_001, &[1024, 200_000])
+        };
         let measurement = transfer::measure(&far, &plan, &session());
         assert_eq!(measurement.failure, None);
         for block in [1024, 200_000] {
@@ -174,13 +199,9 @@ fn a_transfer_s_figures_are_those_of_the_perl_transfer_test() {
         total: Duration::from_secs_f64(12.083_674),
         network: Duration::from_secs_f64(12.051_402),
     };
-    let values = transfer::values(&result);
     let of = |wanted| {
-        values
-            .iter()
-            .find(|(metric, ..)| *metric == wanted)
-            .unwrap()
-            .2
+        let mut values = transfer::values(&result);
+        values.find(|(metric, ..)| *metric == wanted).unwrap().2
     };
     assert!((of(Metric::ReadSizeBytes) - 4077.87).abs() < 0.005);
     assert!((of(Metric::ReadTimeMs) - 6.882_582_524).abs() < 1e-6);
@@ -189,10 +210,10 @@ fn a_transfer_s_figures_are_those_of_the_perl_transfer_test() {
 
 #[test]
 fn what_the_server_does_not_allow_is_its_own_line() {
-    let limits = Limits {
-        memory: model::Bytes(300_000),
+    let limits = ServiceLimits {
+        memory: Bytes(300_000),
         idle: Duration::from_secs(2),
-        ..Limits::default()
+        ..ServiceLimits::default()
     };
     let (_server, far) = server(limits);
     let refused = pingpong::measure(&far, &pingpong_of(&[1_000_000]), &session());
@@ -201,9 +222,9 @@ fn what_the_server_does_not_allow_is_its_own_line() {
         cause.contains("1000000 bytes of memory are more than the 300000"),
         "{cause}"
     );
-    let plan = TransferPlan {
-        latency: Duration::from_secs(3),
-        ..transfer_of(Data::Generated(1), &[1])
+    let plan = TransferArgs {
+        latency: Nanos::from_secs(3),
+        ..transfer_of(1, &[1])
     };
     let refused = transfer::measure(&far, &plan, &session());
     let cause = refused.failure.unwrap();
@@ -212,9 +233,9 @@ fn what_the_server_does_not_allow_is_its_own_line() {
 
 #[test]
 fn a_busy_server_says_so() {
-    let limits = Limits {
+    let limits = ServiceLimits {
         tests: 0,
-        ..Limits::default()
+        ..ServiceLimits::default()
     };
     let (_server, far) = server(limits);
     let cause = blast::measure(&far, &blast_of(1, 1), &session()).failure;
@@ -243,7 +264,7 @@ fn who_is_not_allowed_is_told_so() {
 
 #[test]
 fn garbage_gets_one_line_and_a_close() {
-    let (_server, far) = server(Limits::default());
+    let (_server, far) = server(ServiceLimits::default());
     let long = [b'x'; 100_000];
     for (garbage, cause) in [
         (&b"GET / HTTP/1.1\r\n\r\n"[..], "a request starts with"),
@@ -324,9 +345,9 @@ fn pour_datagrams(address: SocketAddr, under_way: &Sender<()>) {
 
 #[test]
 fn a_test_that_never_pauses_ends_at_the_limit() {
-    let limits = Limits {
+    let limits = ServiceLimits {
         duration: Duration::from_millis(200),
-        ..Limits::default()
+        ..ServiceLimits::default()
     };
     let (_server, far) = server(limits);
     let (under_way, _heard) = channel();
@@ -338,7 +359,7 @@ fn a_test_that_never_pauses_ends_at_the_limit() {
 
 #[test]
 fn a_far_end_that_stops_ends_tests_that_never_pause() {
-    let (server, far) = server(Limits::default());
+    let (server, far) = server(ServiceLimits::default());
     thread::scope(|scope| {
         for test in ENDLESS {
             let (under_way, heard) = channel();
@@ -354,17 +375,15 @@ fn a_far_end_that_stops_ends_tests_that_never_pause() {
 
 #[test]
 fn a_far_end_that_gives_up_on_datagrams_is_noticed() {
-    let limits = Limits {
+    let limits = ServiceLimits {
         duration: Duration::from_millis(200),
-        ..Limits::default()
+        ..ServiceLimits::default()
     };
     let (_server, far) = server(limits);
-    let plan = PingpongPlan {
-        loads: vec![Load {
-            size: 64,
-            count: 1_000_000_000,
-        }],
-        udp: Some(Duration::from_millis(50)),
+    let plan = PingpongArgs {
+        messages: messages(&[64], 1_000_000_000),
+        udp: true,
+        timeout: Nanos::from_millis(50),
         ..pingpong_of(&[])
     };
     let cause = pingpong::measure(&far, &plan, &session()).failure.unwrap();
@@ -373,9 +392,9 @@ fn a_far_end_that_gives_up_on_datagrams_is_noticed() {
 
 #[test]
 fn a_client_that_goes_away_leaves_room_for_the_next() {
-    let limits = Limits {
+    let limits = ServiceLimits {
         tests: 1,
-        ..Limits::default()
+        ..ServiceLimits::default()
     };
     let (server, far) = server(limits);
     let mut stream = TcpStream::connect(far.address).unwrap();

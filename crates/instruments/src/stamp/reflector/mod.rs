@@ -2,11 +2,11 @@
 
 mod sessions;
 
+use crate::error::{Error, Result};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use anyhow::Result;
 use model::Nanos;
 use netio::clock::{self, WallClock};
 use netio::{Arrival, SendReport, TimestampedUdp};
@@ -32,9 +32,9 @@ const UPKEEP: Nanos = Nanos(1_000_000_000);
 /// # Errors
 /// It cannot be bound, or the kernel stamps no packets.
 pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<BoundService> {
-    let not_allowed = |error: &anyhow::Error| {
-        let io: Option<&io::Error> = error.downcast_ref();
-        port == wire::PORT && io.is_some_and(|io| io.kind() == io::ErrorKind::PermissionDenied)
+    let not_allowed = |error: &Error| {
+        let system = error.system();
+        port == wire::PORT && system.is_some_and(|io| io.kind() == io::ErrorKind::PermissionDenied)
     };
     let socket = match endpoint::listen_udp(bind, port) {
         Err(error) if not_allowed(&error) => endpoint::listen_udp(bind, UNPRIVILEGED_PORT),

@@ -10,10 +10,12 @@ use model::Nanos;
 use netio::Arrival;
 
 use super::UNPRIVILEGED_PORT;
-use crate::service::{Limits, Source};
+use crate::service::{ClientKey, ServiceLimits};
 use crate::stamp::kernel::Kernel;
 use crate::stamp::tlv::{self, FollowUp, SOFTWARE, SameClock, TlvKind};
-use crate::stamp::wire::{Answer, BASE, ErrorEstimate, PORT, Request, SHORTEST_ANSWER, ntp};
+use crate::stamp::wire::{
+    BASE, ErrorEstimate, PORT, ProbeReply, ProbeRequest, SHORTEST_ANSWER, ntp,
+};
 
 /// Sessions at a time; a session takes about 200 bytes.
 pub(crate) const MOST: usize = 4096;
@@ -48,7 +50,7 @@ pub(crate) struct ClockReading {
 
 /// How to send what has become of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reply {
+pub(crate) struct ReplyPacket {
     /// Whose request it answers.
     pub(crate) key: SessionKey,
     /// The answer's own number.
@@ -76,7 +78,7 @@ pub(crate) struct EndedSession {
 #[derive(Debug)]
 pub(crate) struct Sessions {
     open: HashMap<SessionKey, SessionState>,
-    by_source: HashMap<Source, usize>,
+    by_source: HashMap<ClientKey, usize>,
     most_of_source: usize,
     /// Those that had to make room, until somebody asks which have ended.
     evicted: Vec<EndedSession>,
@@ -105,7 +107,7 @@ struct SessionState {
 impl Sessions {
     /// None yet, of a reflector on `port`; one ends after the silence that is allowed, and is not answered for longer than a
     /// test may last.
-    pub(crate) fn new(limits: &Limits, port: u16) -> Self {
+    pub(crate) fn new(limits: &ServiceLimits, port: u16) -> Self {
         let most_of_source = limits.of_source(MOST as u64);
         Self {
             open: HashMap::new(),
@@ -131,8 +133,8 @@ impl Sessions {
         buffer: &mut [u8],
         arrival: &Arrival,
         clock: ClockReading,
-    ) -> Option<Reply> {
-        let request = Request::parse(buffer.get(..arrival.length)?)?;
+    ) -> Option<ReplyPacket> {
+        let request = ProbeRequest::parse(buffer.get(..arrival.length)?)?;
         if self.may_reflect(arrival.source.port()) {
             return None;
         }
@@ -151,13 +153,13 @@ impl Sessions {
         session.received = sequence.wrapping_add(1);
         session.highest = session.highest.max(request.sequence);
         let session = *session;
-        let answer = Answer {
+        let answer = ProbeReply {
             sequence,
             sent: ntp(clock.wall),
             error: clock.error,
             ssid: request.ssid,
             received: ntp(came),
-            request: Request { ssid: 0, ..request },
+            request: ProbeRequest { ssid: 0, ..request },
             // RFC 8762 section 4.3.1: 255 where it cannot be had.
             ttl: arrival.ttl.unwrap_or(u8::MAX),
         };
@@ -166,7 +168,7 @@ impl Sessions {
         let base = length.min(BASE);
         packet[..base].copy_from_slice(&answer.emit()[..base]);
         let tos = self.extend(packet, arrival, &session);
-        Some(Reply {
+        Some(ReplyPacket {
             key,
             sequence,
             length,
@@ -204,7 +206,7 @@ impl Sessions {
 
     fn forget(&mut self, ended: Vec<(SessionKey, SessionState)>) {
         for (key, session) in ended {
-            let source = Source::of(key.source.ip());
+            let source = ClientKey::of(key.source.ip());
             if let Entry::Occupied(mut count) = self.by_source.entry(source) {
                 *count.get_mut() -= 1;
                 if *count.get() == 0 {
@@ -223,7 +225,7 @@ impl Sessions {
         came: Nanos,
     ) -> Option<&mut SessionState> {
         if !self.open.contains_key(&key) {
-            let source = Source::of(key.source.ip());
+            let source = ClientKey::of(key.source.ip());
             if !self.has_room(source) {
                 self.make_room(source, clock.now);
             }
@@ -245,21 +247,21 @@ impl Sessions {
         (clock.now <= session.began + longest).then_some(session)
     }
 
-    fn has_room(&self, source: Source) -> bool {
+    fn has_room(&self, source: ClientKey) -> bool {
         let of_source = self.by_source.get(&source).copied().unwrap_or(0);
         self.open.len() < MOST && of_source < self.most_of_source
     }
 
     /// Ends sessions that are idle, those first that have been so for longest: of `source` if it has its share already, else of
     /// anyone. Senders of many sessions cannot have it looked for all the time.
-    fn make_room(&mut self, source: Source, now: Nanos) {
+    fn make_room(&mut self, source: ClientKey, now: Nanos) {
         if now < self.looked_for_room + LOOK_FOR_ROOM {
             return;
         }
         self.looked_for_room = now;
         let of_anyone = self.open.len() >= MOST;
         let idle = self.open.iter().filter(|(key, session)| {
-            session.last + IDLE <= now && (of_anyone || Source::of(key.source.ip()) == source)
+            session.last + IDLE <= now && (of_anyone || ClientKey::of(key.source.ip()) == source)
         });
         let mut idle: Vec<_> = idle.map(|(key, session)| (session.last, *key)).collect();
         idle.sort_unstable_by_key(|(last, _)| *last);
@@ -324,7 +326,7 @@ fn class_of_service(value: &mut [u8], tos: u8) -> u8 {
 /// Whether `packet` is an answer of this reflector, or another reflector's answer to one: a time that this reflector has stamped
 /// since its session began stands where a sender has zeros or padding.
 fn is_own_answer(packet: &[u8], began_ntp: u64, clock: ClockReading) -> bool {
-    let Some(answer) = Answer::parse(packet) else {
+    let Some(answer) = ProbeReply::parse(packet) else {
         return false;
     };
     let since = began_ntp..=ntp(clock.wall);
@@ -364,7 +366,7 @@ mod tests {
     }
 
     fn sessions() -> Sessions {
-        Sessions::new(&Limits::USUAL, 9862)
+        Sessions::new(&ServiceLimits::USUAL, 9862)
     }
 
     fn came(length: usize, port: u16) -> Arrival {
@@ -388,7 +390,7 @@ mod tests {
     }
 
     fn request(sequence: u32, ssid: u16) -> Vec<u8> {
-        Request {
+        ProbeRequest {
             sequence,
             sent: 77,
             error: ErrorEstimate::from_bits(1),
@@ -399,7 +401,12 @@ mod tests {
     }
 
     /// The answer to `packet`, in its place, if it gets one.
-    fn ask(sessions: &mut Sessions, packet: &mut Vec<u8>, port: u16, now: Nanos) -> Option<Reply> {
+    fn ask(
+        sessions: &mut Sessions,
+        packet: &mut Vec<u8>,
+        port: u16,
+        now: Nanos,
+    ) -> Option<ReplyPacket> {
         let came = came(packet.len(), port);
         packet.resize(packet.len().max(BASE), 0xff);
         let reply = sessions.reflect(packet, &came, clock(now));
@@ -416,7 +423,7 @@ mod tests {
     fn an_answer_gives_back_the_request_and_says_how_it_came() {
         let mut packet = request(9, 3);
         let reply = ask(&mut sessions(), &mut packet, 5000, SECOND).unwrap();
-        let answer = Answer::parse(&packet).unwrap();
+        let answer = ProbeReply::parse(&packet).unwrap();
         assert_eq!(
             (
                 answer.sequence,
@@ -437,7 +444,7 @@ mod tests {
             packet.truncate(length);
             let reply = ask(&mut sessions(), &mut packet, 5000, SECOND).unwrap();
             assert_eq!((reply.length, reply.key.ssid), (length.max(41), 0));
-            let answer = Answer::parse(&packet).unwrap();
+            let answer = ProbeReply::parse(&packet).unwrap();
             assert_eq!((answer.request.sequence, answer.request.sent), (9, 77));
             assert_eq!((answer.ssid, answer.ttl), (0, 63));
         }

@@ -6,7 +6,7 @@ use super::cause::{self, ObservedRun};
 use super::standing::{CalibrationCell, Standing};
 use super::truth::{Crossing, Truth};
 use record::figure_name::FigureName;
-use record::plan::{Case, Instrument};
+use record::plan::{Case, PlannedInstrument};
 use record::{Direction, Figure, Metric};
 use record::{Record, Run, RunOutcome};
 use stats::proportion::least_by_chance;
@@ -38,7 +38,7 @@ pub(super) fn cells(record: &Record) -> Vec<(&str, CalibrationCell)> {
         cells.extend(
             found
                 .into_iter()
-                .map(|cell| (instrument.kind.as_str(), cell)),
+                .map(|cell| (instrument.args.kind.as_str(), cell)),
         );
     }
     cells
@@ -47,7 +47,7 @@ pub(super) fn cells(record: &Record) -> Vec<(&str, CalibrationCell)> {
 fn of_case(
     record: &Record,
     case: &Case,
-    instrument: &Instrument,
+    instrument: &PlannedInstrument,
     runs: &[&Run],
 ) -> Vec<CalibrationCell> {
     let sound: Vec<Crossing<'_>> = runs
@@ -92,7 +92,7 @@ pub(super) fn not_run(record: &Record) -> Vec<String> {
 }
 
 /// The cell of a case of which no run was sound; none where there is no truth to be had, or no run.
-fn spoilt(case: &Case, instrument: &Instrument, runs: &[&Run]) -> Option<CalibrationCell> {
+fn spoilt(case: &Case, instrument: &PlannedInstrument, runs: &[&Run]) -> Option<CalibrationCell> {
     let cause = runs.iter().find_map(|run| match &run.outcome {
         RunOutcome::Ok => None,
         RunOutcome::Failed { cause } => Some(format!("failed: {cause}")),

@@ -1,4 +1,5 @@
 use super::*;
+use crate::analysis::tests::spoil;
 use record::crossing::{CrossedData, CrossedFlow};
 use record::summary::{DirectionSummary, PacketLogSummary, Summary};
 use record::{Figure, Measurement};
@@ -440,9 +441,7 @@ fn a_figure_without_an_interval_is_not_judged() {
 fn a_run_that_the_machine_spoilt_has_no_truth_and_says_why() {
     let mut record = measured(&[rtt(24.0, 0.1)]);
     for run in &mut record.runs {
-        run.outcome = RunOutcome::Invalid {
-            cause: "the ring was full".to_owned(),
-        };
+        spoil(run, "the ring was full");
     }
     let report = CalibrationReport::of(&record);
     let cell = only_cell(&report);

@@ -5,8 +5,8 @@ use model::{Behaviour, DropCause, Holding, LossLaw};
 
 use conditions::route::{FULL_FRAME, Route};
 use record::crossing::CrossedFlow;
-use record::plan::{Case, Instrument};
-use record::profile::{Carrier, Profile, SampleKind};
+use record::plan::{Case, PlannedInstrument};
+use record::profile::{Carrier, InstrumentProfile, SampleKind};
 use record::summary::{DirectionSummary, Summary};
 use record::{Direction, Figure, Measurement, Metric, Statistic};
 use stats::layers::{ETHERNET_HEADER, UDP_HEADER, ip_header};
@@ -35,7 +35,7 @@ pub(super) struct Truth {
 /// An instrument that had a link to itself.
 pub(super) struct Crossing<'a> {
     pub(super) case: &'a Case,
-    pub(super) instrument: &'a Instrument,
+    pub(super) instrument: &'a PlannedInstrument,
     pub(super) link: &'a Summary,
     pub(super) measurement: &'a Measurement,
 }
@@ -378,7 +378,7 @@ impl Crossing<'_> {
         }
     }
 
-    fn profile(&self) -> &Profile {
+    fn profile(&self) -> &InstrumentProfile {
         &self.instrument.profile
     }
 }

@@ -1,81 +1,16 @@
-//! Which figures an instrument can state, so that one that can never be measured is refused before anything runs.
+//! The figures that an instrument can state, so that one that can never be measured is refused before anything runs.
 
 use crate::clients::{self, Together};
 use crate::figure_name::FigureName;
 use crate::profile::SampleKind;
-use crate::{Direction, Metric, Phase, Statistic};
+use crate::{Metric, Statistic};
 
 /// Every figure over all streams that an instrument with its arguments can state. Not each is in every measurement: some are
 /// of what need not happen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stated(Vec<FigureName>);
+pub struct DeclaredFigures(Vec<FigureName>);
 
-impl Stated {
-    /// These statistics of a metric.
-    pub fn of(metric: Metric, statistics: &[Statistic]) -> Self {
-        let figure = |statistic: &Statistic| FigureName {
-            instrument: String::new(),
-            metric,
-            statistic: *statistic,
-            direction: None,
-            phase: None,
-            size: None,
-        };
-        Self(statistics.iter().map(figure).collect())
-    }
-
-    /// Sums or counts of these metrics.
-    pub fn totals(metrics: &[Metric]) -> Self {
-        metrics
-            .iter()
-            .map(|metric| Self::of(*metric, &[Statistic::Total]))
-            .collect()
-    }
-
-    /// Means of these metrics.
-    pub fn means(metrics: &[Metric]) -> Self {
-        metrics
-            .iter()
-            .map(|metric| Self::of(*metric, &[Statistic::Mean]))
-            .collect()
-    }
-
-    /// Each in these directions.
-    #[must_use]
-    pub fn toward(self, directions: &[Direction]) -> Self {
-        self.each(directions, |figure, way| figure.direction = Some(way))
-    }
-
-    /// Each in these phases.
-    #[must_use]
-    pub fn during(self, phases: &[Phase]) -> Self {
-        self.each(phases, |figure, phase| figure.phase = Some(phase))
-    }
-
-    /// Each of these sizes.
-    #[must_use]
-    pub fn of_sizes(self, sizes: &[u64]) -> Self {
-        self.each(sizes, |figure, size| figure.size = Some(size))
-    }
-
-    fn each<T: Copy>(self, all: &[T], set: impl Fn(&mut FigureName, T)) -> Self {
-        let figures = self.0.iter().flat_map(|figure| {
-            all.iter().map(|one| {
-                let mut figure = figure.clone();
-                set(&mut figure, *one);
-                figure
-            })
-        });
-        Self(figures.collect())
-    }
-
-    /// These and others.
-    #[must_use]
-    pub fn and(mut self, other: Self) -> Self {
-        self.0.extend(other.0);
-        self
-    }
-
+impl DeclaredFigures {
     /// Those that several clients with samples of this kind state together, and what each client's goodput comes to.
     #[must_use]
     pub fn of_clients(self, samples: Option<SampleKind>) -> Self {
@@ -145,15 +80,21 @@ impl Stated {
     }
 }
 
-impl FromIterator<Self> for Stated {
-    fn from_iter<I: IntoIterator<Item = Self>>(all: I) -> Self {
-        Self(all.into_iter().flat_map(|one| one.0).collect())
+impl FromIterator<FigureName> for DeclaredFigures {
+    fn from_iter<I: IntoIterator<Item = FigureName>>(all: I) -> Self {
+        Self(all.into_iter().collect())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Direction;
+    use crate::metric_table::{MetricRow, MetricTable};
+
+    fn declared<const N: usize>(rows: [MetricRow; N]) -> DeclaredFigures {
+        MetricTable::new(rows).figures()
+    }
 
     fn name(text: &str) -> FigureName {
         text.parse().unwrap()
@@ -166,9 +107,10 @@ mod tests {
     #[test]
     fn what_is_stated_is_found_by_its_name_and_the_only_direction_without_saying_it() {
         let both = [Direction::Up, Direction::Down];
-        let stated = Stated::means(&[Metric::GoodputBitPerS])
-            .toward(&both)
-            .and(Stated::totals(&[Metric::SentBytes]).toward(&both[..1]));
+        let stated = declared([
+            MetricRow::mean(Metric::GoodputBitPerS).toward(&both),
+            MetricRow::total(Metric::SentBytes).toward(&both[..1]),
+        ]);
         assert!(stated.has(&name("a.goodput_bit_per_s.mean.down")));
         assert!(stated.has(&name("a.sent_bytes.total")));
         // Which of the two?
@@ -178,11 +120,13 @@ mod tests {
 
     #[test]
     fn the_nearest_are_of_the_same_metric_first() {
-        let stated = Stated::of(Metric::RttMs, &[Statistic::Median, Statistic::Max])
-            .and(Stated::of(Metric::HostMs, &[Statistic::P99]));
+        let stated = declared([
+            MetricRow::new(Metric::RttMs, &[Statistic::Median, Statistic::Max]),
+            MetricRow::new(Metric::HostMs, &[Statistic::P99]),
+        ]);
         let near = stated.nearest(&name("ping.rtt_ms.p99"));
         assert_eq!(texts(&near), ["ping.rtt_ms.max", "ping.rtt_ms.median"]);
-        let sized = Stated::means(&[Metric::RttMs]).of_sizes(&[1, 64, 1024]);
+        let sized = declared([MetricRow::mean(Metric::RttMs).of_sizes(&[1, 64, 1024])]);
         assert!(sized.has(&name("a.rtt_ms.mean.64b")));
         assert_eq!(
             texts(&sized.nearest(&name("a.rtt_ms.median.64b")))[0],

@@ -1,10 +1,12 @@
-//! A client's test of TCP or UDP as iperf3 tells it: under the names of its JSON, and a line an interval.
+//! A client's test of TCP or UDP under the names of iperf3's JSON, and as a table with a row for each interval.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use crate::figure_tables::or_dash;
+use super::plan::{Iperf3Test, TestDirection, Transport, Until};
+use super::wire::Cookie;
 use record::quantity::{number, scale};
 use record::table::{Column, Table};
 use record::{Direction, Figure, Measurement, Metric};
@@ -41,7 +43,7 @@ fn count(values: &Values, metric: Metric) -> f64 {
 
 /// One direction of an interval or of the whole test.
 #[derive(Default)]
-struct Way {
+struct DirectionValues {
     /// Of all streams together.
     whole: Values,
     /// Each stream; a single one has no number.
@@ -49,15 +51,15 @@ struct Way {
 }
 
 /// From one report to the next, in seconds.
-struct ConfidenceInterval {
+struct TcpInterval {
     start_s: f64,
     end_s: f64,
-    ways: BTreeMap<Direction, Way>,
+    ways: BTreeMap<Direction, DirectionValues>,
 }
 
 /// The measurement as iperf3's `start`, `intervals`, `end` and `error`, of a test that began with `start`; what the
 /// measurement does not have is not there.
-pub fn iperf3(measurement: &Measurement, start: &Value) -> Value {
+pub(crate) fn of(measurement: &Measurement, start: &Value) -> Value {
     let test = Test::of(measurement);
     let intervals: Vec<Value> = test.intervals.iter().map(|i| test.interval(i)).collect();
     let mut json = json!({ "start": start, "intervals": intervals, "end": test.end() });
@@ -67,9 +69,56 @@ pub fn iperf3(measurement: &Measurement, start: &Value) -> Value {
     json
 }
 
+/// What a test was asked for and how it was connected, as `start` of the JSON: streams by their numbers, each with its addresses here
+/// and there. iperf3 numbers streams by descriptor, farwire by the stream's own number.
+pub(crate) fn start(
+    plan: &Iperf3Test,
+    server: SocketAddr,
+    cookie: Cookie,
+    connected: &[(u32, [SocketAddr; 2])],
+) -> Value {
+    let connected = connected.iter().map(|(id, [local, remote])| {
+        json!({
+            "socket": id,
+            "local_host": local.ip().to_canonical(),
+            "local_port": local.port(),
+            "remote_host": remote.ip().to_canonical(),
+            "remote_port": remote.port(),
+        })
+    });
+    let (duration, bytes) = match plan.until {
+        Until::For(time) => (time.as_secs_f64(), 0),
+        Until::Bytes(bytes) => (0.0, bytes),
+    };
+    json!({
+        "connected": connected.collect::<Vec<_>>(),
+        "version": concat!("farwire ", env!("CARGO_PKG_VERSION")),
+        "connecting_to": { "host": server.ip(), "port": server.port() },
+        "cookie": format!("{cookie:?}"),
+        "target_bitrate": plan.bitrate.unwrap_or(0),
+        "sock_bufsize": plan.window.unwrap_or(0),
+        "test_start": {
+            "protocol": match plan.protocol {
+                Transport::Tcp => "TCP",
+                Transport::Udp => "UDP",
+            },
+            "num_streams": plan.parallel,
+            "blksize": plan.length.unwrap_or(0),
+            "omit": plan.omit.as_secs(),
+            "duration": duration,
+            "bytes": bytes,
+            "blocks": 0,
+            "reverse": u8::from(plan.way == TestDirection::Down),
+            "bidir": u8::from(plan.way == TestDirection::Both),
+            "tos": plan.tos.unwrap_or(0),
+            "target_bitrate": plan.bitrate.unwrap_or(0),
+        },
+    })
+}
+
 /// A row an interval, direction and stream.
 pub fn intervals(measurement: &Measurement) -> Table {
-    let intervals = ConfidenceInterval::all(measurement);
+    let intervals = TcpInterval::all(measurement);
     let measured = |metric: &Metric| measurement.samples.iter().any(|s| s.metric == *metric);
     let shown: Vec<Metric> = SHOWN.into_iter().filter(measured).collect();
     let words = ["interval\ns", "way", "stream"].map(Column::words);
@@ -77,7 +126,7 @@ pub fn intervals(measurement: &Measurement) -> Table {
         .iter()
         .map(|metric| Column::numbers(format!("{}\n{}", metric.title(), scale(*metric).1)));
     let mut table = Table::new("", words.into_iter().chain(numbers));
-    for ConfidenceInterval {
+    for TcpInterval {
         start_s,
         end_s,
         ways,
@@ -91,7 +140,7 @@ pub fn intervals(measurement: &Measurement) -> Table {
                 let value = |metric: &Metric| values.get(metric).map(|v| v / scale(*metric).0);
                 let values = shown
                     .iter()
-                    .map(|metric| or_dash(value(metric).map(number)));
+                    .map(|metric| value(metric).map_or_else(|| "–".to_owned(), number));
                 let first = [
                     format!("{start_s:.2} - {end_s:.2}"),
                     direction.name().to_owned(),
@@ -104,7 +153,7 @@ pub fn intervals(measurement: &Measurement) -> Table {
     table
 }
 
-impl Way {
+impl DirectionValues {
     fn add(&mut self, stream: Option<u32>, metric: Metric, value: f64) {
         let of = self.streams.entry(stream).or_default();
         of.entry(metric).or_insert(value);
@@ -134,7 +183,7 @@ impl Way {
     }
 }
 
-impl ConfidenceInterval {
+impl TcpInterval {
     fn all(measurement: &Measurement) -> Vec<Self> {
         let mut found: BTreeMap<u64, Self> = BTreeMap::new();
         for sample in &measurement.samples {
@@ -153,7 +202,10 @@ impl ConfidenceInterval {
         let mut intervals: Vec<Self> = found.into_values().collect();
         for interval in &mut intervals {
             interval.start_s = std::mem::replace(&mut before_s, interval.end_s);
-            interval.ways.values_mut().for_each(Way::complete);
+            interval
+                .ways
+                .values_mut()
+                .for_each(DirectionValues::complete);
         }
         intervals
     }
@@ -161,15 +213,15 @@ impl ConfidenceInterval {
 
 struct Test<'a> {
     measurement: &'a Measurement,
-    intervals: Vec<ConfidenceInterval>,
+    intervals: Vec<TcpInterval>,
     /// The whole test.
-    ways: BTreeMap<Direction, Way>,
+    ways: BTreeMap<Direction, DirectionValues>,
     udp: bool,
 }
 
 impl<'a> Test<'a> {
     fn of(measurement: &'a Measurement) -> Self {
-        let mut ways: BTreeMap<Direction, Way> = BTreeMap::new();
+        let mut ways: BTreeMap<Direction, DirectionValues> = BTreeMap::new();
         for Figure {
             direction,
             stream,
@@ -181,11 +233,11 @@ impl<'a> Test<'a> {
             let way = ways.entry(direction.unwrap_or(Direction::Up)).or_default();
             way.add(*stream, *metric, *value);
         }
-        ways.values_mut().for_each(Way::complete);
+        ways.values_mut().for_each(DirectionValues::complete);
         let has = |metric| ways.values().any(|way| way.whole.contains_key(&metric));
         Self {
             measurement,
-            intervals: ConfidenceInterval::all(measurement),
+            intervals: TcpInterval::all(measurement),
             udp: has(Metric::JitterMs) || has(Metric::SentPackets),
             ways,
         }
@@ -197,7 +249,7 @@ impl<'a> Test<'a> {
         format!("{name}{}", if second { "_bidir_reverse" } else { "" })
     }
 
-    fn interval(&self, interval: &ConfidenceInterval) -> Value {
+    fn interval(&self, interval: &TcpInterval) -> Value {
         let (start_s, end_s) = (interval.start_s, interval.end_s);
         let mut streams = Vec::new();
         let mut json = json!({});
@@ -284,7 +336,7 @@ impl<'a> Test<'a> {
     fn sides(
         &self,
         direction: Direction,
-        way: &Way,
+        way: &DirectionValues,
         values: &Values,
         jitter_ms: f64,
     ) -> [Option<Value>; 2] {
@@ -317,7 +369,7 @@ impl<'a> Test<'a> {
     fn stream(
         &self,
         direction: Direction,
-        way: &Way,
+        way: &DirectionValues,
         stream: Option<u32>,
         values: &Values,
         socket: u32,
@@ -476,7 +528,7 @@ mod tests {
 
     #[test]
     fn streams_add_up_and_each_direction_has_its_name() {
-        let json = iperf3(&both_ways(), &json!({}));
+        let json = of(&both_ways(), &json!({}));
         let interval = &json["intervals"][0];
         assert_eq!(
             (&interval["sum"]["bytes"], &interval["sum"]["packets"]),

@@ -1,0 +1,166 @@
+//! Why an instrument cannot measure, or a far end cannot serve.
+
+use std::fmt::{self, Formatter};
+use std::io;
+
+use netio::stop::StopCause;
+use nix::errno::Errno;
+
+/// What went wrong, by whose word it is known. `{:#}` is the error with all its causes in one line.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Somebody asked for something that cannot be.
+    #[error("{0}")]
+    Input(String),
+    /// The other end said or did something that it should not, or went silent.
+    #[error("{0}")]
+    Peer(String),
+    /// An external tool is not there, cannot do what is asked for, or failed.
+    #[error("{0}")]
+    Tool(String),
+    /// The measurement was stopped, for this cause.
+    #[error("{0}")]
+    Stopped(StopCause),
+    /// Something that is needed is not there.
+    #[error("{0}")]
+    Missing(String),
+    /// The operating system refused.
+    #[error(transparent)]
+    System(#[from] io::Error),
+    /// A library refused a text or a value.
+    #[error(transparent)]
+    Library(Box<dyn std::error::Error + Send + Sync>),
+    /// What was being done when something else went wrong.
+    #[error(fmt = with_cause)]
+    While {
+        /// What was being done.
+        doing: String,
+        /// What went wrong.
+        #[source]
+        cause: Box<Self>,
+    },
+}
+
+/// What may fail with an [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Adds what was being done to an error, or makes an error of what is missing.
+pub(crate) trait Context<T> {
+    fn context(self, doing: &str) -> Result<T>;
+    fn with_context<D: fmt::Display>(self, doing: impl FnOnce() -> D) -> Result<T>;
+}
+
+impl<T, E: Into<Error>> Context<T> for Result<T, E> {
+    fn context(self, doing: &str) -> Result<T> {
+        self.with_context(|| doing)
+    }
+
+    fn with_context<D: fmt::Display>(self, doing: impl FnOnce() -> D) -> Result<T> {
+        self.map_err(|error| error.into().during(doing()))
+    }
+}
+
+impl<T> Context<T> for Option<T> {
+    fn context(self, doing: &str) -> Result<T> {
+        self.with_context(|| doing)
+    }
+
+    fn with_context<D: fmt::Display>(self, doing: impl FnOnce() -> D) -> Result<T> {
+        self.ok_or_else(|| Error::Missing(doing().to_string()))
+    }
+}
+
+impl Error {
+    /// The same, while `doing`.
+    pub(crate) fn during(self, doing: impl fmt::Display) -> Self {
+        Self::While {
+            doing: doing.to_string(),
+            cause: Box::new(self),
+        }
+    }
+
+    /// What the operating system said, if it was the cause.
+    pub(crate) fn system(&self) -> Option<&io::Error> {
+        match self {
+            Self::System(error) => Some(error),
+            Self::While { cause, .. } => cause.system(),
+            _ => None,
+        }
+    }
+}
+
+fn with_cause(doing: &str, cause: &Error, f: &mut Formatter<'_>) -> fmt::Result {
+    f.write_str(doing)?;
+    if f.alternate() {
+        write!(f, ": {cause:#}")?;
+    }
+    Ok(())
+}
+
+impl From<Errno> for Error {
+    fn from(errno: Errno) -> Self {
+        Self::System(errno.into())
+    }
+}
+
+/// Errors of libraries that are not told apart.
+macro_rules! libraries {
+    ($($error:ty,)*) => {
+        $(impl From<$error> for Error {
+            fn from(error: $error) -> Self {
+                Self::Library(error.into())
+            }
+        })*
+    };
+}
+
+libraries! {
+    std::num::ParseIntError,
+    std::num::ParseFloatError,
+    std::num::TryFromIntError,
+    std::net::AddrParseError,
+    std::str::Utf8Error,
+    std::time::TryFromFloatSecsError,
+    serde_json::Error,
+    csv::Error,
+    httparse::Error,
+    http::uri::InvalidUri,
+    getrandom::Error,
+    model::UnitError,
+    netio::netns::NetNsError,
+}
+
+/// Returns an [`Error`] of this kind, with a text as of [`format!`].
+macro_rules! bail {
+    ($kind:ident, $($text:tt)+) => {
+        return Err($crate::error::Error::$kind(format!($($text)+)))
+    };
+}
+
+/// Returns an [`Error`] of this kind unless the condition holds.
+macro_rules! ensure {
+    ($kind:ident, $condition:expr, $($text:tt)+) => {
+        if !$condition {
+            $crate::error::bail!($kind, $($text)+);
+        }
+    };
+}
+
+pub(crate) use {bail, ensure};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_has_its_causes_in_one_line_and_the_system_s_word() {
+        let refused: Result<()> = Err(io::Error::from(io::ErrorKind::ConnectionRefused).into());
+        let error = refused.context("connecting").context("tcp").unwrap_err();
+        assert_eq!(error.to_string(), "tcp");
+        assert_eq!(format!("{error:#}"), "tcp: connecting: connection refused");
+        let kind = error.system().map(io::Error::kind);
+        assert_eq!(kind, Some(io::ErrorKind::ConnectionRefused));
+        let missing = None::<()>.context("no port").unwrap_err();
+        assert!(matches!(missing, Error::Missing(text) if text == "no port"));
+    }
+}

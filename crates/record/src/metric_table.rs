@@ -1,0 +1,277 @@
+//! An instrument's table of metrics: which figures it states, which of them people look for first, and what flent calls them.
+
+use crate::declared_figures::DeclaredFigures;
+use crate::figure_name::FigureName;
+use crate::profile::{Calibration, FlentSeries, Headline, HostLimit, InstrumentProfile};
+use crate::{Direction, Figure, Metric, Phase, Statistic};
+
+/// A metric, and the figures of it that an instrument states.
+#[derive(Clone, Debug)]
+pub struct MetricRow {
+    metric: Metric,
+    statistics: &'static [Statistic],
+    headlines: &'static [Statistic],
+    flent: Vec<FlentSeries>,
+    /// Without any, the figures have no direction; likewise phases and sizes.
+    directions: Vec<Direction>,
+    phases: Vec<Phase>,
+    sizes: Vec<u64>,
+}
+
+/// Every metric of which an instrument with its arguments states figures. Headlines come in the order of the rows.
+#[derive(Clone, Debug, Default)]
+pub struct MetricTable(Vec<MetricRow>);
+
+impl MetricRow {
+    /// These statistics of a metric.
+    pub fn new(metric: Metric, statistics: &'static [Statistic]) -> Self {
+        Self {
+            metric,
+            statistics,
+            headlines: &[],
+            flent: Vec::new(),
+            directions: Vec::new(),
+            phases: Vec::new(),
+            sizes: Vec::new(),
+        }
+    }
+
+    /// The sum or the count of a metric.
+    pub fn total(metric: Metric) -> Self {
+        Self::new(metric, &[Statistic::Total])
+    }
+
+    /// The mean of a metric.
+    pub fn mean(metric: Metric) -> Self {
+        Self::new(metric, &[Statistic::Mean])
+    }
+
+    /// People look first for all statistics of the row.
+    #[must_use]
+    pub fn headline(self) -> Self {
+        let statistics = self.statistics;
+        self.headlines(statistics)
+    }
+
+    /// People look first for these statistics.
+    #[must_use]
+    pub fn headlines(self, headlines: &'static [Statistic]) -> Self {
+        Self { headlines, ..self }
+    }
+
+    /// flent has the samples under this name.
+    #[must_use]
+    pub fn flent(self, name: &str) -> Self {
+        let series = FlentSeries::new(name, self.metric, None);
+        self.flent_series(vec![series])
+    }
+
+    /// flent has these series of the samples.
+    #[must_use]
+    pub fn flent_series(self, flent: Vec<FlentSeries>) -> Self {
+        Self { flent, ..self }
+    }
+
+    /// A figure for each of these directions.
+    #[must_use]
+    pub fn toward(self, directions: &[Direction]) -> Self {
+        let directions = directions.into();
+        Self { directions, ..self }
+    }
+
+    /// A figure for each of these sizes.
+    #[must_use]
+    pub fn of_sizes(self, sizes: &[u64]) -> Self {
+        let sizes = sizes.into();
+        Self { sizes, ..self }
+    }
+
+    fn figures(&self) -> impl Iterator<Item = FigureName> + '_ {
+        let name = |statistic| FigureName {
+            instrument: String::new(),
+            metric: self.metric,
+            statistic,
+            direction: None,
+            phase: None,
+            size: None,
+        };
+        let names = self.statistics.iter().map(move |one| name(*one));
+        let names = names.flat_map(|name| {
+            let direction = optional(&self.directions);
+            direction.map(move |direction| FigureName {
+                direction,
+                ..name.clone()
+            })
+        });
+        let names = names.flat_map(|name| {
+            optional(&self.phases).map(move |phase| FigureName {
+                phase,
+                ..name.clone()
+            })
+        });
+        names.flat_map(|name| {
+            optional(&self.sizes).map(move |size| FigureName {
+                size,
+                ..name.clone()
+            })
+        })
+    }
+}
+
+impl MetricTable {
+    /// A table of these rows.
+    pub fn new(rows: impl IntoIterator<Item = MetricRow>) -> Self {
+        Self(rows.into_iter().collect())
+    }
+
+    /// The rows of both tables.
+    #[must_use]
+    pub fn and(mut self, other: impl IntoIterator<Item = MetricRow>) -> Self {
+        self.0.extend(other);
+        self
+    }
+
+    /// Every row for each of these directions.
+    #[must_use]
+    pub fn toward(self, directions: &[Direction]) -> Self {
+        Self::new(self.0.into_iter().map(|row| row.toward(directions)))
+    }
+
+    /// Every row for each of these phases.
+    #[must_use]
+    pub fn during(self, phases: &[Phase]) -> Self {
+        let during = |row| MetricRow {
+            phases: phases.into(),
+            ..row
+        };
+        Self::new(self.0.into_iter().map(during))
+    }
+
+    /// Every row for each of these sizes.
+    #[must_use]
+    pub fn of_sizes(self, sizes: &[u64]) -> Self {
+        Self::new(self.0.into_iter().map(|row| row.of_sizes(sizes)))
+    }
+
+    /// The statistics of a metric; of several rows those of the first.
+    pub fn statistics(&self, metric: Metric) -> &'static [Statistic] {
+        let row = self.0.iter().find(|row| row.metric == metric);
+        row.map_or(&[], |row| row.statistics)
+    }
+
+    /// Every figure of the table.
+    pub fn figures(&self) -> DeclaredFigures {
+        self.0.iter().flat_map(MetricRow::figures).collect()
+    }
+
+    /// Whether the table has this figure, or that of all streams together of which it is one.
+    pub fn has(&self, figure: &Figure) -> bool {
+        let name = FigureName::of("", figure);
+        let mut rows = self.0.iter().filter(|row| row.metric == name.metric);
+        rows.any(|row| row.figures().any(|own| own == name))
+    }
+
+    /// What people look for first.
+    pub fn headlines(&self) -> Vec<Headline> {
+        let of_row = |row: &MetricRow| {
+            let metric = row.metric;
+            let headlines = row.headlines.iter();
+            headlines.map(move |statistic| Headline::new(metric, *statistic))
+        };
+        self.0.iter().flat_map(of_row).collect()
+    }
+
+    /// The series that flent has for them.
+    pub fn flent(&self) -> Vec<FlentSeries> {
+        let series = self.0.iter().flat_map(|row| &row.flent);
+        series.cloned().collect()
+    }
+
+    /// The profile of an instrument with these metrics whose payload goes no particular way; `figure` is its main one.
+    pub fn profile(&self, figure: Headline, host_limit: HostLimit) -> InstrumentProfile {
+        InstrumentProfile {
+            direction: None,
+            carrier: None,
+            headlines: self.headlines(),
+            samples: None,
+            host_limit,
+            flent: self.flent(),
+            calibration: Calibration {
+                figure,
+                omits_start: false,
+                sends_again: false,
+                runs: None,
+                answers: false,
+                timed: false,
+                sub_interval_s: None,
+            },
+        }
+    }
+
+    /// The table in words, a metric after the other: "`rtt_ms` min, mean; `lost_percent` mean".
+    pub fn in_words(&self) -> String {
+        let mut metrics: Vec<(Metric, Vec<&str>)> = Vec::new();
+        for row in &self.0 {
+            let names = row.statistics.iter().map(|statistic| statistic.name());
+            match metrics.iter_mut().find(|(known, _)| *known == row.metric) {
+                Some((_, known)) => {
+                    let new: Vec<&str> = names.filter(|name| !known.contains(name)).collect();
+                    known.extend(new);
+                }
+                None => metrics.push((row.metric, names.collect())),
+            }
+        }
+        let words = metrics
+            .iter()
+            .map(|(metric, names)| format!("`{}` {}", metric.name(), names.join(", ")));
+        words.collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl IntoIterator for MetricTable {
+    type Item = MetricRow;
+    type IntoIter = std::vec::IntoIter<MetricRow>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// Each of `all`, or once nothing where there is none.
+fn optional<T: Copy>(all: &[T]) -> impl Iterator<Item = Option<T>> + '_ {
+    let nothing = all.is_empty().then_some(None);
+    all.iter().copied().map(Some).chain(nothing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_states_every_combination_and_names_what_people_look_for() {
+        let table = MetricTable::new([
+            MetricRow::new(Metric::RttMs, &[Statistic::Mean, Statistic::Median])
+                .headlines(&[Statistic::Median])
+                .of_sizes(&[1, 64]),
+            MetricRow::mean(Metric::GoodputBitPerS).toward(&[Direction::Up]),
+        ]);
+        let figures = table.figures();
+        for name in [
+            "a.rtt_ms.mean.64b",
+            "a.rtt_ms.median.1b",
+            "a.goodput_bit_per_s.mean.up",
+        ] {
+            assert!(figures.has(&name.parse().unwrap()), "{name}");
+        }
+        assert!(!figures.has(&"a.rtt_ms.mean".parse().unwrap()));
+        let median = Headline::new(Metric::RttMs, Statistic::Median);
+        assert_eq!(table.headlines(), [median]);
+        let goodput = Figure::new(Metric::GoodputBitPerS, Statistic::Mean, 1.0);
+        assert!(!table.has(&goodput));
+        assert!(table.has(&goodput.toward(Direction::Up).stream(3)));
+        assert_eq!(
+            table.in_words(),
+            "`rtt_ms` mean, median; `goodput_bit_per_s` mean"
+        );
+    }
+}
