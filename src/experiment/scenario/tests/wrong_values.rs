@@ -25,12 +25,13 @@ const APART: [&str; 7] = [
 ];
 
 /// What says how it would be right.
-const RIGHT: [&str; 8] = [
+const RIGHT: [&str; 9] = [
     "expected ",
     "as in ",
     "such as ",
     "did you mean ",
     "there are: ",
+    "there is none",
     "write ",
     "must be ",
     "at least ",
