@@ -362,7 +362,7 @@ mod tests {
     fn a_wrong_value_comes_with_line_and_key() {
         let message = refusal("\n\nloss = []\n");
         assert!(
-            message.starts_with("a.toml:3: loss: expected a text in quotes, found a list"),
+            message.starts_with("a.toml:3: loss: expected a string, found sequence"),
             "{message}"
         );
     }

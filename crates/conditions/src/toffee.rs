@@ -20,7 +20,7 @@ pub(crate) const DEFAULT_TOFFEE_QUEUE: QueueLimit = QueueLimit::Packets(1000);
     deny_unknown_fields,
     expecting = "a text such as delay=1ms,drop=2, or a table"
 )]
-#[schemars(transform = OrText("delay"))]
+#[schemars(transform = OrText::of("delay"))]
 pub struct ToffeeSpec {
     /// Constant service time a packet.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -16,7 +16,7 @@ use crate::read::OrText;
     deny_unknown_fields,
     expecting = "a text such as 0.1%,bits=2,repair, or a table"
 )]
-#[schemars(transform = OrText("share"))]
+#[schemars(transform = OrText::of("share"))]
 pub struct CorruptSpec {
     /// How many packets have bits flipped.
     pub share: Probability,

@@ -15,7 +15,7 @@ use crate::read::OrText;
     deny_unknown_fields,
     expecting = "a text such as 1%,delay=5ms, or a table"
 )]
-#[schemars(transform = OrText("share"))]
+#[schemars(transform = OrText::of("share"))]
 pub struct DuplicateSpec {
     /// How many packets are followed by a copy.
     pub share: Probability,

@@ -16,7 +16,7 @@ use crate::read::OrText;
     deny_unknown_fields,
     expecting = "a text such as spread=20%,hold=5s, or a table"
 )]
-#[schemars(transform = OrText("spread"))]
+#[schemars(transform = OrText::of("spread"))]
 pub struct FluctuationSpec {
     /// How far it may lie from the rate, in percent of it; below 100 %.
     pub spread: Probability,

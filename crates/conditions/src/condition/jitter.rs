@@ -18,7 +18,7 @@ use crate::read::OrText;
     deny_unknown_fields,
     expecting = "a text such as 2ms,normal,half-life=50ms,free, or a table"
 )]
-#[schemars(transform = OrText("spread"))]
+#[schemars(transform = OrText { first: "spread", words: WORDS })]
 pub struct JitterSpec {
     /// How far: half the width if uniform, the standard deviation if normal or log-normal, the unit of netem's laws.
     pub spread: Nanos,
@@ -58,6 +58,18 @@ pub struct JitterSpec {
     #[schemars(with = "OrderingName")]
     pub ordering: Ordering,
 }
+
+/// What a text may say of the law and the ordering.
+const WORDS: &[&str] = &[
+    "uniform",
+    "normal",
+    "pareto",
+    "paretonormal",
+    "lognormal",
+    "fifo",
+    "free",
+    "per-flow",
+];
 
 /// The law of a distribution.
 #[derive(

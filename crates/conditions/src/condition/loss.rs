@@ -16,7 +16,7 @@ use crate::read::OrText;
     deny_unknown_fields,
     expecting = "a text such as 1%,burst=8, or a table"
 )]
-#[schemars(transform = OrText("share"))]
+#[schemars(transform = OrText::of("share"))]
 pub struct LossSpec {
     /// The share that is lost in the long run.
     pub share: Probability,

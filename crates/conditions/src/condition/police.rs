@@ -16,7 +16,7 @@ use crate::read::OrText;
     deny_unknown_fields,
     expecting = "a text such as 10mbit,burst=64KiB, or a table"
 )]
-#[schemars(transform = OrText("rate"))]
+#[schemars(transform = OrText::of("rate"))]
 pub struct PoliceSpec {
     /// The rate that may pass, of L2 bytes without FCS.
     pub rate: BitsPerSec,

@@ -16,7 +16,7 @@ use crate::read::OrText;
     deny_unknown_fields,
     expecting = "a text such as 10mbit,burst=32KiB, or a table"
 )]
-#[schemars(transform = OrText("rate"))]
+#[schemars(transform = OrText::of("rate"))]
 pub struct RateSpec {
     /// What is served; 0bit, for nothing, is `None`.
     #[serde(deserialize_with = "or_zero")]

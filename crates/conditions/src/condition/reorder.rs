@@ -13,7 +13,7 @@ use crate::read::OrText;
 /// Packets that pass the delay immediately, written `5%` or `5%,gap=3`, or as a table.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a text such as 5%,gap=3, or a table")]
-#[schemars(transform = OrText("share"))]
+#[schemars(transform = OrText::of("share"))]
 pub struct ReorderSpec {
     /// How many of those that may.
     pub share: Probability,

@@ -100,10 +100,16 @@ impl<'de> Deserializer<'de> for Node {
 
     fn deserialize_struct<V: Visitor<'de>>(
         self,
-        _: &'static str,
+        name: &'static str,
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
+        // Where a type does not say how it is written, it is a table.
+        let right = (&visitor as &dyn Expected).to_string();
+        let right = match right == format!("struct {name}") {
+            true => "a table".to_owned(),
+            false => right,
+        };
         match self.value {
             Value::Text(text) | Value::Word(text) => {
                 let is_named = text
@@ -111,7 +117,6 @@ impl<'de> Deserializer<'de> for Node {
                     .next()
                     .is_some_and(|part| part.contains('='));
                 let unnamed = if is_named { &[] } else { fields };
-                let right = (&visitor as &dyn Expected).to_string();
                 let parts = parts(&text, fields);
                 let read = parts.and_then(|parts| visit_table(parts, visitor));
                 read.map_err(|error| error.in_text(unnamed, right).with_span(self.span.as_ref()))
@@ -122,7 +127,12 @@ impl<'de> Deserializer<'de> for Node {
                 let read = visit_table(entries, visitor);
                 read.map_err(|error| error.with_span(self.span.as_ref()))
             }
-            _ => self.deserialize_any(visitor),
+            Value::Null
+            | Value::Bool(_)
+            | Value::Whole(_)
+            | Value::Number(_)
+            | Value::Flag(_)
+            | Value::List(_) => Err(self.is_no(&right)),
         }
     }
 

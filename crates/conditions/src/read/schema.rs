@@ -7,9 +7,20 @@ use schemars::transform::Transform;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-/// Has a table be a text as well, whose first part is the value of this key, as [`super::Node`] reads it.
+/// Has a table be a text as well, as [`super::Node`] reads it.
 #[derive(Clone, Copy)]
-pub(crate) struct OrText(pub(crate) &'static str);
+pub(crate) struct OrText {
+    /// The key whose value is the first part.
+    pub(crate) first: &'static str,
+    /// Words that stand for a key and its value.
+    pub(crate) words: &'static [&'static str],
+}
+
+impl OrText {
+    pub(crate) const fn of(first: &'static str) -> Self {
+        Self { first, words: &[] }
+    }
+}
 
 impl Transform for OrText {
     fn transform(&mut self, schema: &mut Schema) {
@@ -17,16 +28,18 @@ impl Transform for OrText {
         let properties = properties.cloned().unwrap_or_default();
         let required = schema.get("required").and_then(Value::as_array);
         let is_needed = |key: &str| required.is_some_and(|all| all.iter().any(|one| one == key));
-        let first = properties.get(self.0).map_or_else(String::new, pattern);
-        let rest = properties.iter().filter(|(key, _)| *key != self.0);
-        let parts: Vec<String> = rest.map(|(key, value)| part(key, value)).collect();
+        let first = properties.get(self.first).map_or_else(String::new, pattern);
+        let rest = properties.iter().filter(|(key, _)| *key != self.first);
+        let words = self.words.iter().map(|word| (*word).to_owned());
+        let parts = rest.map(|(key, value)| part(key, value)).chain(words);
+        let parts: Vec<String> = parts.collect();
         let needs_more = properties
             .keys()
-            .any(|key| *key != self.0 && is_needed(key));
+            .any(|key| *key != self.first && is_needed(key));
         let many = if needs_more { "+" } else { "*" };
-        let begin = match is_needed(self.0) {
-            true => format!("({}= *)?{first}", self.0),
-            false => format!("({}= *{first}|{})", self.0, parts.join("|")),
+        let begin = match is_needed(self.first) {
+            true => format!("({}= *)?{first}", self.first),
+            false => format!("({}= *{first}|{})", self.first, parts.join("|")),
         };
         let text = format!("^ *{begin} *( *, *({}) *){many}$", parts.join("|"));
         let table = std::mem::take(schema);

@@ -98,7 +98,7 @@ const MISTAKES: &[Mistake] = &[
     mistake("repeats = 2\n", "repeats = 2\nlate_budget = 0 # here\n", "late_budget", "write a time with ns, us, ms, s, min or h"),
     mistake(r#"link.delay = "10ms""#, "link.delay = 10 # here", "link: delay", "write a time"),
     mistake(r#"rate = "20mbit""#, r#"rate = "20mbps" # here"#, "link: rate", "as in 10mbit"),
-    mistake(r#"rate = "20mbit""#, "rate = \"20mbit\"\nloss = 1 # here", "link: loss", "as in 0.1%"),
+    mistake(r#"rate = "20mbit""#, "rate = \"20mbit\"\nloss = 1 # here", "link: loss", "a text such as 1%,burst=8"),
     mistake(r#"rate = "20mbit""#, "rate = \"20mbit\"\nloss = \"1%,8\" # here", "link: loss", "burst=8"),
     mistake(r#"rate = "20mbit""#, "rate = \"20mbit\"\nber = 1.5 # here", "link: ber", "below 1, as in 1e-6"),
     mistake(r#"queue = "50ms""#, "queue = \"50ms\"\n[[bases.line.link.stages]]\nkind = \"four-state\"\np13 = \"1%\"\np31 = \"60%\"\np32 = \"50%\" # here",

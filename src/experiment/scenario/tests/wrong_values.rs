@@ -25,12 +25,13 @@ const APART: [&str; 7] = [
 ];
 
 /// What says how it would be right.
-const RIGHT: [&str; 8] = [
+const RIGHT: [&str; 9] = [
     "expected ",
     "as in ",
     "such as ",
     "did you mean ",
     "there are: ",
+    "there is none",
     "write ",
     "must be ",
     "at least ",
@@ -88,7 +89,7 @@ fn wrong_within(schema: &Value, root: &Value, depth: usize) -> Vec<Wrong> {
         }
         for (text, key) in wrong_keys(form, root, depth) {
             let kind = form["properties"]["kind"]["const"].as_str();
-            let kind = kind.filter(|_| key != "kind" && !text.starts_with("kind "));
+            let kind = kind.filter(|_| !text.starts_with("kind "));
             let kind = kind.map_or(String::new(), |kind| format!("kind = '{kind}', "));
             all.push((format!("{{ {kind}{text} }}"), key));
         }
