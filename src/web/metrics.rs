@@ -57,8 +57,21 @@ struct Meters(Vec<LinkMeter>);
 /// The name of a family, its type and its help.
 type Family = (&'static str, MetricType, &'static str);
 
-/// The same, with what gives the value of a sample.
-type FamilyOf<F> = (&'static str, MetricType, &'static str, F);
+/// A family with one sample for each link, and what gives its value.
+type LinkFamily = (
+    &'static str,
+    MetricType,
+    &'static str,
+    fn(&LinkMeter) -> f64,
+);
+
+/// A family with one sample for each direction that has a value, and what gives it.
+type DirectionFamily = (
+    &'static str,
+    MetricType,
+    &'static str,
+    fn(&DirectionMeter) -> Option<f64>,
+);
 
 impl Format {
     fn for_who_accepts(headers: &HeaderMap) -> Self {
@@ -243,7 +256,7 @@ const DEPARTURE_ERROR: Family = (
 );
 
 /// The families with one sample for each link.
-const OF_LINKS: [FamilyOf<fn(&LinkMeter) -> f64>; 4] = [
+const OF_LINKS: [LinkFamily; 4] = [
     (
         "farwire_link_revision",
         Gauge,
@@ -271,7 +284,7 @@ const OF_LINKS: [FamilyOf<fn(&LinkMeter) -> f64>; 4] = [
 ];
 
 /// The families with one sample for each direction, where it has a value.
-const OF_DIRECTIONS: [FamilyOf<fn(&DirectionMeter) -> Option<f64>>; 8] = [
+const OF_DIRECTIONS: [DirectionFamily; 8] = [
     (
         "farwire_offered_packets",
         Counter,
