@@ -49,7 +49,7 @@ fn a_page_of_the_built_in_far_end_is_downloaded_whole() -> Result<()> {
     check(&output, 0, "3000000\n")
 }
 
-#[test_support::test(Namespaces, Tool("iperf3"))]
+#[test_support::test(serial, Namespaces, Tool("iperf3"))]
 fn another_command_runs_at_the_far_end_its_output_on_stderr() -> Result<()> {
     let near = ["iperf3", "-c", "10.77.0.2", "-n", "1M"];
     let output = exec(&[&["--far", "iperf3 -s", "--"][..], &near].concat())?;

@@ -19,90 +19,90 @@ const FAR_ENDS: [(&str, &str); 2] = [("10.77.0.2", "10.77.0.2"), ("fd77::2", "[f
 #[test_support::tests]
 fn add(suite: &mut Suite) {
     for (address, host) in FAR_ENDS {
-        suite.test(
+        suite.serial(
             format!("a packet that the link copies comes to {address} twice"),
             &PING,
             move || copies(address),
         );
-        suite.test(
+        suite.serial(
             format!("a sender to {address} is told what is too long"),
             &PING,
             move || too_long(address),
         );
-        suite.test(
+        suite.serial(
             format!("what the link corrupts from {address} has a wrong checksum"),
             &PING,
             move || corruption(address),
         );
-        suite.test(
+        suite.serial(
             format!("bursts of losses to {address} are counted"),
             &NAMESPACES,
             move || bursts(address),
         );
-        suite.test(
+        suite.serial(
             format!("free jitter to {address} reorders, and what comes behind it keeps that order"),
             &NAMESPACES,
             move || free_jitter(address),
         );
-        suite.test(
+        suite.serial(
             format!(
                 "netem to {address} delays, loses, copies and lets overtake as its options say"
             ),
             &NAMESPACES,
             move || netem(address),
         );
-        suite.test(
+        suite.serial(
             format!("a copy to {address} is served by the trace behind it"),
             &PING,
             move || copy_through_a_trace(address),
         );
-        suite.test(
+        suite.serial(
             format!("losses to {address} by state, number and bits are those asked for"),
             &PING,
             move || losses(address),
         );
-        suite.test(
+        suite.serial(
             format!("what can be marked on its way to {address} is not lost"),
             &PING,
             move || marks_for_losses(address),
         );
-        suite.test(
+        suite.serial(
             format!("packets to {address} overtake each other as they should"),
             &PING,
             move || overtaking(address),
         );
-        suite.test(
+        suite.serial(
             format!("a copy to {address} comes later"),
             &PING,
             move || late_copies(address),
         );
-        suite.test(
+        suite.serial(
             format!("what the link corrupts and repairs from {address} has a right checksum and wrong data"),
             &PING,
             move || repair(address),
         );
-        suite.test(
+        suite.serial(
             format!("a stall to {address} ends when its schedule has a rate"),
             &PING,
             move || stall(address),
         );
-        suite.test(
+        suite.serial(
             format!("what a bucket holds passes to {address} at once"),
             &PING,
             move || bucket(address),
         );
-        suite.test(
+        suite.serial(
             format!("a rate to {address} counts the cells of a line"),
             &PING,
             move || cells(address),
         );
-        suite.test(
+        suite.serial(
             format!("a policer to {address} drops what exceeds its burst, and its counts add up"),
             &PING,
             move || policer(address),
         );
         for aqm in ["codel,ecn", "fq_codel", "dualpi2", "red,ecn"] {
-            suite.test(
+            suite.serial(
                 format!("{aqm} marks what comes from {address} and loses nothing"),
                 &WGET,
                 move || {
@@ -114,7 +114,7 @@ fn add(suite: &mut Suite) {
         }
         // So hasty that it marks within a second; from 10 % on it drops.
         let pie = "pie,ecn,target=2ms,tupdate=2ms,max_burst=2ms";
-        suite.test(
+        suite.serial(
             format!("pie,ecn marks what comes from {address}, and its counts add up"),
             &WGET,
             move || {

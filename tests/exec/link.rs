@@ -50,7 +50,7 @@ fn a_delay_below_what_the_host_adds_is_said_before_anything_crosses_the_link() -
     Ok(())
 }
 
-#[test_support::test(Namespaces, Tool("ping"))]
+#[test_support::test(serial, Namespaces, Tool("ping"))]
 fn losses_lie_in_the_99_9_binomial_interval_and_add_up() -> Result<()> {
     const COUNT: u64 = 10_000;
     let pings = Pings::run("--loss 10%", &format!("-c {COUNT} -i 0.001 10.77.0.2"))?;

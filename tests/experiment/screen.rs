@@ -15,7 +15,7 @@ title = '30 ms each way'
 link = { delay = '30ms' }
 ";
 
-#[test_support::test(Namespaces)]
+#[test_support::test(serial, Namespaces)]
 fn a_run_of_two_cases_and_two_instruments_ends_with_one_screen_in_the_units_of_its_progress()
 -> Result<()> {
     let small = Small::of(&[PING, HTTP, PLAIN, FAR])?;

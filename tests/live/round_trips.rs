@@ -34,19 +34,20 @@ fn round_trips_of_pings_and_of_tcp_are_seen_at_either_side_none_shorter_than_the
 
     let metrics = exec.get("/metrics")?.text;
     let metric = |name: &str, labels: &str| -> Result<f64> {
-        let sample = format!("farwire_round_trip_seconds_{name}{{link=\"link\",{labels}}} ");
+        let sample = format!("farwire_round_trip_seconds_{name}{{{labels}}} ");
         let value = metrics.lines().find_map(|line| line.strip_prefix(&sample));
         Ok(value.with_context(|| metrics.clone())?.parse()?)
     };
     for (side, least) in [("a", pings.count + requests.count), ("b", data.count)] {
-        let count = metric("count", &format!("side=\"{side}\""))?;
+        let count = metric("count", &format!("link=\"link\",side=\"{side}\""))?;
         ensure!(count >= least as f64, "{side}: {count} of {least}");
-        let sum = metric("sum", &format!("side=\"{side}\""))?;
+        let sum = metric("sum", &format!("link=\"link\",side=\"{side}\""))?;
         ensure!(
             sum * 1e3 >= count * LEAST_MS,
             "{side}: {count} took {sum} s"
         );
-        let short = metric("bucket", &format!("side=\"{side}\",le=\"0.02\""))?;
+        let labels = format!("le=\"0.02\",link=\"link\",side=\"{side}\"");
+        let short = metric("bucket", &labels)?;
         ensure!(short == 0.0, "{side}: {short} within half of the least");
     }
     exec.end()

@@ -6,7 +6,7 @@ use clap::Subcommand;
 use serde::{Deserialize, Serialize};
 
 use crate::Session;
-use crate::failure::{Blame, Failure};
+use crate::failure::Failure;
 pub use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput};
 pub use scenario::{Kind, OptionText, Parameters, read_plan, record_plan};
 
@@ -32,20 +32,12 @@ macro_rules! kinds {
                 }
             }
 
-            /// Measures, and keeps the figures that the instrument's table of metrics has.
+            /// Measures.
             ///
             /// # Errors
             /// As [`Instrument::measure`].
             pub fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
-                let instrument = self.instrument();
-                let metrics = instrument.metrics().or_bad_input()?;
-                let mut output = instrument.measure(session)?;
-                output.measurement.figures.retain(|figure| {
-                    let is_declared = metrics.has(figure);
-                    debug_assert!(is_declared, "not in the table of metrics: {figure:?}");
-                    is_declared
-                });
-                Ok(output)
+                self.instrument().measure(session)
             }
 
             fn instrument_mut(&mut self) -> &mut dyn Instrument {

@@ -67,8 +67,7 @@ fn cause(latest: &Latest<'_>, run: &Run, measured: &Measured, figure: &Figure) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::tests::record;
-    use record::RunOutcome;
+    use crate::analysis::tests::{record, spoil};
     use serde_json::{Value, json};
 
     fn lines(record: &Record) -> Vec<Value> {
@@ -111,9 +110,7 @@ mod tests {
     fn a_figure_that_reports_do_not_count_says_why() {
         let mut record = record();
         let mut again = record.runs[0].clone();
-        record.runs[0].outcome = RunOutcome::Invalid {
-            cause: "late".to_owned(),
-        };
+        spoil(&mut record.runs[0], "late");
         let of_first = |record: &Record| lines(record)[0].clone();
         assert_eq!(of_first(&record)["cause"], "late");
         again.attempt = 2;
