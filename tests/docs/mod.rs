@@ -165,5 +165,5 @@ fn squeezed(text: &str) -> String {
 }
 
 fn said(output: &Output) -> String {
-    format!("{}{}", stdout(&output), stderr(&output))
+    format!("{}{}", stdout(output), stderr(output))
 }

@@ -149,7 +149,7 @@ fn states(bed: &Bed) -> Result<[State; 2]> {
 }
 
 fn check(output: &std::process::Output, code: i32, word: &str) -> Result<()> {
-    let stderr = stderr(&output);
+    let stderr = stderr(output);
     ensure!(
         output.status.code() == Some(code),
         "{}: {stderr}",

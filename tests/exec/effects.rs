@@ -501,7 +501,7 @@ fn a_gate_opens_when_its_schedule_says_so() -> Result<()> {
     let script = "ping -n -c 5 -i 0.1 -W 10 10.77.0.2";
     let run = Run::of(link, script)?;
     let said = &run.said;
-    has(&said, "5 received")?;
+    has(said, "5 received")?;
     let mut opened = None;
     for (arrival, due) in run.times_up()? {
         // One instant for all that waited, and no waiting after it.

@@ -70,7 +70,7 @@ const REFUSED: [(&str, &[&str], &str); 7] = [
 
 /// 125, nothing on standard output, and an error that names what is wrong.
 fn check_refusal(output: &std::process::Output, word: &str) -> Result<()> {
-    let stderr = stderr(&output);
+    let stderr = stderr(output);
     let errors = stderr
         .lines()
         .filter(|line| line.contains("error: ") || line.starts_with("farwire: "));

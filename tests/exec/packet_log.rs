@@ -39,7 +39,7 @@ fn the_packet_log_has_a_line_for_every_packet_that_the_summary_counts() -> Resul
     for (number, expected) in numbers.zip(1..) {
         ensure!(number? == expected, "a gap before {expected}: {said}");
     }
-    has(&said, &format!("packet log: {} lines", rows.len()))?;
+    has(&said, format!("packet log: {} lines", rows.len()))?;
     Ok(())
 }
 

@@ -149,7 +149,7 @@ fn without_out_the_record_goes_to_the_next_free_directory_and_that_is_said() -> 
         let again = run()?;
         let said = stderr(&again);
         ensure!(again.status.success(), "{said}");
-        has(&said, &format!("this one goes to {next}"))?;
+        has(&said, format!("this one goes to {next}"))?;
         ensure!(small.path(next).join("report.html").exists());
     }
     ensure!(before == fs::read(small.path("out/small/record.jsonl"))?);

@@ -196,6 +196,6 @@ fn check_failure(run: &Value, cause: &str) -> Result<()> {
     let outcome = &run["outcome"];
     ensure!(outcome["outcome"] == "failed", "{outcome}");
     let told = outcome["cause"].as_str().unwrap_or_default();
-    has(&told, cause)?;
+    has(told, cause)?;
     Ok(())
 }

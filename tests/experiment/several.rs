@@ -23,7 +23,7 @@ fn several_scenarios_all_run_and_one_page_leads_to_their_reports() -> Result<()>
     has(&said, "all reports: all/index.html")?;
     let page = fs::read_to_string(small.path("all/index.html"))?;
     for report in ["small/report.html", "met/report.html"] {
-        has(&page, &format!("href=\"{report}\""))?;
+        has(&page, format!("href=\"{report}\""))?;
         ensure!(small.path("all").join(report).exists(), "{report}");
     }
     Ok(())

@@ -264,7 +264,7 @@ fn a_record_that_a_later_farwire_wrote_is_refused_with_both_versions() -> Result
     // Nor does anything else take it for one of its own.
     for command in [["run", "--resume"].as_slice(), &["report"]] {
         let output = process::run(farwire().args(command).arg(small.path(b)))?;
-        ends_with(&output, 2, &format!("version {}", version + 1))?;
+        ends_with(&output, 2, format!("version {}", version + 1))?;
     }
     Ok(())
 }

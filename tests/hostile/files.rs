@@ -477,5 +477,5 @@ repeats = 5
 }
 
 fn told(output: &Output) -> String {
-    stderr(&output)
+    stderr(output)
 }

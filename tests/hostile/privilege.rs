@@ -379,5 +379,5 @@ fn address(far_end: &FarEnd, service: &str) -> Result<String> {
 }
 
 fn said(output: &Output) -> String {
-    stderr(&output)
+    stderr(output)
 }

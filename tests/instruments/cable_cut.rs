@@ -132,7 +132,7 @@ impl Case {
     }
 
     fn check(self, side: Side, output: &Output) -> Result<()> {
-        let said = stderr(&output);
+        let said = stderr(output);
         let words = match side {
             Side::Far => self.far,
             Side::Near => self.near,

@@ -39,7 +39,7 @@ fn two_farwires_tell_the_networks_part_and_which_way_is_which() -> Result<()> {
     let clocks = measured["facts"]["one_way_delay"]
         .as_str()
         .context("a fact")?;
-    has(&clocks, "the same clock")?;
+    has(clocks, "the same clock")?;
     let one_way =
         ["up", "down"].map(|way| figure(&measured, "one_way_delay_ms", "median", Some(way)));
     let sum: f64 = one_way.into_iter().sum::<Result<_>>()?;
@@ -457,7 +457,7 @@ fn fails(address: SocketAddr, arguments: &str, cause: &str) -> Result<()> {
 }
 
 fn said(output: &Output) -> String {
-    stderr(&output)
+    stderr(output)
 }
 
 fn figure(measured: &Value, metric: &str, statistic: &str, direction: Option<&str>) -> Result<f64> {

@@ -328,6 +328,6 @@ fn the_script_has_paths_as_they_are_typed_with_their_links() -> Result<()> {
     ] {
         ensure!(said.lines().any(|found| found == line), "no {line}: {said}");
     }
-    has(&said, &format!(" '--allow-files={home}'"))?;
+    has(&said, format!(" '--allow-files={home}'"))?;
     Ok(())
 }
