@@ -34,7 +34,7 @@ pub enum Need {
     SoakTool(&'static str),
     /// obudpst's program in the path.
     Udpst,
-    /// Namespaces of one's own, as root or by [`gain_privilege`].
+    /// Namespaces of one's own, as root or by a user namespace that the test program enters.
     Namespaces,
     /// The host's own root.
     Root,
