@@ -42,6 +42,10 @@ use serde::Serialize;
 ///
 /// --links FILE.toml has a [[links]] table for each link: its interfaces a and b, and its conditions as link = { delay = "20ms" }. All
 /// share one forwarder, its receive rings and --held-memory; the JSON has a list of links.
+#[allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "the help names a table of a TOML file"
+)]
 #[derive(Args, Debug)]
 pub(crate) struct EmulateArgs {
     /// The client's side

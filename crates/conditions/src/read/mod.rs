@@ -7,7 +7,7 @@
 //! - An enum of structs ([`Tagged`]) is a table whose key `kind` says which; in a text its first part does. A node hands over
 //!   the first field of a struct first.
 //!
-//! Types that other deserializers read too, such as those of records, begin with [`through_node`].
+//! Types that other deserializers read too, such as those of records, begin with `through_node`.
 
 mod node_deserializer;
 mod schema;
