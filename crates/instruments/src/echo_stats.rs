@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use record::metric_table::{MetricRow, MetricTable};
 use record::{Figure, Measurement, Metric, Sample, Statistic};
+use stats::losses::Losses;
 use stats::t_interval;
 
-use crate::measured::{distribution, lost_percent, total};
+use crate::measured::{LOSS_INTERVAL, distribution, lost_percent, total};
 
 /// More answers than this to so many probes are not those of a network.
 pub(crate) fn most_answers(probes: usize) -> usize {
@@ -103,7 +104,9 @@ impl EchoStats {
         let mut figures = vec![
             total(Metric::SentPackets, sent),
             total(Metric::ReceivedPackets, received),
-            lost_percent(sent - received, sent),
+            lost_percent(Losses::in_order(
+                self.probes.iter().map(|probe| probe.rtt_ms.is_none()),
+            )),
             total(Metric::LatePackets, count(Metric::LateRttMs)),
             total(Metric::DuplicatePackets, count(Metric::DuplicateRttMs)),
         ];
@@ -124,10 +127,7 @@ impl EchoStats {
             failure,
             ..Measurement::default()
         }
-        .with_fact(
-            "loss interval",
-            "Wilson's, of the probability with which a round trip is lost",
-        )
+        .with_fact("loss interval", LOSS_INTERVAL)
     }
 
     fn into_samples(self) -> Vec<Sample> {

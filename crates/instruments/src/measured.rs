@@ -5,8 +5,9 @@ use record::metric_table::MetricRow;
 use record::profile::FlentSeries;
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::Layers;
-use stats::median::Median;
-use stats::{order_statistics, proportion, t_interval};
+use stats::losses::Losses;
+use stats::quantile::Quantile;
+use stats::{order_statistics, t_interval};
 
 /// The row of a goodput of streams of `protocol`.
 pub(crate) fn goodput(protocol: &str) -> MetricRow {
@@ -54,17 +55,31 @@ pub(crate) fn mean(metric: Metric, value: f64) -> Figure {
     Figure::new(metric, Statistic::Mean, value)
 }
 
-/// The percentage of `sent` that was `lost`, with Wilson's interval.
-pub(crate) fn lost_percent(lost: u64, sent: u64) -> Figure {
-    let percent = proportion::percent(lost, sent).unwrap_or_default();
-    let interval = proportion::wilson(lost, sent).map(|share| share.map(|bound| 100.0 * bound));
+/// The percentage of packets that were lost, with its interval.
+pub(crate) fn lost_percent(losses: Losses) -> Figure {
+    let interval = losses.interval();
     Figure {
-        interval,
-        ..mean(Metric::LostPercent, percent)
+        interval: interval.map(|share| share.map(|end| 100.0 * end)),
+        losses: Some(losses),
+        ..mean(Metric::LostPercent, losses.percent().unwrap_or_default())
     }
 }
 
-/// These statistics of `values`, in the order in which they were taken, the median with its interval from blocks of
+/// What [`lost_percent`]'s interval is, for the facts of a measurement.
+pub(crate) const LOSS_INTERVAL: &str =
+    "of the probability with which a packet is lost, from the observed bursts of losses";
+
+/// The share of values, from 0 to 1, that this statistic is the quantile at.
+pub(crate) fn quantile_share(statistic: Statistic) -> Option<f64> {
+    match statistic {
+        Statistic::Median => Some(0.5),
+        Statistic::P90 => Some(0.9),
+        Statistic::P99 => Some(0.99),
+        _ => None,
+    }
+}
+
+/// These statistics of `values`, in the order in which they were taken, quantiles with their interval from blocks of
 /// neighbours; nothing of no values.
 pub(crate) fn distribution(
     metric: Metric,
@@ -72,23 +87,18 @@ pub(crate) fn distribution(
     statistics: &[Statistic],
 ) -> Vec<Figure> {
     let sorted = order_statistics::sorted(values);
-    let of_blocks = Median::of(values);
     let figure = |&statistic: &Statistic| {
+        let share = quantile_share(statistic);
+        let quantile = share.and_then(|share| Quantile::of_sorted(values, &sorted, share));
         let value = match statistic {
             Statistic::Min => sorted.first().copied(),
             Statistic::Mean => t_interval::mean(values),
-            Statistic::Median => order_statistics::quantile(&sorted, 0.5),
-            Statistic::P90 => order_statistics::percentile(&sorted, 0.9),
-            Statistic::P99 => order_statistics::percentile(&sorted, 0.99),
             Statistic::Max => sorted.last().copied(),
-            _ => None,
+            _ => quantile.map(|quantile| quantile.value),
         };
-        let judged = [Statistic::Median, Statistic::P90, Statistic::P99].contains(&statistic);
-        let median = of_blocks.filter(|_| judged);
-        let interval = median.and_then(|median| median.interval);
         Some(Figure {
-            interval: interval.filter(|_| statistic == Statistic::Median),
-            worth: median.map(|median| median.worth),
+            interval: quantile.and_then(|quantile| quantile.interval),
+            worth: quantile.map(|quantile| quantile.worth),
             ..Figure::new(metric, statistic, value?)
         })
     };

@@ -51,6 +51,15 @@ impl<const WINDOW: u64> SeenNumbers<WINDOW> {
         SequenceVerdict::New
     }
 
+    /// Whether `number` came, as far as the window still tells: what is behind it is taken for come, and 0 precedes every flow.
+    pub(crate) fn came(&mut self, number: u64) -> bool {
+        if number > self.highest {
+            return false;
+        }
+        let is_known = number > 0 && self.highest - number < WINDOW;
+        !is_known || *self.word(number) & 1 << (number % WORD) != 0
+    }
+
     /// Forgets the numbers that leave the window when it reaches up to `number`.
     fn advance(&mut self, number: u64) {
         if number - self.highest >= WINDOW {

@@ -35,6 +35,7 @@ use record::pace::PathPace;
 use record::profile::{Calibration, Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::quantity::counted;
 use record::{Measurement, Metric, Sample, Statistic};
+use stats::losses::Losses;
 
 /// How long the server's session tickets are awaited after a handshake.
 const TICKETS: Duration = Duration::from_millis(500);
@@ -296,7 +297,13 @@ impl Handshaker<'_> {
             total(Metric::SentPackets, sent),
             total(Metric::ReceivedPackets, received),
         ];
-        figures.extend((sent > 0).then(|| lost_percent(sent - received, sent)));
+        figures.extend((sent > 0).then(|| {
+            lost_percent(Losses::in_order(
+                self.probes
+                    .iter()
+                    .map(|(_, probe, _)| matches!(probe, Probe::Lost)),
+            ))
+        }));
         for (metric, times) in [
             (Metric::TlsHandshakeMs, &handshakes),
             (Metric::ConnectMs, &connects),
@@ -334,7 +341,7 @@ impl Handshaker<'_> {
         )
         .with_fact(
             "interval",
-            "of the medians, by the ranks of the times; the hosts' own time is in it; of loss Wilson's",
+            "of the medians, from blocks of consecutive handshakes; the hosts' own time is in it; of loss, from the observed bursts of lost handshakes",
         )
         .with_fact("loss", format!("no handshake within {timeout:?} of asking for the connection"))
     }

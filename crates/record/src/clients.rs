@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use stats::losses::Losses;
 use stats::{order_statistics, t_interval};
 
 use crate::profile::SampleKind;
@@ -118,9 +119,19 @@ pub fn together(mut all: Vec<Measurement>, kind: Option<SampleKind>) -> Measurem
 fn figures(all: &[Measurement], samples: &[Sample], kind: Option<SampleKind>) -> Vec<Figure> {
     let mut values: BTreeMap<Scope, Vec<f64>> = BTreeMap::new();
     let whole = all.iter().flat_map(|one| &one.figures);
+    let mut losses: BTreeMap<Scope, Vec<Losses>> = BTreeMap::new();
     for figure in whole.filter(|figure| figure.stream.is_none()) {
         values.entry(scope(figure)).or_default().push(figure.value);
+        losses
+            .entry(scope(figure))
+            .or_default()
+            .extend(figure.losses);
     }
+    losses.retain(|_, each| each.len() == all.len());
+    let losses_of = |scope: &Scope| {
+        let each = losses.get(scope)?.iter().copied();
+        each.reduce(Losses::with)
+    };
     let combined = |(scope, values): (&Scope, &Vec<f64>)| {
         let (metric, statistic, direction, size, phase) = *scope;
         let way = Together::of(metric, statistic, phase, kind)?;
@@ -146,6 +157,7 @@ fn figures(all: &[Measurement], samples: &[Sample], kind: Option<SampleKind>) ->
             direction,
             size,
             phase,
+            losses: losses_of(scope),
             ..Figure::new(metric, statistic, value?)
         })
     };

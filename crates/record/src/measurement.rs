@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use conditions::Direction;
+use stats::losses::Losses;
+use stats::quantile;
 
 use crate::metric::{Metric, Phase, Statistic};
 
@@ -84,6 +86,10 @@ pub struct Figure {
     /// statistic of samples, and where nobody asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worth: Option<f64>,
+    /// The packets that a share of losses is of, from which repeated runs are pooled; absent of other figures, and where the
+    /// instrument tells a percentage alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub losses: Option<Losses>,
 }
 
 /// An interval whose upper end is null where there is none.
@@ -173,6 +179,7 @@ impl Figure {
             value,
             interval: None,
             worth: None,
+            losses: None,
         }
     }
 
@@ -194,12 +201,13 @@ impl Figure {
         self
     }
 
-    /// Whether its samples are too few for what it says: worth fewer than ten, or, of a percentile, so few that none lies beyond
-    /// it. Reports then say "n/a" in place of the interval, or of the percentile.
+    /// Whether its samples are too few for what it says: worth fewer than ten or, of a percentile, so few that fewer than five lie
+    /// beyond it. Reports then say "n/a" in place of the interval, or of the percentile.
     pub fn is_of_too_few(&self) -> bool {
         let fewest = match self.statistic {
-            Statistic::P99 => 100.0,
-            _ => 10.0,
+            Statistic::P90 => quantile::fewest(0.9),
+            Statistic::P99 => quantile::fewest(0.99),
+            _ => quantile::fewest(0.5),
         };
         self.worth.is_some_and(|worth| worth < fewest)
     }

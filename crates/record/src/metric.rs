@@ -226,6 +226,20 @@ impl Metric {
         self.split().0.replace('_', " ")
     }
 
+    /// Between which values it can lie: shares of a whole between 0 and 100 %, an index of fairness between 0 and 1, and anything
+    /// else above 0, except for differences of two clocks.
+    pub fn limits(self) -> [f64; 2] {
+        match self {
+            Self::ClockOffsetMs => [f64::NEG_INFINITY, f64::INFINITY],
+            Self::LostPercent
+            | Self::LateTrainsPercent
+            | Self::ReceiverLimitedPercent
+            | Self::SendBufferLimitedPercent => [0.0, 100.0],
+            Self::FairnessIndex => [0.0, 1.0],
+            _ => [0.0, f64::INFINITY],
+        }
+    }
+
     /// In which words it grows.
     pub fn sense(self) -> Sense {
         let name: &str = self.into();

@@ -5,11 +5,12 @@ pub mod autocorrelation;
 pub mod deciding;
 pub mod hodges_lehmann;
 pub mod layers;
+pub mod losses;
 mod mann_whitney;
-pub mod median;
 pub mod order_statistics;
 mod pairs;
 pub mod proportion;
+pub mod quantile;
 pub mod repeats;
 pub mod sample_summary;
 #[cfg(test)]

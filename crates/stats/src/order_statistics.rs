@@ -28,25 +28,24 @@ pub fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
 
 /// Between which of `sorted` lies, at 95 %, the median of what they were drawn from.
 pub fn median_interval(sorted: &[f64]) -> Option<[f64; 2]> {
-    let [low, high] = median_ranks(sorted.len() as u64)?;
+    let [low, high] = quantile_ranks(sorted.len() as u64, 0.5)?;
     Some([at_or_after(sorted, low)?, at_or_after(sorted, high)?])
 }
 
-/// The ranks, from 1, of `count` values between which, at 95 %, lies the median of what they were drawn from.
+/// The ranks, from 1, of `count` values between which, at 95 %, lies the quantile at `share` (0 to 1) of what they were drawn from.
 ///
 /// By the binomial distribution of ranks in its normal approximation (W. J. Conover, "Practical Nonparametric
-/// Statistics", §3.2). Below ten values there is none. The values are strangers: of neighbours, which are alike, see
-/// [`super::median`].
-pub fn median_ranks(count: u64) -> Option<[f64; 2]> {
-    const FEWEST: u64 = 10;
+/// Statistics", §3.2). Nothing of fewer values than [`super::quantile::fewest`] says. The values are independent; for
+/// neighbours, which are alike, see [`super::quantile`].
+pub fn quantile_ranks(count: u64, share: f64) -> Option<[f64; 2]> {
     const Z: f64 = 1.96;
-    if count < FEWEST {
+    let count = count as f64;
+    if count < super::quantile::fewest(share) {
         return None;
     }
-    let count = count as f64;
-    let reach = Z * count.sqrt();
-    let low = ((count - reach) / 2.0).floor().max(1.0);
-    let high = (1.0 + (count + reach) / 2.0).ceil().min(count);
+    let reach = Z * (count * share * (1.0 - share)).sqrt();
+    let low = (count * share - reach).floor().max(1.0);
+    let high = (1.0 + count * share + reach).ceil().min(count);
     Some([low, high])
 }
 

@@ -3,7 +3,7 @@
 use statrs::distribution::{Binomial, DiscreteCDF as _};
 
 /// The two-sided 95 % quantile of the normal distribution.
-const Z: f64 = 1.959_964;
+pub(crate) const Z: f64 = 1.959_964;
 
 /// `part` of `whole` in percent; absent of nothing.
 pub fn percent(part: u64, whole: u64) -> Option<f64> {
@@ -13,20 +13,21 @@ pub fn percent(part: u64, whole: u64) -> Option<f64> {
 /// The 95 % interval of the share that `part` of `whole` independent draws were found to be, from 0 to 1; absent of nothing
 /// (E. B. Wilson, "Probable inference, the law of succession, and statistical inference", 1927).
 pub fn wilson(part: u64, whole: u64) -> Option<[f64; 2]> {
-    wilson_of_runs(part, whole, 1.0)
+    wilson_of(part, whole, 1.0, Z)
 }
 
-/// The same of draws that hang together: their count varies `inflation` times as much as that of independent ones.
-pub fn wilson_of_runs(part: u64, whole: u64, inflation: f64) -> Option<[f64; 2]> {
+/// The same with another quantile, of draws whose count varies `inflation` times as much as that of independent ones.
+pub(crate) fn wilson_of(part: u64, whole: u64, inflation: f64, quantile: f64) -> Option<[f64; 2]> {
     if whole == 0 {
         return None;
     }
     let n = whole as f64 / inflation;
+    let squared = quantile * quantile;
     let share = (part as f64 / whole as f64).min(1.0);
-    let scale = 1.0 + Z * Z / n;
-    let middle = (share + Z * Z / (2.0 * n)) / scale;
-    let half = Z / scale * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
-    // The ends of none and of all are exact, which rounding would make them miss.
+    let scale = 1.0 + squared / n;
+    let middle = (share + squared / (2.0 * n)) / scale;
+    let half = quantile / scale * (share * (1.0 - share) / n + squared / (4.0 * n * n)).sqrt();
+    // Rounding would make the interval of none and of all miss its exact end.
     let low = if part == 0 {
         0.0
     } else {

@@ -20,7 +20,7 @@ use crate::failure::{Blame, Failure, go_on};
 use crate::instrument::{
     CommonArgs, FarEnd, Instrument, MeasureOutput, above_zero, estimated, interval,
 };
-use crate::measured::{distribution, failure, lost_percent, total};
+use crate::measured::{LOSS_INTERVAL, distribution, failure, lost_percent, total};
 use netio::stop::STOP_INTERVAL;
 use record::lateness::Traffic;
 use record::metric_table::{MetricRow, MetricTable};
@@ -28,6 +28,7 @@ use record::pace::PathPace;
 use record::profile::{Calibration, Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::quantity::counted;
 use record::{Measurement, Metric, Sample, Statistic};
+use stats::losses::Losses;
 
 /// Of the web, where HOST says none.
 const DEFAULT_PORT: u16 = 80;
@@ -235,7 +236,13 @@ impl Connector<'_> {
             total(Metric::SentPackets, sent),
             total(Metric::ReceivedPackets, received),
         ];
-        figures.extend((sent > 0).then(|| lost_percent(sent - received, sent)));
+        figures.extend((sent > 0).then(|| {
+            lost_percent(Losses::in_order(
+                self.probes
+                    .iter()
+                    .map(|(_, outcome)| outcome.ms().is_none()),
+            ))
+        }));
         figures.extend(distribution(
             Metric::ConnectMs,
             &times,
@@ -264,7 +271,7 @@ impl Connector<'_> {
         .with_fact("loss", format!("neither there nor refused within {timeout:?}"))
         .with_fact(
             "loss interval",
-            "Wilson's, of the probability with which a connection is lost",
+            LOSS_INTERVAL,
         )
     }
 

@@ -55,6 +55,9 @@ pub(crate) struct ReceiverDetail {
     pub(crate) host_dropped: u64,
     /// How often it did.
     pub(crate) drops: u64,
+    /// Runs of consecutive datagrams that did not come.
+    #[serde(default)]
+    pub(crate) bursts: u64,
     /// What was no datagram of the test.
     pub(crate) garbage: u64,
     /// Payload bytes that came after the first arrival, and the nanoseconds from that to the last one.
@@ -89,6 +92,7 @@ impl ReceiverDetail {
             largest_extent: self.largest_extent.max(other.largest_extent),
             host_dropped: self.host_dropped.saturating_add(other.host_dropped),
             drops: self.drops.saturating_add(other.drops),
+            bursts: self.bursts.saturating_add(other.bursts),
             garbage: self.garbage.saturating_add(other.garbage),
             after_first: [bytes.saturating_add(more), span.max(other_span)],
         }

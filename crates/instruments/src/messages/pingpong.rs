@@ -33,6 +33,7 @@ use record::profile::{Carrier, Headline, HostLimit, InstrumentProfile, SampleKin
 use record::quantity::counted;
 use record::table::Table;
 use record::{Direction, Figure, Measurement, Metric, Sample};
+use stats::losses::Losses;
 use stats::t_interval;
 
 /// Round-trip time of messages, as nettest measured it
@@ -452,7 +453,7 @@ impl DatagramCounts {
         };
         let lost = |way, of: u64, left: u64| {
             let lost = of.saturating_sub(left);
-            (of > 0).then(|| measured::lost_percent(lost, of).toward(way))
+            (of > 0).then(|| measured::lost_percent(Losses::independent(lost, of)).toward(way))
         };
         let (up, down) = (Direction::Up, Direction::Down);
         let figures = [
@@ -495,6 +496,7 @@ fn with_facts(plan: &PingpongArgs, keep: bool) -> Measurement {
         .with_fact(
             "interval",
             "of the mean: Student's t over the runs; of the median: order statistics of all messages; their lower ends \
-             less twice the mean over loopback, which bounds the hosts' part; of loss: Wilson's",
+             less twice the mean over loopback, which bounds the hosts' part; of loss: Wilson's, which takes lost messages for independent: one message is on its way at a time, and each \
+             waits for the time-out of the one before",
         )
 }

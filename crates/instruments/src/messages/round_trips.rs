@@ -11,7 +11,7 @@ use super::connection::MessageStream;
 use super::wire::Wait;
 use netio::stop::Stop;
 use record::{Figure, Metric, Sample, Statistic};
-use stats::median::Median;
+use stats::quantile::Quantile;
 use stats::{order_statistics, t_interval};
 
 /// Four digits: 0.01 %.
@@ -87,21 +87,23 @@ impl MessageRoundTrips {
         kept.map(|((at_s, rtt_s), index)| Sample::new(*at_s, Metric::RttMs, index, rtt_s * 1e3))
     }
 
-    /// Of single messages; the median lies within its interval, its lower end less `hosts_ms`, if that is known.
+    /// Of single messages; quantiles lie within their intervals, the lower ends less `hosts_ms`, if that is known.
     pub(super) fn figures(&self, hosts_ms: Option<f64>) -> Vec<Figure> {
         if self.answered == 0 {
             return Vec::new();
         }
         let figure = |statistic, share| Figure::new(Metric::RttMs, statistic, self.at_ms(share));
-        let (interval, worth) = self.median_interval_ms();
-        let median = Figure {
-            interval: network_part(interval, hosts_ms),
-            ..figure(Statistic::Median, 0.5)
+        let quantile = |statistic, share| {
+            let (interval, worth) = self.interval_ms(share);
+            Figure {
+                interval: network_part(interval, hosts_ms),
+                ..figure(statistic, share).worth(worth)
+            }
         };
         vec![
             figure(Statistic::Min, 0.0),
-            median.worth(worth),
-            figure(Statistic::P99, 0.99).worth(worth),
+            quantile(Statistic::Median, 0.5),
+            quantile(Statistic::P99, 0.99),
             figure(Statistic::Max, 1.0),
         ]
     }
@@ -116,14 +118,14 @@ impl MessageRoundTrips {
         self.histogram.value_at_quantile(share.clamp(0.0, 1.0)) as f64 / 1e6
     }
 
-    /// Between which round-trip times the median lies at 95 %, and how many independent messages they are worth. Too many to be
-    /// kept are taken as independent.
-    fn median_interval_ms(&self) -> (Option<[f64; 2]>, f64) {
+    /// Between which round-trip times the quantile at `share` lies at 95 %, and how many independent messages they are worth.
+    /// Messages that are too many to be kept are taken as independent.
+    fn interval_ms(&self, share: f64) -> (Option<[f64; 2]>, f64) {
         let kept: Vec<f64> = self.kept.iter().map(|(_, rtt_s)| rtt_s * 1e3).collect();
-        if let Some(median) = Median::of(&kept) {
-            return (median.interval, median.worth);
+        if let Some(quantile) = Quantile::of(&kept, share) {
+            return (quantile.interval, quantile.worth);
         }
-        let ranks = order_statistics::median_ranks(self.answered);
+        let ranks = order_statistics::quantile_ranks(self.answered, share);
         // Half a rank less: no rounding leads to the next value.
         let at = |rank: f64| self.at_ms((rank - 0.5) / self.answered as f64);
         (ranks.map(|ranks| ranks.map(at)), self.answered as f64)

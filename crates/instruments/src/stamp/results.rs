@@ -4,25 +4,20 @@ use std::collections::{BTreeMap, HashMap};
 
 use record::metric_table::{MetricRow, MetricTable};
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
-use stats::median::Median;
-use stats::proportion::{percent, wilson};
+use stats::losses::Losses as LossCounts;
+use stats::proportion::percent;
+use stats::quantile::Quantile;
 use stats::{autocorrelation, order_statistics, t_interval};
 
 use super::delay::{self, Offset, ProbeDelays, Relation};
 use super::loss::{self, Losses};
 use super::probe_log::{ProbeAnswer, ProbeLog};
 use super::sender::ProbePlan;
-use crate::measured::{lost_percent, total};
+use crate::measured::{self, LOSS_INTERVAL, lost_percent, total};
 
 /// How far off the stamps of a packet are taken to be, one way: interrupts and queues of both kernels.
 const STAMP_ERROR_MS: f64 = 0.1;
 const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
-const TAIL: [(Statistic, f64); 3] = [
-    (Statistic::P90, 0.9),
-    (Statistic::P99, 0.99),
-    (Statistic::Max, 1.0),
-];
-
 /// What one session found.
 #[derive(Clone, Debug)]
 pub(crate) struct ProbeResults {
@@ -144,7 +139,11 @@ impl ProbeResults {
             total(Metric::LostPackets, self.losses.lost),
         ];
         if sent > 0 {
-            figures.push(lost_percent(self.losses.lost, sent));
+            let ways = &self.losses.ways;
+            let probes = 0..self.log.probes.len();
+            figures.push(lost_percent(LossCounts::in_order(
+                probes.map(|probe| ways.contains_key(&probe)),
+            )));
         }
         if let Some(split) = self.losses.split {
             for (direction, lost, of) in [
@@ -153,11 +152,21 @@ impl ProbeResults {
             ] {
                 let most = lost + split.unresolved;
                 let share = |part, whole| percent(part, whole).unwrap_or_default();
-                let [low, high] = wilson(lost, of).unwrap_or([0.0, 1.0]).map(|p| 100.0 * p);
+                let counts = LossCounts {
+                    of,
+                    lost,
+                    bursts: self.bursts(direction).min(lost),
+                };
+                let interval = counts.interval().unwrap_or([0.0, 1.0]);
+                let [low, high] = interval.map(|end| 100.0 * end);
                 // What lies after the last answer that came back belongs to the run, too.
                 let all = of + split.unresolved;
                 let percent = Figure::new(Metric::LostPercent, Statistic::Mean, share(lost, of))
                     .within(low.min(share(lost, all)), high.max(share(most, all)));
+                let percent = Figure {
+                    losses: Some(counts),
+                    ..percent
+                };
                 let count = total(Metric::LostPackets, lost).within(lost as f64, most as f64);
                 figures.extend([count, percent].map(|figure| figure.toward(direction)));
             }
@@ -177,6 +186,15 @@ impl ProbeResults {
             }
         }
         figures
+    }
+
+    /// How many runs of consecutive probes were lost this way, or may have been.
+    fn bursts(&self, direction: Direction) -> u64 {
+        let lost = |probe: usize| match self.losses.ways.get(&probe) {
+            Some(way) => way.is_none_or(|way| way == direction),
+            None => false,
+        };
+        LossCounts::in_order((0..self.log.probes.len()).map(lost)).bursts
     }
 
     fn round_trips(&self) -> Vec<Figure> {
@@ -231,9 +249,7 @@ impl ProbeResults {
         let ipdv: Vec<f64> = self.ipdv(direction).into_values().map(f64::abs).collect();
         let mut figures = Vec::new();
         for (metric, values) in [(Metric::PdvMs, pdv), (Metric::IpdvMs, ipdv)] {
-            let sorted = order_statistics::sorted(&values);
-            figures.extend(quantiles(metric, &sorted, &[(Statistic::Median, 0.5)]));
-            figures.extend(quantiles(metric, &sorted, &TAIL));
+            figures.extend(measured::distribution(metric, &values, VARIATION));
         }
         let figures = figures.into_iter();
         figures.map(|figure| figure.toward(direction)).collect()
@@ -247,7 +263,7 @@ impl ProbeResults {
             plan.interval(),
             plan.timeout()
         );
-        let rtt = "user space to user space, with what both hosts add; intervals: of the median by order statistics as if probes were independent, of the mean by batch means";
+        let rtt = "user space to user space, with what both hosts add; intervals: of quantiles by Woodruff's method from blocks of consecutive probes, of the mean by batch means";
         let variation = "ipdv: RFC 3393, of neighbouring probes, without its sign; pdv: RFC 5481, delay less the least of its direction";
         let facts = [
             ("far_end", self.far_end()),
@@ -314,7 +330,7 @@ impl ProbeResults {
             None => "not by direction: the far end gives no count of its own that fits".to_owned(),
         };
         format!(
-            "no answer within {:?}; {by_direction}; interval: Wilson's",
+            "no answer within {:?}; {by_direction}; interval: {LOSS_INTERVAL}",
             plan.timeout()
         )
     }
@@ -364,11 +380,26 @@ impl ProbeResults {
     }
 }
 
+/// The statistics of delays.
+const DELAY: &[Statistic] = &[
+    Statistic::Min,
+    Statistic::Median,
+    Statistic::Mean,
+    Statistic::P90,
+    Statistic::P99,
+    Statistic::Max,
+];
+/// The statistics of delay variation.
+const VARIATION: &[Statistic] = &[
+    Statistic::Median,
+    Statistic::P90,
+    Statistic::P99,
+    Statistic::Max,
+];
+
 /// The metrics of probes; of which there are figures, the far end decides.
 pub(crate) fn metrics() -> MetricTable {
-    use Statistic::{Max, Mean, Median, Min, P90, P99};
-    const DELAY: &[Statistic] = &[Min, Median, Mean, P90, P99, Max];
-    const VARIATION: &[Statistic] = &[Median, P90, P99, Max];
+    use Statistic::Median;
     MetricTable::new([
         MetricRow::new(Metric::NetworkRttMs, DELAY)
             .headlines(&[Median])
@@ -394,47 +425,22 @@ pub(crate) fn metrics() -> MetricTable {
     ])
 }
 
-/// Figures of `values`, in the order of sending; the intervals of median and mean are widened by `below` (negative) and
-/// `above`.
+/// Figures of `values`, in the order of sending; all intervals are widened by `below` (negative) and `above`.
 fn distribution(metric: Metric, values: &[f64], [below, above]: [f64; 2]) -> Vec<Figure> {
-    let sorted = order_statistics::sorted(values);
-    let (Some(first), Some(of_blocks)) = (sorted.first(), Median::of(values)) else {
-        return Vec::new();
-    };
-    let within = |statistic, value, [low, high]: [f64; 2]| {
-        Figure::new(metric, statistic, value).within((low + below).max(0.0), high + above)
-    };
-    let median = match of_blocks.interval {
-        Some(interval) => within(Statistic::Median, of_blocks.value, interval),
-        None => Figure::new(metric, Statistic::Median, of_blocks.value),
-    };
-    let mean = mean_with_interval(values);
-    let mean = mean.map(|(mean, interval)| match of_blocks.interval {
-        Some(_) => within(Statistic::Mean, mean, interval),
-        None => Figure::new(metric, Statistic::Mean, mean),
-    });
-    let judged = [median]
-        .into_iter()
-        .chain(mean)
-        .chain(quantiles(metric, &sorted, &TAIL));
-    let judged = judged.map(|figure| match figure.statistic {
-        Statistic::Max => figure,
-        _ => figure.worth(of_blocks.worth),
-    });
-    let least = Figure::new(metric, Statistic::Min, *first);
-    [least].into_iter().chain(judged).collect()
-}
-
-/// The values of `sorted` that these shares (0 to 1) of all are not above.
-fn quantiles(
-    metric: Metric,
-    sorted: &[f64],
-    shares: &[(Statistic, f64)],
-) -> impl Iterator<Item = Figure> {
-    shares.iter().filter_map(move |(statistic, share)| {
-        let value = order_statistics::percentile(sorted, *share)?;
-        Some(Figure::new(metric, *statistic, value))
-    })
+    let widened = |[low, high]: [f64; 2]| [(low + below).max(0.0), high + above];
+    let mut figures = measured::distribution(metric, values, DELAY);
+    let median = Quantile::of(values, 0.5);
+    for figure in &mut figures {
+        if figure.statistic == Statistic::Mean {
+            // A series that is worth too little for its median's interval is worth too little for the mean's.
+            let is_enough = median.is_some_and(|median| median.interval.is_some());
+            let mean = mean_with_interval(values).filter(|_| is_enough);
+            figure.interval = mean.map(|(_, interval)| interval);
+            figure.worth = median.map(|median| median.worth);
+        }
+        figure.interval = figure.interval.map(widened);
+    }
+    figures
 }
 
 /// The mean of `values`, in the order in which they were taken, and its 95 % interval; nothing of fewer than four, or

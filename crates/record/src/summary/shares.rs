@@ -4,7 +4,8 @@ use std::fmt;
 
 use model::{Effect, LongRunLoss, LossLaw, QueueLimit, StageReport};
 use serde::{Deserialize, Serialize};
-use stats::proportion::{percent, wilson_of_runs};
+use stats::losses::{Losses, inflation};
+use stats::proportion::percent;
 
 use super::is_zero;
 use crate::quantity::counted;
@@ -75,22 +76,17 @@ impl ShareSummary {
         stages.filter_map(of).filter(is_met).collect()
     }
 
-    /// The share that it came to, in percent; absent of no packets.
+    /// The share of packets that the stage lost or copied, in percent; absent of no packets.
     ///
-    /// Runs make the count vary more than independent draws would, as a chain of two states with such runs does:
-    /// (1 + c) / (1 - c) times as much, with c its correlation from one packet to the next, of the runs that were seen or of those
-    /// asked for, whichever is more.
+    /// Its interval takes losses for as bursty as they were, or as they were meant to be, whichever is more.
     pub fn share(&self) -> Option<AchievedMean> {
-        let seen = self.count as f64 / self.packets.max(1) as f64;
-        let run = self.count as f64 / self.runs.max(1) as f64;
-        let seen = if self.runs > 0 {
-            correlation(seen, run)
-        } else {
-            0.0
+        let counts = Losses {
+            of: self.packets,
+            lost: self.count,
+            bursts: if self.runs > 0 { self.runs } else { self.count },
         };
-        let asked = correlation(self.asked_percent / 100.0, self.asked_run);
-        let most = seen.max(asked);
-        let interval = wilson_of_runs(self.count, self.packets, (1.0 + most) / (1.0 - most))?;
+        let asked = inflation(self.asked_percent / 100.0, self.asked_run);
+        let interval = counts.interval_at_least(asked)?;
         Some(AchievedMean {
             mean: percent(self.count, self.packets)?,
             interval: interval.map(|end| 100.0 * end),
@@ -108,15 +104,6 @@ impl ShareSummary {
             interval: [(mean - half).max(1.0), mean + half],
         })
     }
-}
-
-/// The correlation from one packet to the next in a chain of two states that loses this share in runs of this mean; never below 0.
-fn correlation(share: f64, run: f64) -> f64 {
-    if share <= 0.0 || share >= 1.0 {
-        return 0.0;
-    }
-    let ends = 1.0 / run.max(1.0);
-    (1.0 - ends - ends * share / (1.0 - share)).clamp(0.0, 0.999_999)
 }
 
 /// What a stage should do in the long run.
@@ -316,7 +303,7 @@ mod tests {
         };
         assert_eq!(
             share.to_string(),
-            "box.up.loss: 200 of 10000 packets lost, 2 [1.74, 2.29] % where 1 % was asked for (outside, as 1 in 20 by chance)"
+            "box.up.loss: 200 of 10000 packets lost, 2 [1.74, 2.3] % where 1 % was asked for (outside, as 1 in 20 by chance)"
         );
     }
 

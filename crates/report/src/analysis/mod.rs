@@ -20,8 +20,9 @@ use crate::interval::{ConfidenceInterval, IntervalScope};
 use bottleneck::bottlenecks;
 use record::figure_name::FigureName;
 use record::plan::Case;
-use record::{Latest, MOST_ATTEMPTS, Measurement, Record, Run, RunOutcome};
+use record::{Latest, MOST_ATTEMPTS, Measurement, Metric, Record, Run, RunOutcome};
 use stats::hodges_lehmann::Shift;
+use stats::losses::Losses;
 use stats::repeats;
 use stats::sample_summary::SampleSummary;
 
@@ -228,6 +229,8 @@ struct Stated {
     interval: Option<[f64; 2]>,
     /// One of them is of too few samples.
     too_few: bool,
+    /// The packets that each run's share of losses is of, of those that tell.
+    losses: Vec<Losses>,
 }
 
 /// Every figure of a case, of all streams together. What failed half-way states none.
@@ -245,15 +248,23 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
             stated.at_least |= figure.is_open_above();
             stated.interval = figure.interval;
             stated.too_few |= figure.is_of_too_few();
+            stated.losses.extend(figure.losses);
         }
     }
     let across = |(name, stated): (FigureName, Stated)| {
         let summary = SampleSummary::of(&stated.values)?;
         let runs = stated.values.len();
         let own = stated.interval.filter(|_| runs == 1);
-        let over = summary
-            .interval
-            .map(|ends| (ends, IntervalScope::Runs(runs)));
+        // Shares of losses are pooled: Student's t would end below 0, and take runs without a loss for certain.
+        let over = match stated.losses.len() == runs && runs > 1 {
+            true => {
+                Losses::interval_of_runs(&stated.losses).map(|ends| ends.map(|end| 100.0 * end))
+            }
+            false => summary
+                .interval
+                .map(|ends| within_limits(name.metric, ends)),
+        };
+        let over = over.map(|ends| (ends, IntervalScope::Runs(runs)));
         let interval = over.or(own.map(|ends| (ends, IntervalScope::TheRun)));
         let interval = interval.filter(|_| !stated.at_least);
         let across = Across {
@@ -282,6 +293,13 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
         }
     }
     found
+}
+
+/// `ends` within what a value of `metric` can be: shares lie between 0 and 100 %, and nothing that is measured lies below 0 but for
+/// differences of two clocks.
+fn within_limits(metric: Metric, [low, high]: [f64; 2]) -> [f64; 2] {
+    let [least, most] = metric.limits();
+    [low.max(least), high.min(most)]
 }
 
 /// The figures of a case that people look for first, over the runs that there are.
@@ -355,7 +373,7 @@ pub(crate) mod tests {
     use record::expectation::{Expectation, ExpectationRule, Judgement};
     use record::lateness::{self, Departed, LatePackets};
     use record::plan::{Narrow, Published, Repeats};
-    use record::{Direction, Figure, Metric, Sample, Statistic};
+    use record::{Direction, Figure, Sample, Statistic};
     use stats::deciding::Centre;
 
     fn downloaded(rate: f64) -> Measurement {

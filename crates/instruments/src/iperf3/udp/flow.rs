@@ -5,6 +5,7 @@ use crate::iperf3::messages::StreamResults;
 use crate::measured::{mean, rates, total};
 use record::{Figure, Metric, Statistic};
 use stats::layers::Layers;
+use stats::losses::Losses;
 use stats::proportion;
 
 /// What both ends know of one stream, without what is omitted.
@@ -130,22 +131,37 @@ impl ReceiverView {
         datagrams.missing.saturating_sub(self.host_dropped())
     }
 
-    /// The network's loss in percent, and its 95 % interval; absent when nothing was to come.
-    fn loss(&self, datagrams: Datagrams) -> Option<(f64, [f64; 2])> {
+    /// The network's loss in percent with its 95 % interval; absent when nothing was to come.
+    ///
+    /// Each drop of the host was one datagram at least, and the datagrams after the last one that came may have been lost. An
+    /// iperf3 tells neither what its own socket dropped nor in how many bursts datagrams were lost: its count may be its host's.
+    fn loss(&self, datagrams: Datagrams) -> Option<Figure> {
         let Datagrams {
             expected,
             missing,
             unseen,
         } = datagrams;
+        let (drops, bursts) = match self.detail {
+            Some(detail) => (detail.drops, detail.bursts),
+            None => (0, missing),
+        };
         let lost = self.lost(datagrams);
-        let percent = proportion::percent(lost, expected)?;
-        // Each drop of the host was one datagram at least, and what was unseen may have been lost.
-        let drops = self.detail.map_or(0, |detail| detail.drops);
+        let least = if self.detail.is_some() { lost } else { 0 };
         let surely_host = drops.min(self.host_dropped());
         let most = missing.saturating_sub(surely_host).saturating_add(unseen);
-        let [low, _] = proportion::wilson(lost, expected)?;
-        let [_, high] = proportion::wilson(most, expected.saturating_add(unseen))?;
-        Some((percent, [100.0 * low, 100.0 * high]))
+        let counts = |lost: u64, of: u64| Losses {
+            of,
+            lost,
+            bursts: bursts.min(lost),
+        };
+        let [low, _] = counts(least, expected).interval()?;
+        let [_, high] = counts(most, expected.saturating_add(unseen)).interval()?;
+        let percent = counts(lost, expected).percent()?;
+        Some(Figure {
+            interval: Some([100.0 * low, 100.0 * high]),
+            losses: self.detail.map(|_| counts(lost, expected)),
+            ..mean(Metric::LostPercent, percent)
+        })
     }
 }
 
@@ -190,10 +206,7 @@ impl ReceiverView {
     fn figures(&self, layers: Option<Layers>) -> Vec<Figure> {
         let mut figures: Vec<_> = rates(self.goodput, Some(self.bounds), layers).collect();
         if let Some(datagrams) = self.datagrams {
-            let percent = self.loss(datagrams);
-            let percent = percent
-                .map(|(lost, [low, high])| mean(Metric::LostPercent, lost).within(low, high));
-            figures.extend(percent);
+            figures.extend(self.loss(datagrams));
             figures.push(total(Metric::LostPackets, self.lost(datagrams)));
         }
         figures.push(mean(Metric::JitterMs, self.jitter_ms));

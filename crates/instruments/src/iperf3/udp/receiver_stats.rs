@@ -63,6 +63,8 @@ pub(crate) struct ReceiverCounts {
     pub(super) drops: u64,
     /// Datagrams that these were, by the gaps that they left.
     pub(super) host_dropped: u64,
+    /// Runs of consecutive numbers that are missing.
+    pub(super) bursts: u64,
     /// Interarrival jitter (RFC 3550 section 6.4.1) in nanoseconds.
     pub(super) jitter_ns: f64,
     /// Arrival of the first and of the last datagram counted.
@@ -92,6 +94,7 @@ impl ReceiverCounts {
             largest_extent: self.largest_extent,
             host_dropped: self.host_dropped,
             drops: self.drops,
+            bursts: self.bursts,
             garbage: self.garbage,
             after_first: [self.bytes - self.first_bytes, span],
         }
@@ -165,6 +168,7 @@ impl ReceiverStats {
         self.counts.drops += dropped;
         let tail = sent.map_or(0, |sent| sent.saturating_sub(self.counts.highest));
         self.counts.highest += tail;
+        self.counts.bursts += u64::from(tail > 0);
         self.counts.host_dropped += tail.min(dropped * MOST_SEGMENTS as u64);
     }
 
@@ -213,10 +217,23 @@ impl ReceiverStats {
             SequenceVerdict::TooLate => return false,
             SequenceVerdict::New if number < before => {
                 self.counts.reordered += 1;
+                // The run of missing numbers that it was part of is split, shortened or filled.
+                let base = self.counts.base;
+                let mut missing = |number: u64| number > base && !self.seen.came(number);
+                match (missing(number - 1), missing(number + 1)) {
+                    (true, true) => self.counts.bursts += 1,
+                    (false, false) => {
+                        self.counts.bursts = self.counts.bursts.saturating_sub(1);
+                    }
+                    _ => {}
+                }
                 let extent = self.gaps.extent(number, self.seen.arrivals);
                 self.counts.largest_extent = self.counts.largest_extent.max(extent.unwrap_or(0));
             }
-            SequenceVerdict::New => self.gaps.open(before, number, self.seen.arrivals),
+            SequenceVerdict::New => {
+                self.counts.bursts += u64::from(number - before > 1);
+                self.gaps.open(before, number, self.seen.arrivals);
+            }
         }
         let counts = &mut self.counts;
         counts.highest = counts.highest.max(number);

@@ -1,0 +1,214 @@
+//! How many packets were lost, in how many runs, and how sure the share of losses is.
+//!
+//! Losses come in bursts on real networks, and a burst tells less about the share of losses than as many single losses do. The
+//! interval is therefore Wilson's for the number of independent packets that the observed packets are worth: their number over
+//! (1 + c) / (1 - c), where c is the correlation of neighbours in a chain of two states whose bursts have the observed mean
+//! length (E. N. Gilbert, "Capacity of a burst-noise channel", 1960). The observed bursts tell their own mean length only
+//! roughly, so the normal quantile becomes Student's with one degree of freedom less than there are bursts.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::proportion::{Z, percent, wilson_of};
+use crate::t_interval::t_95;
+
+/// Packets, how many of them were lost, and in how many bursts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Losses {
+    /// Packets that were to arrive.
+    pub of: u64,
+    /// Those of them that were lost.
+    pub lost: u64,
+    /// Bursts: runs of consecutive lost packets, in the order of sending. A single lost packet is a burst of one.
+    pub bursts: u64,
+}
+
+impl Losses {
+    /// Losses of which nobody knows the order: they are taken for independent of each other.
+    pub fn independent(lost: u64, of: u64) -> Self {
+        Self {
+            of,
+            lost,
+            bursts: lost,
+        }
+    }
+
+    /// Counts packets in the order of sending, each `true` if it was lost.
+    pub fn in_order(packets: impl IntoIterator<Item = bool>) -> Self {
+        let mut losses = Self::default();
+        let mut before = false;
+        for lost in packets {
+            losses.of += 1;
+            losses.lost += u64::from(lost);
+            losses.bursts += u64::from(lost && !before);
+            before = lost;
+        }
+        losses
+    }
+
+    /// Both together.
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            of: self.of.saturating_add(other.of),
+            lost: self.lost.saturating_add(other.lost),
+            bursts: self.bursts.saturating_add(other.bursts),
+        }
+    }
+
+    /// The share of lost packets in percent; nothing of no packets.
+    pub fn percent(self) -> Option<f64> {
+        percent(self.lost, self.of)
+    }
+
+    /// How much more the number of losses varies than that of independent losses, 1 at least.
+    pub fn inflation(self) -> f64 {
+        let share = self.lost as f64 / self.of.max(1) as f64;
+        let burst = self.lost as f64 / self.bursts.max(1) as f64;
+        inflation(share, burst)
+    }
+
+    /// The 95 % interval of the probability with which a packet is lost, from 0 to 1; nothing of no packets.
+    ///
+    /// Where every burst is a single packet this is Wilson's interval. Where nothing was lost it takes losses for independent: a
+    /// network that loses all packets of a rare long time may not have shown it.
+    pub fn interval(self) -> Option<[f64; 2]> {
+        self.interval_at_least(1.0)
+    }
+
+    /// The same where the number of losses varies at least `inflation` times as much as that of independent ones.
+    pub fn interval_at_least(self, inflation: f64) -> Option<[f64; 2]> {
+        let is_scattered = self.bursts >= self.lost;
+        let degrees = usize::try_from(self.bursts.saturating_sub(1).max(1)).unwrap_or(usize::MAX);
+        let quantile = match is_scattered {
+            true => Z,
+            false => t_95(degrees)?,
+        };
+        wilson_of(
+            self.lost,
+            self.of,
+            self.inflation().max(inflation),
+            quantile,
+        )
+    }
+
+    /// The 95 % interval of the probability with which a packet is lost, from several runs of the same network, from 0 to 1.
+    ///
+    /// The counts of all runs are added up. Where the runs differ by more than chance explains, the interval is that much wider.
+    pub fn interval_of_runs(runs: &[Self]) -> Option<[f64; 2]> {
+        let all = runs.iter().copied().fold(Self::default(), Self::with);
+        let share = all.lost as f64 / all.of.max(1) as f64;
+        let varies = |run: &Self| {
+            let expected = share * run.of as f64;
+            (run.lost as f64 - expected).powi(2) / (expected * (1.0 - share))
+        };
+        let between: f64 = runs.iter().map(varies).sum::<f64>() / (runs.len() as f64 - 1.0);
+        // Not finite of a single run, and where nothing or everything was lost.
+        let between = Some(between).filter(|between| between.is_finite());
+        all.interval_at_least(between.unwrap_or(1.0).max(1.0))
+    }
+}
+
+/// How much more the number of losses varies than that of independent ones, if this share of packets is lost in bursts of this
+/// mean length in a chain of two states; 1 at least.
+pub fn inflation(share: f64, burst: f64) -> f64 {
+    if share <= 0.0 || share >= 1.0 {
+        return 1.0;
+    }
+    let ends = 1.0 / burst.max(1.0);
+    let correlation = (1.0 - ends - ends * share / (1.0 - share)).clamp(0.0, 0.999_999);
+    (1.0 + correlation) / (1.0 - correlation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Packets of a chain of two states that loses `share` of them in bursts of `burst` on average.
+    fn packets(seed: u64, count: usize, share: f64, burst: f64) -> Losses {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let ends = 1.0 / burst;
+        let begins = ends * share / (1.0 - share);
+        let mut is_lost = random.f64() < share;
+        Losses::in_order((0..count).map(|_| {
+            let now = is_lost;
+            let changes = if is_lost { ends } else { begins };
+            is_lost ^= random.f64() < changes;
+            now
+        }))
+    }
+
+    /// Of 2,000 series, the percentage whose interval holds `share`.
+    fn coverage(share: f64, interval: impl Fn(u64) -> Option<[f64; 2]>) -> f64 {
+        let holds = |seed: &u64| {
+            let [low, high] = interval(*seed).unwrap();
+            low <= share && share <= high
+        };
+        (1..=2000).filter(holds).count() as f64 / 20.0
+    }
+
+    #[test]
+    fn intervals_of_bursty_losses_hold_the_probability() {
+        for burst in [1.0 / 0.95, 4.0, 8.0, 20.0] {
+            let percent = coverage(0.05, |seed| packets(seed, 3000, 0.05, burst).interval());
+            assert!((93.0..=99.0).contains(&percent), "{burst}: {percent} %");
+        }
+        // What Wilson's interval alone does: the reason for this module.
+        let alone = |seed| {
+            let found = packets(seed, 3000, 0.05, 4.0);
+            crate::proportion::wilson(found.lost, found.of)
+        };
+        assert!(coverage(0.05, alone) < 70.0);
+    }
+
+    #[test]
+    fn few_bursts_make_a_wide_interval() {
+        for burst in [4.0, 8.0] {
+            let percent = coverage(0.05, |seed| packets(seed, 1000, 0.05, burst).interval());
+            assert!(percent >= 93.0, "{burst}: {percent} %");
+        }
+        let two = Losses {
+            of: 1000,
+            lost: 40,
+            bursts: 2,
+        };
+        let [low, high] = two.interval().unwrap();
+        assert!(low < 0.01 && high > 0.3, "{low} {high}");
+    }
+
+    #[test]
+    fn repeated_runs_are_pooled() {
+        // 0.1 % of 5 times 1,000 packets: Student's t over the five shares would end below 0.
+        let percent = coverage(0.001, |seed| {
+            let runs: Vec<Losses> = (0..5)
+                .map(|run| packets(10_000 * seed + run, 1000, 0.001, 1.0 / 0.999))
+                .collect();
+            Losses::interval_of_runs(&runs)
+        });
+        assert!(percent >= 93.0, "{percent} %");
+        let none = [Losses::independent(0, 1000); 5];
+        let [low, high] = Losses::interval_of_runs(&none).unwrap();
+        assert!(low == 0.0 && (high - 0.000_767_7).abs() < 1e-6, "{high}");
+    }
+
+    #[test]
+    fn runs_that_differ_widen_the_interval() {
+        let width = |counts: [u64; 4]| {
+            let runs = counts.map(|lost| Losses::independent(lost, 1000));
+            let [low, high] = Losses::interval_of_runs(&runs).unwrap();
+            high - low
+        };
+        assert!(width([10, 90, 15, 85]) > 4.0 * width([50, 50, 50, 50]));
+    }
+
+    #[test]
+    fn single_losses_have_wilson_s_interval() {
+        let found = Losses::in_order([false, true, false, false, true, true, false]);
+        assert_eq!((found.of, found.lost, found.bursts), (7, 3, 2));
+        let single = Losses::independent(1, 100).interval();
+        assert_eq!(single, crate::proportion::wilson(1, 100));
+        assert_eq!(Losses::default().interval(), None);
+        let all = Losses::in_order([true; 50]);
+        assert_eq!(all.interval().unwrap()[1], 1.0);
+    }
+}
