@@ -66,8 +66,8 @@ impl Draws {
     }
 }
 
-/// A probability, as the draws that hit.
-#[derive(Clone, Copy, Debug)]
+/// A probability, as the draws that hit; by default none does.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Chance {
     threshold: u128,
 }

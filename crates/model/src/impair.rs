@@ -38,7 +38,7 @@ impl Effect {
     #[must_use]
     pub fn behaviour(&self) -> Behaviour<'_> {
         match self {
-            Self::Nothing => Behaviour::NONE,
+            Self::Nothing => Behaviour::default(),
             Self::Rate(rate) => rate.behaviour(),
             Self::Trace(trace) => trace.behaviour(),
             Self::Toffee(toffee) => toffee.behaviour(),

@@ -103,7 +103,7 @@ impl Delay {
                 entries,
                 departures,
             },
-            ..Behaviour::NONE
+            ..Behaviour::default()
         }
     }
 }

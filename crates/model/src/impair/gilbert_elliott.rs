@@ -48,7 +48,7 @@ impl GilbertElliott {
             loss: LossLaw::Bursts(self.long_run()),
             marks: self.ecn,
             timing: Timing::IN_ORDER,
-            ..Behaviour::NONE
+            ..Behaviour::default()
         }
     }
 }
@@ -69,7 +69,7 @@ impl Stage for BurstLoss {
     }
 
     fn set(&mut self, _at: Nanos, effect: &Effect) {
-        let nothing = GilbertElliott::NOTHING;
+        let nothing = GilbertElliott::default();
         let law = match effect {
             Effect::GilbertElliott(law) => law,
             _ => &nothing,
@@ -83,14 +83,6 @@ impl Stage for BurstLoss {
 }
 
 impl GilbertElliott {
-    const NOTHING: Self = Self {
-        to_bad: Probability::ZERO,
-        to_good: Probability::ZERO,
-        bad_loss: Probability::ZERO,
-        good_loss: Probability::ZERO,
-        ecn: false,
-    };
-
     /// The chain that loses `loss` of all packets in runs of `burst` in the mean (Gilbert's: everything in the bad state,
     /// nothing in the good one): to good with r = 1/B, to bad with p = r L / (1 - L).
     ///

@@ -50,7 +50,7 @@ impl HoldBack {
             varies: true,
             holds: Holding::Awhile,
             timing: Timing::NOW,
-            ..Behaviour::NONE
+            ..Behaviour::default()
         }
     }
 }

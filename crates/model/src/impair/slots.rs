@@ -54,7 +54,7 @@ impl Slots {
                 entries: Entries::InOrder,
                 departures: Departures::LaterInOrder,
             },
-            ..Behaviour::NONE
+            ..Behaviour::default()
         }
     }
 }

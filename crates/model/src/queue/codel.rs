@@ -1,11 +1,10 @@
 //! CoDel (RFC 8289): drops at the head while packets have waited too long for too long.
 
-use alloc::collections::VecDeque;
-
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::QueueDiscipline;
+use crate::queue::discipline::{Entry, QueueDiscipline};
+use crate::queue::fifo::Fifo;
 use crate::queue::service::Service;
 use crate::spec::{Codel, Discipline, Queue};
 use crate::stage::{Entered, Out};
@@ -15,10 +14,8 @@ use crate::units::{Bytes, QueueLimit};
 /// One queue under CoDel.
 #[derive(Debug)]
 pub(crate) struct CodelQueue {
-    limit: QueueLimit,
+    fifo: Fifo,
     law: Codel,
-    waiting: VecDeque<InFlight>,
-    backlog: Backlog,
     /// The longest packet that came, be it to a full queue.
     longest: Bytes,
     control: Control,
@@ -44,10 +41,8 @@ const REMEMBERED: u64 = 16;
 impl CodelQueue {
     pub(crate) fn new(limit: QueueLimit, law: Codel) -> Self {
         Self {
-            limit,
+            fifo: Fifo::new(limit),
             law,
-            waiting: VecDeque::new(),
-            backlog: Backlog::default(),
             longest: Bytes(0),
             control: Control::EMPTY,
         }
@@ -55,32 +50,16 @@ impl CodelQueue {
 }
 
 impl QueueDiscipline for CodelQueue {
-    fn enqueue(
-        &mut self,
-        now: Nanos,
-        _: u64,
-        t: InFlight,
-        service: &Service,
-        _: &mut Out,
-    ) -> Entered {
+    fn enqueue(&mut self, at: Entry, t: InFlight, service: &Service, out: &mut Out) -> Entered {
         self.longest = self.longest.max(t.packet.len);
-        if !self
-            .backlog
-            .plus(t.packet.len, service)
-            .fits(self.limit, now, service)
-        {
-            return Entered::Dropped(DropCause::QueueFull);
-        }
-        self.adopt(t, service);
-        Entered::Taken
+        self.fifo.enqueue(at, t, service, out)
     }
 
     fn dequeue(&mut self, now: Nanos, service: &Service, out: &mut Out) -> Option<InFlight> {
-        let (waiting, backlog) = (&mut self.waiting, &mut self.backlog);
+        let fifo = &mut self.fifo;
         let take = || {
-            let t = waiting.pop_front()?;
-            *backlog = backlog.minus(t.packet.len, service);
-            Some((t, backlog.bytes))
+            let t = fifo.give_up(service)?;
+            Some((t, fifo.bytes()))
         };
         self.control
             .dequeue(&self.law, self.longest, now, take, out)
@@ -90,29 +69,26 @@ impl QueueDiscipline for CodelQueue {
         let Discipline::Codel(law) = queue.discipline else {
             return false;
         };
-        self.limit = queue.limit;
+        self.fifo.limit = queue.limit;
         self.law = law;
         true
     }
 
     fn adopt(&mut self, t: InFlight, service: &Service) {
         self.longest = self.longest.max(t.packet.len);
-        self.backlog = self.backlog.plus(t.packet.len, service);
-        self.waiting.push_back(t);
+        self.fifo.adopt(t, service);
     }
 
     fn give_up(&mut self, service: &Service) -> Option<InFlight> {
-        let t = self.waiting.pop_front()?;
-        self.backlog = self.backlog.minus(t.packet.len, service);
-        Some(t)
+        self.fifo.give_up(service)
     }
 
     fn len(&self) -> usize {
-        self.waiting.len()
+        self.fifo.len()
     }
 
     fn backlog(&self) -> Backlog {
-        self.backlog
+        self.fifo.backlog()
     }
 }
 

@@ -8,7 +8,7 @@ use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
 use crate::queue::codel::Control;
-use crate::queue::discipline::QueueDiscipline;
+use crate::queue::discipline::{Entry, QueueDiscipline};
 use crate::queue::service::Service;
 use crate::spec::{Discipline, FqCodel, Queue};
 use crate::stage::{Entered, Out};
@@ -172,17 +172,10 @@ impl FqCodelQueue {
 }
 
 impl QueueDiscipline for FqCodelQueue {
-    fn enqueue(
-        &mut self,
-        now: Nanos,
-        _: u64,
-        t: InFlight,
-        service: &Service,
-        out: &mut Out,
-    ) -> Entered {
+    fn enqueue(&mut self, at: Entry, t: InFlight, service: &Service, out: &mut Out) -> Entered {
         self.adopt(t, service);
-        while !self.backlog.fits(self.limit, now, service) {
-            self.drop_batch(now, service, out);
+        while !self.backlog.fits(self.limit, at.now, service) {
+            self.drop_batch(at.now, service, out);
         }
         Entered::Taken
     }

@@ -180,7 +180,7 @@ impl Netem {
             bottleneck: self.rate.map(Bottleneck::Netem),
             netem: Some(self),
             timing: Timing::NOW,
-            ..Behaviour::NONE
+            ..Behaviour::default()
         }
     }
 }
