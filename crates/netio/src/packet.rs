@@ -23,7 +23,6 @@ pub struct Headers {
 
 impl Headers {
     /// Reads those of `frame`.
-    #[must_use]
     pub fn of<'f>(frame: impl Into<FrameRef<'f>>) -> Self {
         let frame: FrameRef<'f> = frame.into();
         let bytes = frame.bytes;

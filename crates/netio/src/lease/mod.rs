@@ -110,7 +110,6 @@ pub enum LeaseError {
 
 impl LeaseError {
     /// Whether it failed because the interface is no longer there.
-    #[must_use]
     pub fn is_gone(&self) -> bool {
         match self {
             Self::Offload(OffloadError { source, .. }) => {
@@ -185,7 +184,6 @@ impl InterfaceLease {
     }
 
     /// Whether to lease the interface meant to set it up again: its carrier may take its time.
-    #[must_use]
     pub fn has_raised(&self) -> bool {
         self.has_raised
     }
@@ -249,7 +247,6 @@ impl InterfaceLease {
     }
 
     /// What the changes so far have replaced, oldest first.
-    #[must_use]
     pub fn replaced(&self) -> &[Replaced] {
         &self.replaced
     }
@@ -319,7 +316,6 @@ impl fmt::Display for Replaced {
 }
 
 /// The directories in which this user's journals may be, the preferred one first; they need not be there.
-#[must_use]
 pub fn journal_dirs() -> Vec<PathBuf> {
     JournalDir::candidates()
 }

@@ -287,9 +287,11 @@ const SOCKETS: CallPurpose = CallPurpose {
 };
 
 /// The older forms of calls above, which newer processors never had.
-#[cfg(target_arch = "x86_64")]
 const OF_X86_64: CallPurpose = CallPurpose {
     name: "on x86-64, older forms of the same",
+    #[cfg(not(target_arch = "x86_64"))]
+    calls: &[],
+    #[cfg(target_arch = "x86_64")]
     calls: calls![
         SYS_poll,
         SYS_select,
@@ -306,21 +308,13 @@ const OF_X86_64: CallPurpose = CallPurpose {
         SYS_arch_prctl,
     ],
 };
-#[cfg(not(target_arch = "x86_64"))]
-const OF_X86_64: CallPurpose = CallPurpose {
-    name: "on x86-64, older forms of the same",
-    calls: &[],
-};
 
-#[cfg(target_arch = "x86_64")]
 const JOURNALS_OF_X86_64: CallPurpose = CallPurpose {
     name: "on x86-64, older forms for journals",
-    calls: calls![SYS_mkdir, SYS_unlink, SYS_rename],
-};
-#[cfg(not(target_arch = "x86_64"))]
-const JOURNALS_OF_X86_64: CallPurpose = CallPurpose {
-    name: "on x86-64, older forms for journals",
+    #[cfg(not(target_arch = "x86_64"))]
     calls: &[],
+    #[cfg(target_arch = "x86_64")]
+    calls: calls![SYS_mkdir, SYS_unlink, SYS_rename],
 };
 
 const OF_DESCRIPTORS: &[u64] = &[
@@ -366,7 +360,6 @@ const SET_VMA: u64 = libc::PR_SET_VMA as u64;
 
 impl SystemCall {
     /// As the manual has it.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         self.constant.trim_start_matches("SYS_")
     }
@@ -417,7 +410,6 @@ pub fn install(allowed: Allowed, threads: Threads) -> Result<(), SeccompError> {
 }
 
 /// Whether this kernel takes filters and can kill a process by one, told by asking (seccomp(2), `SECCOMP_GET_ACTION_AVAIL`).
-#[must_use]
 pub fn is_available() -> bool {
     let action = libc::SECCOMP_RET_KILL_PROCESS;
     // SAFETY: the kernel reads the one number that the pointer leads to.

@@ -38,7 +38,7 @@ pub(super) struct Incoming {
 
 /// Receives `streams` until `stop` rises; states to `cpu` what CPU time it took, now and then.
 pub(super) fn run(streams: &[Incoming], stop: &AtomicBool, cpu: &CpuMeter) {
-    let mut buffer = TrainBuffer::new();
+    let mut buffer = TrainBuffer::default();
     let sockets = streams.iter().map(|stream| stream.socket.as_fd());
     let mut fds: Vec<PollFd<'_>> = sockets
         .map(|socket| PollFd::new(socket, PollFlags::POLLIN))

@@ -105,7 +105,7 @@ pub(super) fn run(streams: Vec<Outgoing>, config: SendConfig, control: &SendCont
     let mut sleeper = if config.urgent && streams.iter().all(PacedStream::sleeps) {
         Sleeper::urgent()
     } else {
-        Sleeper::new()
+        Sleeper::default()
     };
     let mut looked = clock::now();
     while !control.is_stopped() {
