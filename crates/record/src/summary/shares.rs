@@ -6,7 +6,6 @@ use model::{Effect, LongRunLoss, LossLaw, QueueLimit, StageReport};
 use serde::{Deserialize, Serialize};
 use stats::proportion::{percent, wilson_of_runs};
 
-use super::is_zero;
 use crate::quantity::counted;
 
 /// The two-sided 95 % quantile of the normal distribution.
@@ -29,7 +28,7 @@ pub struct ShareSummary {
     /// Those to which it did that.
     pub count: u64,
     /// How often it began to; absent of copies.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub runs: u64,
     /// To how many it should in the long run, in percent.
     pub asked_percent: f64,
