@@ -122,23 +122,15 @@ impl LeaseError {
 }
 
 impl InterfaceLease {
-    /// Leases `interface` of the calling thread's namespace, and first undoes what a killed process left changed; as root, also
-    /// one of another user.
+    /// Leases an interface of the calling thread's namespace that was looked up, and first undoes what a killed process left
+    /// changed; as root, also one of another user.
     ///
     /// The journal is kept under `/run/farwire`, or where that cannot be written under `$XDG_RUNTIME_DIR/farwire`,
     /// else in `/tmp/farwire-UID`.
     ///
     /// # Errors
     /// When another farwire holds the interface, or the journal cannot be kept.
-    pub fn take(interface: &str) -> Result<Self, LeaseError> {
-        Self::take_found(&Interface::find(interface)?)
-    }
-
-    /// As [`InterfaceLease::take`], of an interface that was looked up.
-    ///
-    /// # Errors
-    /// As [`InterfaceLease::take`].
-    pub fn take_found(found: &Interface) -> Result<Self, LeaseError> {
+    pub fn take(found: &Interface) -> Result<Self, LeaseError> {
         for dir in JournalDir::of_others() {
             if let Some(journal) =
                 LeaseJournal::lock(&Arc::new(dir), found.index, &found.name, false)?
