@@ -66,10 +66,11 @@ impl Effect {
 macro_rules! kinds {
     ($($kind:ident($stage:ty): $($effect:ident)|+,)+) => {
         /// A stage of any kind.
-        #[derive(Debug)]
+        #[derive(Debug, Default)]
         pub(crate) enum AnyStage {
             $($kind($stage),)+
             /// One that never does anything.
+            #[default]
             Nothing,
         }
 

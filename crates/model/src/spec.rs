@@ -67,9 +67,10 @@ pub struct StageSpec {
 }
 
 /// What a stage does to packets.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Effect {
     /// Nothing. Of a kind only where the schedule says something else.
+    #[default]
     Nothing,
     /// A bottleneck of a rate.
     Rate(Rate),

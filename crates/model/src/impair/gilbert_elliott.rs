@@ -14,7 +14,7 @@ use crate::units::Probability;
 /// `loss_gilb_ell`): the state changes first, the state that was left decides.
 ///
 /// Originals and copies each walk a chain of their own, so that duplication changes nothing for originals.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct BurstLoss {
     to_bad: Chance,
     to_good: Chance,
@@ -30,14 +30,9 @@ pub(crate) struct BurstLoss {
 impl BurstLoss {
     pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
         Self {
-            to_bad: Chance::NEVER,
-            to_good: Chance::NEVER,
-            bad_loss: Chance::NEVER,
-            good_loss: Chance::NEVER,
-            ecn: false,
-            is_bad: [false; 2],
             transitions: draws,
             losses: draws.stream(1),
+            ..Self::default()
         }
     }
 }

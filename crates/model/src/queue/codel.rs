@@ -25,8 +25,9 @@ pub(crate) struct CodelQueue {
 ///
 /// `control_law` (section 5.6) has the exact square root, rounded down to a nanosecond. Linux approximates it by one Newton
 /// step a drop, from its last value: it drops 100, 50.0, 56.2 and 48.8 ms apart, not 100, 70.7, 57.7 and 50, so that the
-/// third comes after 150 ms and not after 170.7. An empty `first_above_time` stands for its 0.
-#[derive(Clone, Copy, Debug)]
+/// third comes after 150 ms and not after 170.7. An empty `first_above_time` stands for its 0. The
+/// default is that of a queue that nothing has come to.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Control {
     first_above_time: Option<Nanos>,
     drop_next: Nanos,
@@ -44,7 +45,7 @@ impl CodelQueue {
             fifo: Fifo::new(limit),
             law,
             longest: Bytes(0),
-            control: Control::EMPTY,
+            control: Control::default(),
         }
     }
 }
@@ -93,15 +94,6 @@ impl QueueDiscipline for CodelQueue {
 }
 
 impl Control {
-    /// Of a queue that nothing has come to.
-    pub(crate) const EMPTY: Self = Self {
-        first_above_time: None,
-        drop_next: Nanos::ZERO,
-        count: 0,
-        lastcount: 0,
-        dropping: false,
-    };
-
     /// The packet that is served at `now` from a queue whose head `take` gives, with the bytes that are left then: in all
     /// queues that share the link, if there are several (RFC 8289, section 4.4).
     ///
@@ -200,7 +192,7 @@ mod tests {
         let after = |count| {
             let control = Control {
                 count,
-                ..Control::EMPTY
+                ..Control::default()
             };
             control.control_law(&law, Nanos(7)).0 - 7
         };
