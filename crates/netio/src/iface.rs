@@ -19,7 +19,7 @@ use rtnetlink::{Handle, LinkGetRequest};
 use crate::netlink::{self, NetlinkError, RequestContext as _};
 
 /// An interface as it was when it was looked up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
     /// Its name.
     pub name: String,
@@ -220,17 +220,12 @@ async fn look_up(
 fn from_message(link: &LinkMessage) -> Interface {
     let flags = link.header.flags;
     let mut interface = Interface {
-        name: String::new(),
         index: link.header.index,
-        mtu: 0,
         up: flags.contains(LinkFlags::Up),
         carrier: flags.contains(LinkFlags::LowerUp),
         running: flags.contains(LinkFlags::Running),
-        master: None,
-        default_route: false,
         ethernet: link.header.link_layer_type == LinkLayerType::Ether,
-        mac: [0; 6],
-        kind: None,
+        ..Interface::default()
     };
     for attribute in &link.attributes {
         match attribute {

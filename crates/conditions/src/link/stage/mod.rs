@@ -265,7 +265,7 @@ impl<'de> Visitor<'de> for StageVisitor {
             }
             Ok(true)
         };
-        let does = StageKind::read(kind, Apart::of(map, own))?;
+        let does = StageKind::read(kind, Apart::of(None, map, own))?;
         Ok(ExtraStage {
             name,
             direction,
@@ -344,7 +344,7 @@ impl<'de> Visitor<'de> for StepOf {
             }),
             _ => Ok(false),
         };
-        let does = StageKind::read(self.0, Apart::of(map, own))?;
+        let does = StageKind::read(self.0, Apart::of(None, map, own))?;
         let at = at.ok_or_else(|| de::Error::missing_field("at"))?;
         Ok(StageStep { at, does })
     }
