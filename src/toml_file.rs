@@ -340,7 +340,7 @@ mod tests {
         ] {
             let (text, place) = case.split_once(" => ").unwrap();
             let error = parse(text).unwrap_err();
-            assert!(error.starts_with(place), "{error}");
+            assert!(error.starts_with(place), "{case}: {error}");
         }
         parse("note = '''two\nlines,\tand\r\nthree: \u{e4}\u{4e2d}'''").unwrap();
     }

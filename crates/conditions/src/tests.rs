@@ -474,7 +474,7 @@ fn a_step_takes_conditions_away() {
         let refused = refusal(&format!(
             "loss = '1%'\nschedule = [{{ at = '1s', {step} }}]"
         ));
-        assert!(refused.contains(words), "{refused}");
+        assert!(refused.contains(words), "{case}: {refused}");
     }
 }
 
@@ -593,7 +593,7 @@ fn what_no_stage_can_be_is_refused_by_its_name() {
     ] {
         let (stage, cause) = case.split_once(" => ").unwrap();
         let refused = refusal(&format!("stages = [{{ {stage} }}]"));
-        assert!(refused.contains(cause), "{refused}");
+        assert!(refused.contains(cause), "{case}: {refused}");
     }
     let twice = "loss = '1%'\nstages = [{ kind = 'loss', loss = '1%' }]";
     assert!(refusal(twice).starts_with("stages: loss: link.up.loss stands twice in one path"));
@@ -663,7 +663,7 @@ fn classes_that_could_not_be_told_apart_are_refused() {
     ] {
         let (classes, cause) = case.split_once(" => ").unwrap();
         let refused = refusal(&format!("classes = [{classes}]"));
-        assert!(refused.contains(cause), "{refused}");
+        assert!(refused.contains(cause), "{case}: {refused}");
     }
 }
 

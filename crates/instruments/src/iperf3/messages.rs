@@ -509,7 +509,7 @@ mod tests {
             };
             let text = PARAMS_OF_3_12.replace(from, to);
             let error = format!("{:#}", Params::parse(text.as_bytes()).unwrap_err());
-            assert!(error.contains(cause), "{error}");
+            assert!(error.contains(cause), "{case}: {error}");
         }
     }
 
