@@ -317,10 +317,8 @@ mod tests {
         ] {
             let error = format!("{:#}", link(name, more).unwrap_err());
             let place = format!("{folder}/link.toml:3: file: ");
-            assert!(
-                error.starts_with(&place) && error.contains(cause),
-                "{error}"
-            );
+            assert!(error.starts_with(&place), "{error}");
+            assert!(error.contains(cause), "{error}");
         }
     }
 
@@ -334,26 +332,15 @@ mod tests {
             };
             source.parse().map(drop).map_err(|error| error.to_string())
         };
-        for (text, place) in [
-            (
-                "a = 1\nnote = \"\\u001b[2J\"",
-                "a.toml:2: note: it has the control character U+001B",
-            ),
-            (
-                "cases = [{ title = \"x\\r\" }]",
-                "a.toml:1: title: it has the control character U+000D",
-            ),
-            (
-                "a = ['\u{202e}x']",
-                "a.toml:1: a: it has the control character U+202E",
-            ),
-            (
-                "\"a\\u009b\" = 1",
-                "a.toml:1: a key: it has the control character U+009B",
-            ),
+        for case in [
+            "a = 1\nnote = \"\\u001b[2J\" => a.toml:2: note: it has the control character U+001B",
+            "cases = [{ title = \"x\\r\" }] => a.toml:1: title: it has the control character U+000D",
+            "a = ['\u{202e}x'] => a.toml:1: a: it has the control character U+202E",
+            "\"a\\u009b\" = 1 => a.toml:1: a key: it has the control character U+009B",
         ] {
+            let (text, place) = case.split_once(" => ").unwrap();
             let error = parse(text).unwrap_err();
-            assert!(error.starts_with(place), "{error}");
+            assert!(error.starts_with(place), "{case}: {error}");
         }
         parse("note = '''two\nlines,\tand\r\nthree: \u{e4}\u{4e2d}'''").unwrap();
     }

@@ -226,10 +226,8 @@ mod tests {
             "{same}"
         );
         let unknown = refused(&format!("{one}dely = '1ms'\n"));
-        assert!(
-            unknown.contains("links.toml:4") && unknown.contains("dely"),
-            "{unknown}"
-        );
+        assert!(unknown.contains("links.toml:4"), "{unknown}");
+        assert!(unknown.contains("dely"), "{unknown}");
         let wrong = refused(&format!("{one}link = {{ queue = '5pkt' }}\n"));
         assert!(
             wrong.starts_with("links.toml:4: links 1: link: queue"),

@@ -253,16 +253,12 @@ mod tests {
         let [loss, copies] = all.as_slice() else {
             panic!("{all:?}");
         };
-        assert_eq!(
-            (loss.stage.as_str(), loss.what.as_str()),
-            ("box.up.loss", "lost")
-        );
+        assert_eq!(loss.stage.as_str(), "box.up.loss");
+        assert_eq!(loss.what.as_str(), "lost");
         assert_eq!(loss.packets, 100_000);
         let share = loss.share().unwrap();
-        assert!(
-            share.interval[0] < 1.0 && 1.0 < share.interval[1],
-            "{share:?}"
-        );
+        assert!(share.interval[0] < 1.0, "{share:?}");
+        assert!(1.0 < share.interval[1], "{share:?}");
         assert!(share.interval[1] - share.interval[0] < 0.13, "{share:?}");
         assert_eq!(loss.run(), None);
         assert_eq!(copies.what, "copied");
@@ -275,10 +271,8 @@ mod tests {
         let all = after(400_000, "up.loss = '1%,burst=8'");
         let bursts = &all[0];
         let (share, run) = (bursts.share().unwrap(), bursts.run().unwrap());
-        assert!(
-            share.interval[0] < 1.0 && 1.0 < share.interval[1],
-            "{share:?}"
-        );
+        assert!(share.interval[0] < 1.0, "{share:?}");
+        assert!(1.0 < share.interval[1], "{share:?}");
         assert!(run.interval[0] < 8.0 && 8.0 < run.interval[1], "{run:?}");
         // Of as many independent losses it is 0.06 wide.
         assert!(share.interval[1] - share.interval[0] > 0.2, "{share:?}");
