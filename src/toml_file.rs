@@ -34,23 +34,41 @@ pub(crate) struct SourceFile<'a> {
     pub(crate) also: &'a [PathBuf],
 }
 
+/// The text of `file`.
+///
+/// # Errors
+/// It cannot be read; names it.
+pub(crate) fn text_of(file: &Path) -> Result<String> {
+    std::fs::read_to_string(file).with_context(|| format!("{}: cannot read", file.display()))
+}
+
 /// The conditions in `file`, which may name files below its own folder and below those of `also`.
 ///
 /// # Errors
 /// A file that cannot be read, an unknown key or a value out of range, with file, line and key.
 pub(crate) fn read_link(file: &Path, also: &[PathBuf]) -> Result<LinkSpec> {
-    let text = std::fs::read_to_string(file)
-        .with_context(|| format!("{}: cannot read", file.display()))?;
+    read_checked(file, also, LinkSpec::check)
+}
+
+/// What `file` holds, if it passes `check`; it may name files below its own folder and below those of `also`.
+///
+/// # Errors
+/// As of [`read_link`].
+pub(crate) fn read_checked<T: DeserializeOwned, E: Into<anyhow::Error>>(
+    file: &Path,
+    also: &[PathBuf],
+    check: impl FnOnce(&T) -> Result<(), E>,
+) -> Result<T> {
+    let text = text_of(file)?;
     let source = SourceFile {
         file: &file.display().to_string(),
         text: &text,
         also,
     };
     let table = source.parse()?;
-    let spec: LinkSpec = source.read(&table)?;
-    let checked = spec.check();
-    checked.map_err(|error| source.refusal(&table, "", error))?;
-    Ok(spec)
+    let held = source.read(&table)?;
+    check(&held).map_err(|error| source.refusal(&table, "", error))?;
+    Ok(held)
 }
 
 impl<'a> SourceFile<'a> {

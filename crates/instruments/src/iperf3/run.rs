@@ -1,8 +1,9 @@
 //! The running part of a test, the same at both ends and over TCP and UDP: intervals, the omitted start, silence.
 
 use crate::error::Result;
+use crate::lock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use netio::cpu::{self, ThreadClock};
@@ -163,11 +164,6 @@ pub(crate) fn settle(
 /// Seconds from one moment to another; none where that is earlier.
 pub(crate) fn seconds(from: Instant, to: Instant) -> f64 {
     to.saturating_duration_since(from).as_secs_f64()
-}
-
-/// Locks `mutex`; what a thread counted until it panicked stands.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Running<'a> {

@@ -14,7 +14,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::receiver_stats::ReceiverStats;
 use super::wire;
-use crate::iperf3::run::{CpuMeter, lock};
+use crate::iperf3::run::CpuMeter;
+use crate::lock;
 
 /// How long the thread sleeps without looking whether it is to end, in milliseconds.
 const WAIT_MS: u16 = 20;
