@@ -26,7 +26,7 @@ fn past_records_are_listed_and_their_reports_shown_and_nothing_else_of_the_folde
     let index = view.get("/")?;
     ensure!(index.status == 200, "{index:?}");
     for address in ["first/report.html", "second%20one/report.html"] {
-        has(&index.text, &format!("href=\"{address}\""))?;
+        has(&index.text, format!("href=\"{address}\""))?;
         let report = view.get(&format!("/{address}"))?;
         ensure!(report.status == 200, "{report:?}");
         ensure!(report.text.contains("</html>"), "{report:?}");

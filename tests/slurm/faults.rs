@@ -69,8 +69,8 @@ fn a_full_disk_on_one_node_is_named_with_its_shard_which_the_next_array_does() -
     ensure!(experiment.path("farwire.full").exists(), "all had room");
     let mut named = said.lines().filter(|line| line.contains("No space left"));
     let line = named.next().context("no word of it")?;
-    has(&line, "shard ")?;
-    has(&line, ": FAILED on node1: farwire: ")?;
+    has(line, "shard ")?;
+    has(line, ": FAILED on node1: farwire: ")?;
     ensure!(named.next().is_none(), "{said}");
     // The next array has that shard alone.
     has(&said, ": 1 shard of 4\n")?;

@@ -61,7 +61,7 @@ mod tests {
             let figure = &analysis.case("slow").unwrap().figures[name];
             assert_eq!(*value, figure.value());
             assert_eq!(*runs, figure.values.len());
-            assert_eq!(*valid, true);
+            assert!(*valid);
             assert_eq!(*interval, figure.interval.map(|own| own.ends));
         }
         record.runs.last_mut().unwrap().outcome = RunOutcome::Failed {

@@ -14,7 +14,7 @@ use netio::netns::NetNs;
 use serde::de::DeserializeOwned;
 
 /// How long anything may take before it counts as hung.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The checkout's root.
 pub fn root() -> &'static Path {
