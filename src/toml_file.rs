@@ -34,23 +34,41 @@ pub(crate) struct SourceFile<'a> {
     pub(crate) also: &'a [PathBuf],
 }
 
+/// The text of `file`.
+///
+/// # Errors
+/// It cannot be read; names it.
+pub(crate) fn text_of(file: &Path) -> Result<String> {
+    std::fs::read_to_string(file).with_context(|| format!("{}: cannot read", file.display()))
+}
+
 /// The conditions in `file`, which may name files below its own folder and below those of `also`.
 ///
 /// # Errors
 /// A file that cannot be read, an unknown key or a value out of range, with file, line and key.
 pub(crate) fn read_link(file: &Path, also: &[PathBuf]) -> Result<LinkSpec> {
-    let text = std::fs::read_to_string(file)
-        .with_context(|| format!("{}: cannot read", file.display()))?;
+    read_checked(file, also, LinkSpec::check)
+}
+
+/// What `file` holds, if it passes `check`; it may name files below its own folder and below those of `also`.
+///
+/// # Errors
+/// As of [`read_link`].
+pub(crate) fn read_checked<T: DeserializeOwned, E: Into<anyhow::Error>>(
+    file: &Path,
+    also: &[PathBuf],
+    check: impl FnOnce(&T) -> Result<(), E>,
+) -> Result<T> {
+    let text = text_of(file)?;
     let source = SourceFile {
         file: &file.display().to_string(),
         text: &text,
         also,
     };
     let table = source.parse()?;
-    let spec: LinkSpec = source.read(&table)?;
-    let checked = spec.check();
-    checked.map_err(|error| source.refusal(&table, "", error))?;
-    Ok(spec)
+    let held = source.read(&table)?;
+    check(&held).map_err(|error| source.refusal(&table, "", error))?;
+    Ok(held)
 }
 
 impl<'a> SourceFile<'a> {
@@ -317,10 +335,8 @@ mod tests {
         ] {
             let error = format!("{:#}", link(name, more).unwrap_err());
             let place = format!("{folder}/link.toml:3: file: ");
-            assert!(
-                error.starts_with(&place) && error.contains(cause),
-                "{error}"
-            );
+            assert!(error.starts_with(&place), "{error}");
+            assert!(error.contains(cause), "{error}");
         }
     }
 
@@ -334,26 +350,15 @@ mod tests {
             };
             source.parse().map(drop).map_err(|error| error.to_string())
         };
-        for (text, place) in [
-            (
-                "a = 1\nnote = \"\\u001b[2J\"",
-                "a.toml:2: note: it has the control character U+001B",
-            ),
-            (
-                "cases = [{ title = \"x\\r\" }]",
-                "a.toml:1: title: it has the control character U+000D",
-            ),
-            (
-                "a = ['\u{202e}x']",
-                "a.toml:1: a: it has the control character U+202E",
-            ),
-            (
-                "\"a\\u009b\" = 1",
-                "a.toml:1: a key: it has the control character U+009B",
-            ),
+        for case in [
+            "a = 1\nnote = \"\\u001b[2J\" => a.toml:2: note: it has the control character U+001B",
+            "cases = [{ title = \"x\\r\" }] => a.toml:1: title: it has the control character U+000D",
+            "a = ['\u{202e}x'] => a.toml:1: a: it has the control character U+202E",
+            "\"a\\u009b\" = 1 => a.toml:1: a key: it has the control character U+009B",
         ] {
+            let (text, place) = case.split_once(" => ").unwrap();
             let error = parse(text).unwrap_err();
-            assert!(error.starts_with(place), "{error}");
+            assert!(error.starts_with(place), "{case}: {error}");
         }
         parse("note = '''two\nlines,\tand\r\nthree: \u{e4}\u{4e2d}'''").unwrap();
     }

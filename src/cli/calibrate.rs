@@ -1,17 +1,16 @@
 //! `farwire calibrate`: the instruments against known truth.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 
 use super::args::api_server::LiveRuns;
 use super::args::experiment_run::{ExperimentArgs, FinishedExperiment};
 use crate::experiment::grid;
 use crate::notes;
-use crate::toml_file::SourceFile;
+use crate::toml_file::{SourceFile, text_of};
 use instruments::failure::Failure;
 use instruments::output;
 use record::GivenScenario;
@@ -68,8 +67,7 @@ impl CalibrateArgs {
             },
             Some(path) => GivenScenario {
                 file: path.display().to_string(),
-                text: fs::read_to_string(path)
-                    .with_context(|| format!("{}: cannot read", path.display()))?,
+                text: text_of(path)?,
             },
         })
     }

@@ -8,7 +8,7 @@ use netio::kernel::KernelVersion;
 use netio::sandbox;
 use netio::{CpuUse, Waiter};
 
-use super::{Check, Lack};
+use super::{Check, CheckState, Lack};
 use record::lateness::LateBudget;
 
 /// Clock sources that are read without a system call, on the processors that farwire is built for.
@@ -28,29 +28,31 @@ const TYPICAL_LATENESS: Duration = Duration::from_micros(100);
 pub(super) fn kernel() -> Check {
     let (running, oldest) = (KernelVersion::running(), KernelVersion::OLDEST);
     let found = format!("{running}; {oldest} is the oldest supported");
-    if running >= oldest {
-        return Check::ok("kernel", found);
-    }
     let lack = Lack {
         cost: "nothing is known to work here",
         remedy: "use a newer kernel",
     };
-    Check::missing("kernel", found, lack)
+    let found = if running >= oldest {
+        Ok(found)
+    } else {
+        Err(found)
+    };
+    Check::tried("kernel", found, CheckState::Missing, lack)
 }
 
 pub(super) fn clock() -> Check {
-    let name = "clock source";
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     let source = fs::read_to_string(path).unwrap_or_else(|error| format!("unknown: {error}"));
     let source = source.trim();
-    if QUICK_CLOCKS.contains(&source) {
-        return Check::ok(name, source);
-    }
+    let found = match QUICK_CLOCKS.contains(&source) {
+        true => Ok(source.to_owned()),
+        false => Err(source.to_owned()),
+    };
     let lack = Lack {
         cost: "each reading may be a system call or a slow device, at some packets' cost in rate",
         remedy: "boot with tsc=reliable where the processor's counter is steady",
     };
-    Check::degraded(name, source, lack)
+    Check::tried("clock source", found, CheckState::Degraded, lack)
 }
 
 /// Measures how late a sleeping thread wakes up, scheduled as the forwarder's is; takes about 0.1 s.
@@ -67,44 +69,39 @@ pub(super) fn wake_up() -> Check {
 }
 
 pub(super) fn processors() -> Check {
-    let name = "processors";
-    match thread::available_parallelism().map_or(1, usize::from) {
-        1 => Check::degraded(
-            name,
-            "1",
-            Lack {
-                cost: "emulator and traffic take each other's time",
-                remedy: "use --cpu gentle and low rates, or a machine with 2",
-            },
-        ),
-        several => Check::ok(name, several.to_string()),
-    }
+    let found = match thread::available_parallelism().map_or(1, usize::from) {
+        1 => Err("1".to_owned()),
+        several => Ok(several.to_string()),
+    };
+    let lack = Lack {
+        cost: "emulator and traffic take each other's time",
+        remedy: "use --cpu gentle and low rates, or a machine with 2",
+    };
+    Check::tried("processors", found, CheckState::Degraded, lack)
 }
 
 /// Whether `serve` and `emulate` can have their system calls filtered.
 pub(super) fn seccomp() -> Check {
-    let name = "seccomp";
-    if sandbox::seccomp::is_available() {
-        return Check::ok(name, "filters can kill a process");
-    }
+    let found = match sandbox::seccomp::is_available() {
+        true => Ok("filters can kill a process".to_owned()),
+        false => Err("refused here".to_owned()),
+    };
     let lack = Lack {
         cost: "`serve` and `emulate` keep all system calls",
         remedy: "use a kernel with CONFIG_SECCOMP_FILTER, and a container that allows seccomp(2)",
     };
-    Check::degraded(name, "refused here", lack)
+    Check::tried("seccomp", found, CheckState::Degraded, lack)
 }
 
 /// Whether files can be put out of their reach.
 pub(super) fn landlock() -> Check {
-    let name = "Landlock";
-    if let Some(version) = sandbox::landlock::version() {
-        return Check::ok(name, format!("version {version}"));
-    }
+    let version = sandbox::landlock::version().map(|version| format!("version {version}"));
+    let found = version.ok_or_else(|| "not in this kernel, or switched off".to_owned());
     let lack = Lack {
         cost: "`serve` and `emulate` keep the files of the user that they run as",
         remedy: "use a kernel with CONFIG_SECURITY_LANDLOCK, and `landlock` in its lsm=",
     };
-    Check::degraded(name, "not in this kernel, or switched off", lack)
+    Check::tried("Landlock", found, CheckState::Degraded, lack)
 }
 
 fn lateness() -> Duration {
@@ -114,19 +111,20 @@ fn lateness() -> Duration {
 }
 
 fn judge_lateness(median: Duration, p99: Duration, real_time: bool) -> Check {
-    let name = "wake-up lateness";
     let schedule = if real_time { "real-time" } else { "ordinary" };
     let found = format!(
         "median {median:.1?}, 99th percentile {p99:.1?} of {SLEEPS} sleeps of {SLEEP:?}, scheduled as {schedule}"
     );
-    if median <= TYPICAL_LATENESS && p99 <= Duration::from(LateBudget::DEFAULT.time()) {
-        return Check::ok(name, found);
-    }
+    let late = Duration::from(LateBudget::DEFAULT.time());
+    let found = match median <= TYPICAL_LATENESS && p99 <= late {
+        true => Ok(found),
+        false => Err(found),
+    };
     let lack = Lack {
         cost: "packets may leave late; each run says how many did",
         remedy: "quieten the machine, or run as root on 2 processors, which schedules farwire in real time",
     };
-    Check::degraded(name, found, lack)
+    Check::tried("wake-up lateness", found, CheckState::Degraded, lack)
 }
 
 #[cfg(test)]

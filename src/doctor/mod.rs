@@ -118,22 +118,6 @@ impl Check {
         }
     }
 
-    fn degraded(name: &'static str, found: impl Into<String>, lack: Lack) -> Self {
-        Self {
-            name,
-            verdict: CheckState::Degraded,
-            found: found.into(),
-            lack: Some(lack),
-        }
-    }
-
-    fn missing(name: &'static str, found: impl Into<String>, lack: Lack) -> Self {
-        Self {
-            verdict: CheckState::Missing,
-            ..Self::degraded(name, found, lack)
-        }
-    }
-
     /// What was tried: well with what was found, else of this `verdict` for the reason given.
     fn tried(
         name: &'static str,
@@ -143,9 +127,11 @@ impl Check {
     ) -> Self {
         match tried {
             Ok(found) => Self::ok(name, found),
-            Err(why) => Self {
+            Err(found) => Self {
+                name,
                 verdict,
-                ..Self::degraded(name, why, lack)
+                found,
+                lack: Some(lack),
             },
         }
     }
@@ -202,9 +188,13 @@ mod tests {
         remedy: "light a candle",
     };
 
+    fn lamp(verdict: CheckState) -> Check {
+        Check::tried("lamp", Err("no oil".to_owned()), verdict, LACK)
+    }
+
     #[test]
     fn a_line_states_verdict_cost_and_way_round() {
-        let line = Check::degraded("lamp", "no oil", LACK).to_string();
+        let line = lamp(CheckState::Degraded).to_string();
         assert_eq!(
             line,
             "degraded  lamp                   no oil — it is dark; way round: light a candle"
@@ -213,22 +203,19 @@ mod tests {
 
     #[test]
     fn a_machine_that_lacks_a_convenience_is_fit() {
-        let checks = vec![
-            Check::ok("sun", "up"),
-            Check::degraded("lamp", "no oil", LACK),
-        ];
+        let checks = vec![Check::ok("sun", "up"), lamp(CheckState::Degraded)];
         assert!(Diagnosis { checks }.is_fit());
     }
 
     #[test]
     fn a_machine_that_lacks_a_need_is_not_fit() {
-        let checks = vec![Check::ok("sun", "up"), Check::missing("lamp", "none", LACK)];
+        let checks = vec![Check::ok("sun", "up"), lamp(CheckState::Missing)];
         assert!(!Diagnosis { checks }.is_fit());
     }
 
     #[test]
     fn json_keeps_cost_and_remedy_beside_the_verdict() {
-        let json = serde_json::to_value(Check::missing("lamp", "none", LACK)).unwrap();
+        let json = serde_json::to_value(lamp(CheckState::Missing)).unwrap();
         assert_eq!(json["verdict"], "missing");
         assert_eq!(json["cost"], "it is dark");
         assert_eq!(json["remedy"], "light a candle");

@@ -35,7 +35,7 @@ pub(super) fn checks(entered: Result<(), String>) -> Vec<Check> {
         Ok(bed) => bed,
         Err(why) => {
             return vec![
-                Check::missing(TEST_BED, why, NO_TEST_BED),
+                Check::tried(TEST_BED, Err(why), CheckState::Missing, NO_TEST_BED),
                 udp_gso(),
                 ipv6(),
             ];
@@ -73,34 +73,32 @@ pub(super) fn icmp_sockets() -> Check {
 }
 
 fn judge_icmp(datagram: bool, raw: bool, groups: &str) -> Check {
-    let name = "ICMP sockets";
     let groups = format!("net.ipv4.ping_group_range is {groups}");
-    match (datagram, raw) {
-        (true, _) => Check::ok(name, format!("tried: {groups}")),
-        (false, true) => Check::ok(name, format!("tried: by CAP_NET_RAW alone; {groups}")),
-        (false, false) => {
-            let lack = Lack {
-                cost: "`measure ping` has none outside of test beds",
-                remedy: ping::WAY_ROUND,
-            };
-            let found = format!("{groups}, and CAP_NET_RAW is not held");
-            Check::degraded(name, found, lack)
-        }
-    }
+    let found = match (datagram, raw) {
+        (true, _) => Ok(format!("tried: {groups}")),
+        (false, true) => Ok(format!("tried: by CAP_NET_RAW alone; {groups}")),
+        (false, false) => Err(format!("{groups}, and CAP_NET_RAW is not held")),
+    };
+    let lack = Lack {
+        cost: "`measure ping` has none outside of test beds",
+        remedy: ping::WAY_ROUND,
+    };
+    Check::tried("ICMP sockets", found, CheckState::Degraded, lack)
 }
 
 fn udp_gso() -> Check {
-    let name = "UDP GSO";
     let (running, first) = (KernelVersion::running(), KernelVersion::UDP_GSO);
     let found = format!("kernel {running}; from {first} on, packet sockets carry UDP GSO frames");
-    if running >= first {
-        return Check::ok(name, found);
-    }
+    let found = if running >= first {
+        Ok(found)
+    } else {
+        Err(found)
+    };
     let lack = Lack {
         cost: "the test bed's ends send UDP a packet at a time, at some of their rate",
         remedy: "a newer kernel; for `emulate`, tx-udp-segmentation off at veth neighbours",
     };
-    Check::degraded(name, found, lack)
+    Check::tried("UDP GSO", found, CheckState::Degraded, lack)
 }
 
 /// Opens the way by which a box's tunnels leave.

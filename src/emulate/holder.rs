@@ -247,7 +247,7 @@ fn take(index: u32) -> Result<Option<(Interface, InterfaceLease)>> {
     let Ok(found) = Interface::by_index(index) else {
         return Ok(None);
     };
-    match InterfaceLease::take(&found.name) {
+    match InterfaceLease::take(&found) {
         Ok(lease) => Ok(Some((found, lease))),
         Err(LeaseError::InUse { .. }) => Ok(None),
         Err(error) => Err(error.into()),

@@ -54,7 +54,7 @@ impl Port {
 
 /// Changes what must be otherwise while a box stands on the interface, but for its administrative state.
 pub(super) fn lease(interface: &Interface) -> Result<InterfaceLease, Failure> {
-    let mut lease = InterfaceLease::take_found(interface).map_err(blame)?;
+    let mut lease = InterfaceLease::take(interface).map_err(blame)?;
     let name = &interface.name;
     // Only now: what a killed box left joined is no longer.
     if interface.master.is_some() && Interface::find(name).or_bad_input()?.master.is_some() {

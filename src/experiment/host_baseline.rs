@@ -107,10 +107,8 @@ mod tests {
         first.bed = toml::from_str(text).unwrap();
         first.congestion = "reno".to_owned();
         let case = case_in(first.bed.bare().unwrap(), &first).unwrap();
-        assert_eq!(
-            (case.bed.mtu(), case.congestion.as_str()),
-            (Some(9000), "reno")
-        );
+        assert_eq!(case.bed.mtu(), Some(9000));
+        assert_eq!(case.congestion.as_str(), "reno");
         let bare: Bed = toml::from_str("kind = 'netns'\nmtu = 9000").unwrap();
         assert!(runner::estimate(&case) < std::time::Duration::from_secs(3));
         assert_eq!((case.bed, case.link), (bare, LinkSpec::default()));

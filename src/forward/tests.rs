@@ -312,10 +312,8 @@ fn a_copy_whose_packet_is_lost_leaves_all_the_same() {
     let counters = forwarder.stats(0).counters(Side::A);
     assert_eq!(counters.delivered, left.len() as u64);
     assert_eq!(counters.packets, 1_000);
-    assert!(
-        counters.copies > 400 && counters.all_dropped() > 600,
-        "{counters:?}"
-    );
+    assert!(counters.copies > 400, "{counters:?}");
+    assert!(counters.all_dropped() > 600, "{counters:?}");
     assert!(add_up(&counters) && counters.held() == 0, "{counters:?}");
     assert!(forwarder.shared.held.is_empty());
 }
@@ -533,10 +531,9 @@ fn the_log_ends_with_what_was_on_its_way_in_a_stall_and_behind_it() {
     assert_eq!(count(",held_at_end,copy,"), 5);
     assert_eq!(count("down,"), 1);
     let counters = forwarder.stats(0).counters(Side::A);
-    assert_eq!(
-        (counters.packets, counters.copies, counters.held()),
-        (5, 5, 10)
-    );
+    assert_eq!(counters.packets, 5);
+    assert_eq!(counters.copies, 5);
+    assert_eq!(counters.held(), 10);
 }
 
 proptest! {

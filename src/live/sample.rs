@@ -327,9 +327,7 @@ mod tests {
             ..DirectionCounters::default()
         };
         let direction = DirectionSample::between(&before, now, None, 0.1);
-        assert_eq!(
-            (direction.offered_bit_per_s, direction.delivered_bit_per_s),
-            (120_000.0, 80_000.0)
-        );
+        assert_eq!(direction.offered_bit_per_s, 120_000.0);
+        assert_eq!(direction.delivered_bit_per_s, 80_000.0);
     }
 }

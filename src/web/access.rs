@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use ring::digest::{SHA256, digest};
 use subtle::ConstantTimeEq as _;
 
 use super::problem::Problem;
+use instruments::serve::ClientKey;
 
 /// The shortest token that is taken.
 const SHORTEST: usize = 16;
@@ -37,7 +38,7 @@ struct Tokens {
     all: Token,
     /// Who has it may read, packets aside.
     read: Option<Token>,
-    wrong: Mutex<HashMap<Option<IpAddr>, Wrong>>,
+    wrong: Mutex<HashMap<Option<ClientKey>, Wrong>>,
 }
 
 /// The digest of a token: those of texts of any lengths are compared in the same time.
@@ -127,7 +128,7 @@ impl Tokens {
         now: Instant,
     ) -> Option<Problem> {
         let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-        let from = peer.0.map(network_of);
+        let from = peer.0.map(ClientKey::of);
         // Whoever sent many is not heard, so that a right one among them does not show.
         let is_heard = |of: &Wrong| of.until <= now + ANOTHER * (WRONG - 1);
         if wrong.get(&from).is_some_and(|of| !is_heard(of)) {
@@ -154,7 +155,7 @@ impl Tokens {
 }
 
 /// Notes a wrong token.
-fn note(wrong: &mut HashMap<Option<IpAddr>, Wrong>, from: Option<IpAddr>, now: Instant) {
+fn note(wrong: &mut HashMap<Option<ClientKey>, Wrong>, from: Option<ClientKey>, now: Instant) {
     wrong.retain(|_, of| of.until > now);
     if wrong.len() >= REMEMBERED && !wrong.contains_key(&from) {
         let first = wrong.iter().min_by_key(|(_, of)| of.until);
@@ -164,17 +165,6 @@ fn note(wrong: &mut HashMap<Option<IpAddr>, Wrong>, from: Option<IpAddr>, now: I
     }
     let of = wrong.entry(from).or_insert(Wrong { until: now });
     of.until = of.until.max(now) + ANOTHER;
-}
-
-/// The address, or of IPv6 the network that one host has to itself.
-pub(super) fn network_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = address.to_bits() >> 64 << 64;
-            IpAddr::V6(Ipv6Addr::from_bits(network))
-        }
-        v4 => v4,
-    }
 }
 
 impl Token {

@@ -233,10 +233,8 @@ mod tests {
     #[test]
     fn a_capture_has_limits_also_where_none_are_said() {
         let usual = spec(CaptureQuery::default()).unwrap();
-        assert_eq!(
-            (usual.most_time, usual.most_bytes),
-            (Some(USUAL_TIME), Some(USUAL_BYTES))
-        );
+        assert_eq!(usual.most_time, Some(USUAL_TIME));
+        assert_eq!(usual.most_bytes, Some(USUAL_BYTES));
         let own = spec(CaptureQuery {
             side: Some("b".to_owned()),
             time: Some("3600s".to_owned()),
@@ -244,10 +242,9 @@ mod tests {
             ..CaptureQuery::default()
         });
         let own = own.unwrap();
-        assert_eq!(
-            (own.side, own.most_time, own.snaplen),
-            (Some(Side::B), Some(LONGEST), 96)
-        );
+        assert_eq!(own.side, Some(Side::B));
+        assert_eq!(own.most_time, Some(LONGEST));
+        assert_eq!(own.snaplen, 96);
         for (key, value) in [
             ("side", "c"),
             ("filter", "tpc"),

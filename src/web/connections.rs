@@ -1,9 +1,6 @@
 //! Limits of connections: how many there may be, and how long they may last.
 
-use std::collections::HashMap;
 use std::io;
-use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -18,15 +15,16 @@ use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 
-use super::access::{Peer, network_of};
+use super::access::Peer;
 use super::client::ClientConnection;
 use super::listen::{Listening, Socket};
+use instruments::serve::{ClientKey, ResourceBudget, Share, Unit};
 
 /// Connections at a time; the next are closed at once.
-const MOST: usize = 256;
+const MOST: u64 = 256;
 
 /// Connections of one network at a time: an IPv6 host has a /64 of addresses.
-const MOST_OF_ONE: usize = 128;
+const MOST_OF_ONE: u64 = 128;
 
 /// How long a client may take to send a request's head, and be idle between two.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -52,7 +50,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts connections for good.
 pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
-    let places = ConnectionLimits::default();
+    let places = places();
     let tls = listening.tls.map(|tls| TlsAcceptor::from(tls.config));
     match listening.socket {
         Socket::Tcp(listener, _) => {
@@ -64,8 +62,9 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
                 };
                 // One that is gone already is found out when it is read.
                 let _ = prepare(SockRef::from(&stream));
-                let (Some(place), Ok(client)) =
-                    (places.take(Some(peer.ip())), ClientConnection::of(&stream))
+                let network = Some(ClientKey::of(peer.ip()));
+                let (Ok(place), Ok(client)) =
+                    (places.take(network, 1), ClientConnection::of(&stream))
                 else {
                     continue;
                 };
@@ -94,8 +93,8 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 };
-                if let (Some(place), Ok(client)) =
-                    (places.take(None), ClientConnection::of(&stream))
+                if let (Ok(place), Ok(client)) =
+                    (places.take(None, 1), ClientConnection::of(&stream))
                 {
                     let router = router.clone().layer(Extension(client));
                     tokio::spawn(converse(stream, router, place));
@@ -122,7 +121,7 @@ fn prepare(stream: SockRef<'_>) -> io::Result<()> {
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Send + 'static,
     router: Router,
-    _place: ConnectionPermit,
+    _place: Share,
 ) {
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(UNREAD));
@@ -139,57 +138,9 @@ async fn converse(
     drop(ended);
 }
 
-/// Who is connected.
-#[derive(Clone, Debug, Default)]
-struct ConnectionLimits(Arc<Mutex<ConnectionCounts>>);
-
-#[derive(Debug, Default)]
-struct ConnectionCounts {
-    all: usize,
-    by_address: HashMap<IpAddr, usize>,
-}
-
-/// A connection's place, which is free again when it is dropped.
-#[derive(Debug)]
-struct ConnectionPermit {
-    places: ConnectionLimits,
-    address: Option<IpAddr>,
-}
-
-impl ConnectionLimits {
-    /// A place for a connection of this address's network, if there is one.
-    fn take(&self, address: Option<IpAddr>) -> Option<ConnectionPermit> {
-        let address = address.map(network_of);
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_one = address.and_then(|address| taken.by_address.get(&address).copied());
-        if taken.all >= MOST || of_one.is_some_and(|of_one| of_one >= MOST_OF_ONE) {
-            return None;
-        }
-        taken.all += 1;
-        if let Some(address) = address {
-            *taken.by_address.entry(address).or_default() += 1;
-        }
-        Some(ConnectionPermit {
-            places: self.clone(),
-            address,
-        })
-    }
-}
-
-impl Drop for ConnectionPermit {
-    fn drop(&mut self) {
-        let mut taken = self.places.0.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.all -= 1;
-        let Some(address) = self.address else {
-            return;
-        };
-        if let Some(of_one) = taken.by_address.get_mut(&address) {
-            *of_one -= 1;
-            if *of_one == 0 {
-                taken.by_address.remove(&address);
-            }
-        }
-    }
+/// Places of connections, in all and of one network; each is free again when it is dropped.
+fn places() -> ResourceBudget {
+    ResourceBudget::new(Unit::Connections, MOST, MOST_OF_ONE)
 }
 
 #[cfg(test)]
@@ -213,18 +164,17 @@ mod tests {
 
     #[test]
     fn places_are_counted_in_all_and_by_address_and_given_back() {
-        let places = ConnectionLimits::default();
-        let one: IpAddr = "127.0.0.1".parse().unwrap();
+        let places = places();
+        let one = Some(ClientKey::of("127.0.0.1".parse().unwrap()));
         let own: Vec<_> = (0..MOST_OF_ONE)
-            .map(|_| places.take(Some(one)).unwrap())
+            .map(|_| places.take(one, 1).unwrap())
             .collect();
-        assert!(places.take(Some(one)).is_none());
+        assert!(places.take(one, 1).is_err());
         let rest: Vec<_> = (MOST_OF_ONE..MOST)
-            .map(|_| places.take(None).unwrap())
+            .map(|_| places.take(None, 1).unwrap())
             .collect();
-        assert!(places.take(None).is_none());
+        assert!(places.take(None, 1).is_err());
         drop((own, rest));
-        let taken = places.0.lock().unwrap();
-        assert_eq!((taken.all, taken.by_address.len()), (0, 0));
+        assert!(places.take(one, MOST_OF_ONE).is_ok());
     }
 }

@@ -269,22 +269,27 @@ pub(super) async fn history_file(
     };
     let text =
         text.map_err(|error| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{error:#}")))?;
-    let headers = [
-        (header::CONTENT_TYPE, "application/toml".to_owned()),
-        (
-            header::CONTENT_DISPOSITION,
-            format!("attachment; filename=\"{}{ending}\"", plain(link.name())),
-        ),
-    ];
-    Ok((headers, text).into_response())
+    Ok(attachment(&link, "application/toml", ending, text))
 }
 
-/// A link's name as a file's, and within quotes of a header.
-fn plain(name: &str) -> String {
+/// A file of this kind, which is called as the link and ends so; what is not plain in the link's name is no part of it.
+fn attachment(
+    link: &LiveLink,
+    kind: &'static str,
+    ending: &str,
+    body: impl IntoResponse,
+) -> Response {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    name.chars()
-        .map(|c| if is_plain(c) { c } else { '-' })
-        .collect()
+    let name = link.name().chars();
+    let name: String = name.map(|c| if is_plain(c) { c } else { '-' }).collect();
+    let headers = [
+        (header::CONTENT_TYPE, kind.to_owned()),
+        (
+            header::CONTENT_DISPOSITION,
+            format!("attachment; filename=\"{name}{ending}\""),
+        ),
+    ];
+    (headers, body).into_response()
 }
 
 /// What happens on a link, as server-sent events: `sample` ten times a second, `change`, and `end`. A reader that lags is cut
@@ -325,13 +330,8 @@ pub(super) async fn capture(
 ) -> Result<Response, Problem> {
     let link = find(&app, name)?;
     let Query(query) = query?;
-    let file = format!("attachment; filename=\"{}.pcapng\"", plain(link.name()));
-    let body = capture::stream(&app, link, &query)?;
-    let headers = [
-        (header::CONTENT_TYPE, "application/x-pcapng".to_owned()),
-        (header::CONTENT_DISPOSITION, file),
-    ];
-    Ok((headers, body).into_response())
+    let body = capture::stream(&app, Arc::clone(&link), &query)?;
+    Ok(attachment(&link, "application/x-pcapng", ".pcapng", body))
 }
 
 /// A link that ships.

@@ -8,13 +8,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use ring::digest::{SHA256, digest};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{
-    CryptoProvider, ring as provider, verify_tls12_signature, verify_tls13_signature,
-};
+use rustls::crypto::ring as provider;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, ServerConfig, SignatureScheme, version};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, Error, ServerConfig, version};
+
+use instruments::tls::CertificateVerifier;
 
 /// A certificate and its key, in PEM.
 #[derive(Clone, Debug)]
@@ -107,67 +106,21 @@ impl Pin {
     /// None that this program's choice of ciphers can cause.
     pub(crate) fn client(self) -> Result<ClientConfig> {
         let provider = Arc::new(provider::default_provider());
-        let verifier = Pinned {
-            pin: self,
+        let check = move |certificate: &CertificateDer<'_>| match Self::of(certificate) {
+            shown if shown == self => Ok(()),
+            shown => Err(Error::General(format!(
+                "the server shows another certificate than --pin names: {shown}"
+            ))),
+        };
+        let verifier = CertificateVerifier {
             provider: Arc::clone(&provider),
+            check,
         };
         Ok(ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&version::TLS13, &version::TLS12])?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth())
-    }
-}
-
-/// Takes the one certificate that it knows, whoever signed it and whatever name it has, from who can prove that it is theirs.
-#[derive(Debug)]
-struct Pinned {
-    pin: Pin,
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let shown = Pin::of(certificate);
-        if shown != self.pin {
-            return Err(Error::General(format!(
-                "the server shows another certificate than --pin names: {shown}"
-            )));
-        }
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let known = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, known)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let known = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, known)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
     }
 }
 
@@ -204,6 +157,7 @@ impl fmt::Display for Pin {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustls::pki_types::ServerName;
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
 

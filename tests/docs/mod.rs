@@ -53,9 +53,7 @@ fn the_ledger_is_what_the_scenarios_publish() -> Result<()> {
 fn ledger(arguments: &[&str]) -> Result<()> {
     let mut command = Command::new("python3");
     command.args(["-B", "scripts/ledger"]).args(arguments);
-    let output = process::run(&mut command)?;
-    let differs = stderr(&output);
-    ensure!(output.status.success(), "{differs}");
+    process::succeeds(&mut command)?;
     Ok(())
 }
 

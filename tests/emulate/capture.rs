@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use netio::bed::{Bed, BedConfig};
 
-use test_support::process::{run, run_in};
+use test_support::process::{succeeds, succeeds_in};
 use test_support::wan_box::WanBox;
 
 #[test_support::test(Namespaces, Tool("ping"), Tool("tshark"))]
@@ -17,8 +17,7 @@ fn a_capture_of_a_box_has_what_passed_it_and_tshark_reads_it() -> Result<()> {
     let wan_box = WanBox::start(&bed, &link)?;
     let mut ping = Command::new("ping");
     ping.args(["-q", "-c", "3", "-i", "0.2", "10.77.0.2"]);
-    let pinged = run_in(bed.client(), &mut ping)?;
-    ensure!(pinged.status.success(), "{pinged:?}");
+    succeeds_in(bed.client(), &mut ping)?;
     let counted = wan_box.stop()?;
     ensure!(counted.up.delivered >= 3, "{counted:?}");
     let mut tshark = Command::new("tshark");
@@ -26,8 +25,7 @@ fn a_capture_of_a_box_has_what_passed_it_and_tshark_reads_it() -> Result<()> {
     tshark.args(
         "-T fields -e frame.interface_name -e frame.interface_description -e icmp.type".split(' '),
     );
-    let read = run(&mut tshark)?;
-    ensure!(read.status.success(), "{read:?}");
+    let read = succeeds(&mut tshark)?;
     let rows = String::from_utf8(read.stdout)?;
     let ends = [netio::bed::CLIENT_PORT, netio::bed::SERVER_PORT];
     for (name, end) in ["a", "b"].into_iter().zip(ends) {

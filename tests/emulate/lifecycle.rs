@@ -64,8 +64,7 @@ fn a_carrier_lost_on_one_side_is_lost_on_the_other_and_comes_back() -> Result<()
         await_carrier(here, true)?;
         let mut ping = Command::new("ping");
         ping.args(["-c", "3", "-i", "0.2", "-W", "2", "10.77.0.2"]);
-        let output = run_in(bed.client(), &mut ping)?;
-        ensure!(output.status.success(), "{output:?}");
+        process::succeeds_in(bed.client(), &mut ping)?;
     }
     wan.stop()?;
     check_same(&bed, &before)

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use test_support::process::{end_of, farwire, has, ip, run_in, wait_for};
+use test_support::process::{end_of, farwire, has, ip, run_in, succeeds_in, wait_for};
 use test_support::state::State;
 use test_support::suite::{Need, Suite};
 
@@ -76,8 +76,7 @@ fn an_experiment_between_two_interfaces_measures_what_is_between_them_and_gives_
     let (machine, directory) = (machine()?, TempDir::new()?);
     let before = states(&machine)?;
     let cases = "[[cases]]\nname = 'plain'\nrepeats = 2\n";
-    let output = run_in(&machine, &mut command(directory.path(), cases)?)?;
-    ensure!(output.status.success(), "{output:?}");
+    succeeds_in(&machine, &mut command(directory.path(), cases)?)?;
     check_same(&machine, &before)?;
     let record = fs::read_to_string(directory.path().join("out/record.jsonl"))?;
     let lines: Vec<Value> = record

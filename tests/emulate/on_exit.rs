@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 
 use super::frames::{End, echo, frame, ipv4};
 use test_support::capture::Capture;
-use test_support::process::{farwire, has, ip, run_in, stderr, wait_for};
+use test_support::process::{farwire, has, ip, run_in, stderr, succeeds_in, wait_for};
 use test_support::state::State;
 use test_support::wan_box::WanBox;
 
@@ -244,9 +244,10 @@ fn bridge_of(bed: &Bed) -> Result<Option<u32>> {
 
 fn restore(bed: &Bed) -> Result<String> {
     let mut command = farwire();
-    let output = run_in(bed.emulator(), command.args(["emulate", "--restore"]))?;
-    let said = stderr(&output);
-    ensure!(output.status.success(), "{said}");
+    let said = stderr(&succeeds_in(
+        bed.emulator(),
+        command.args(["emulate", "--restore"]),
+    )?);
     Ok(said)
 }
 

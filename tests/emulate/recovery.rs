@@ -8,7 +8,7 @@ use netio::bed::{Bed, BedConfig, CLIENT, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
 use netio::iface::Interface;
 use nix::sys::signal::Signal;
 
-use test_support::process::{ip, run_in, stdout, wait_for};
+use test_support::process::{ip, run_in, stdout, succeeds_in, wait_for};
 use test_support::wan_box::{Happened, WanBox};
 
 #[test_support::test(serial, Namespaces, Tool("ip"), Tool("ping"))]
@@ -83,8 +83,7 @@ fn a_lost_carrier_a_new_mtu_and_a_new_name_are_lived_with_and_counted() -> Resul
     }
     let mut jumbo = Command::new("ping");
     jumbo.args(["-c", "2", "-i", "0.05", "-s", "8000", "-M", "do", "-W", "5"]);
-    let output = run_in(bed.client(), jumbo.arg(SERVER.v4.to_string()))?;
-    ensure!(output.status.success(), "{output:?}");
+    succeeds_in(bed.client(), jumbo.arg(SERVER.v4.to_string()))?;
     let summary = wan.stop()?;
     let of = |port: &str, carrier_losses| Happened {
         name: port.to_owned(),

@@ -5,7 +5,7 @@ use caps::Capability;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 
 use test_support::powerless;
-use test_support::process::{self, ip, stderr};
+use test_support::process::{self, has, ip, stderr};
 use test_support::state::State;
 use test_support::suite::{Need, Suite};
 use test_support::wan_box::WanBox;
@@ -156,9 +156,7 @@ fn check(output: &std::process::Output, code: i32, word: &str) -> Result<()> {
         output.status
     );
     ensure!(output.stdout.is_empty(), "{output:?}");
-    ensure!(
-        stderr.lines().count() == 1 && stderr.contains(word),
-        "{stderr}"
-    );
+    ensure!(stderr.lines().count() == 1, "{stderr}");
+    has(&stderr, word)?;
     Ok(())
 }

@@ -1,15 +1,14 @@
 //! Tunnels through the box: their GSO frames have two stacks of headers.
 
 use anyhow::{Result, ensure};
-use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT, WAN};
+use netio::bed::{Bed, BedConfig, WAN};
 use netio::netns::NetNs;
 use netio::offloads::Offloads;
 
-use test_support::counters::Counters;
 use test_support::process::ip;
 use test_support::stream::Transfer;
 use test_support::suite::{Need, Suite};
-use test_support::wan_box::WanBox;
+use test_support::wan_box::{WanBox, complete_checksums};
 
 /// Name, kind, whether it runs over IPv6, and the options of a tunnel.
 const TUNNELS: [(&str, &str, bool, &str); 7] = [
@@ -99,12 +98,7 @@ fn arrives_through(kind: &str, v6: bool, options: &str, segmented: Segmented) ->
         }
     }
     if segmented == Segmented::ByTheBoxWithChecksums {
-        bed.emulator().run(|| -> Result<()> {
-            for port in [CLIENT_PORT, SERVER_PORT] {
-                Offloads::open(port)?.switch("tx-checksum-ip-generic", false)?;
-            }
-            Ok(())
-        })??;
+        complete_checksums(&bed)?;
     }
     let wan = WanBox::start(&bed, "--rate 2gbit --loss 0.1%")?;
     let transfer = Transfer {
@@ -112,10 +106,7 @@ fn arrives_through(kind: &str, v6: bool, options: &str, segmented: Segmented) ->
         to: [10, 88, 0, 2].into(),
         seed: 9,
     };
-    transfer.run(bed.client(), bed.server())?;
-    let summary = wan.stop()?;
-    Counters::of(bed.client())?.check_intact()?;
-    Counters::of(bed.server())?.check_intact()?;
+    let summary = transfer.cross(&bed, wan)?;
     for way in [&summary.up, &summary.down] {
         ensure!(way.own_losses() == 0, "{way:?}");
     }

@@ -25,9 +25,8 @@ fn a_disk_that_is_full_under_a_capture_is_said_and_the_link_goes_on() -> Result<
     command.arg(process::farwire().get_program());
     command.args(["exec", "--delay", "1ms", "--pcap", "seen", "--"]);
     command.args(PINGS).arg("10.77.0.2");
-    let output = process::run(command.current_dir(directory.path()))?;
+    let output = process::succeeds(command.current_dir(directory.path()))?;
     let said = stderr(&output);
-    ensure!(output.status.success(), "{said}");
     has(&said, "No space left")?;
     let pings = stdout(&output);
     has(&pings, "200 received")?;
@@ -42,9 +41,7 @@ fn a_capture_is_no_longer_than_its_limit_which_is_said() -> Result<()> {
     let mut run = process::farwire();
     run.args(["exec", "--delay", "1ms", "--pcap-limit", "100KiB"]);
     run.arg("--pcap").arg(&file).arg("--");
-    let output = process::run(run.args(PINGS).arg("10.77.0.2"))?;
-    let said = stderr(&output);
-    ensure!(output.status.success(), "{said}");
+    let said = stderr(&process::succeeds(run.args(PINGS).arg("10.77.0.2"))?);
     has(&said, "the limit was reached")?;
     let length = std::fs::metadata(&file)?.len();
     // The packet that reaches it is the last; statistics follow.
@@ -68,9 +65,7 @@ fn captured(directory: &Path, filter: &str, command: &str) -> Result<Summary> {
     run.args(["--pcap-filter", filter]);
     run.arg("--json").arg(&json);
     run.args(["--", "sh", "-c", command]);
-    let output = process::run(&mut run)?;
-    let said = stderr(&output);
-    ensure!(output.status.success(), "{said}");
+    let said = stderr(&process::succeeds(&mut run)?);
     has(&said, "capture: ")?;
     Ok(serde_json::from_slice(&std::fs::read(json)?)?)
 }
@@ -147,8 +142,7 @@ fn tshark_reads_a_capture_of_tcp_comments_whole_checksums_nothing_malformed() ->
     let read = |options: &[&str]| -> Result<String> {
         let mut tshark = Command::new("tshark");
         tshark.arg("-r").arg(&file).args(options);
-        let output = process::run(&mut tshark)?;
-        ensure!(output.status.success(), "{output:?}");
+        let output = process::succeeds(&mut tshark)?;
         Ok(String::from_utf8(output.stdout)?)
     };
     let checked = [

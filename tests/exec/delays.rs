@@ -5,35 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 
 use super::effects::Run;
-use test_support::suite::{Need, Suite};
-
-const NAMESPACES: [Need; 1] = [Need::Namespaces];
-
-#[test_support::tests]
-fn add(suite: &mut Suite) {
-    for address in ["10.77.0.2", "fd77::2"] {
-        suite.test(
-            format!("each law of jitter to {address} keeps within its bounds, and the summary has what it came to"),
-            &NAMESPACES,
-            move || laws(address),
-        );
-        suite.test(
-            format!("with a half-life neighbours to {address} have nearly the same delay"),
-            &NAMESPACES,
-            move || half_life(address),
-        );
-        suite.test(
-            format!("jitter per flow to {address} keeps the order of each flow alone"),
-            &NAMESPACES,
-            move || per_flow(address),
-        );
-        suite.test(
-            format!("packets to {address} leave in slots"),
-            &NAMESPACES,
-            move || slots(address),
-        );
-    }
-}
+use test_support::FAR_ENDS;
 
 /// A packet that went up and was to leave.
 struct Crossed {
@@ -75,7 +47,8 @@ fn probe(address: &str) -> String {
 }
 
 /// The bounds of each law's delays about 20 ms, and what half of the draws exceed.
-fn laws(address: &str) -> Result<()> {
+#[test_support::test(each(FAR_ENDS), Namespaces)]
+fn each_law_of_jitter_keeps_within_its_bounds_and_the_summary_says_so(address: &str) -> Result<()> {
     let two = "{ spread = '2ms', law = 'table', values = '-8192 8192', ordering = 'free' }";
     for (jitter, bounds) in [
         ("'2ms,free'", [18.0, 22.0]),
@@ -105,10 +78,8 @@ fn laws(address: &str) -> Result<()> {
         let [said] = &run.summary.delays[..] else {
             anyhow::bail!("{jitter}: {:?}", run.summary)
         };
-        ensure!(
-            said.stage == "box.up.delay" && said.packets == delays.len() as u64,
-            "{said:?}"
-        );
+        ensure!(said.stage == "box.up.delay", "{said:?}");
+        ensure!(said.packets == delays.len() as u64, "{said:?}");
         ensure!(
             (said.mean_ns as f64 / 1e6 - mean).abs() < 1e-5,
             "{jitter}: {mean} is not {said:?}"
@@ -117,7 +88,8 @@ fn laws(address: &str) -> Result<()> {
     Ok(())
 }
 
-fn half_life(address: &str) -> Result<()> {
+#[test_support::test(each(FAR_ENDS), Namespaces)]
+fn with_a_half_life_neighbours_have_nearly_the_same_delay(address: &str) -> Result<()> {
     let mean_change = |jitter: &str| -> Result<f64> {
         let link = format!("up = {{ delay = '40ms', jitter = '5ms,normal,{jitter}' }}");
         let delays = milliseconds(&probes(&Run::of(&link, &probe(address))?)?);
@@ -131,10 +103,12 @@ fn half_life(address: &str) -> Result<()> {
     Ok(())
 }
 
-fn per_flow(address: &str) -> Result<()> {
+#[test_support::test(each(FAR_ENDS), Namespaces)]
+fn jitter_per_flow_keeps_the_order_of_each_flow_alone(address: &str) -> Result<()> {
     let script = format!("{} & {}; wait", probe(address), probe(address));
     let link = "up = { delay = '20ms', jitter = '8ms,per-flow' }";
     let run = Run::of(link, &script)?;
+    let log = &run.packet_log;
     let all = probes(&run)?;
     // Times of different batches of lines differ by what lies between two readings of the clocks.
     let is_sorted = |flow: &[&Crossed]| flow.is_sorted_by(|a, b| a.due_ns < b.due_ns + 10_000);
@@ -144,23 +118,15 @@ fn per_flow(address: &str) -> Result<()> {
     }
     ensure!(
         flows.values().filter(|flow| flow.len() >= 200).count() == 2,
-        "{}",
-        run.packet_log
+        "{log}"
     );
-    ensure!(
-        flows.values().all(|flow| is_sorted(flow)),
-        "{}",
-        run.packet_log
-    );
-    ensure!(
-        !is_sorted(&all.iter().collect::<Vec<_>>()),
-        "{}",
-        run.packet_log
-    );
+    ensure!(flows.values().all(|flow| is_sorted(flow)), "{log}");
+    ensure!(!is_sorted(&all.iter().collect::<Vec<_>>()), "{log}");
     Ok(())
 }
 
-fn slots(address: &str) -> Result<()> {
+#[test_support::test(each(FAR_ENDS), Namespaces)]
+fn packets_leave_in_slots(address: &str) -> Result<()> {
     let link =
         "[[stages]]\nkind = 'slots'\nmin = '3ms'\nmax = '5ms'\npackets = 4\ndirection = 'up'";
     let all = probes(&Run::of(link, &probe(address))?)?;
@@ -181,10 +147,8 @@ fn slots(address: &str) -> Result<()> {
         .count()
         + 1;
     ensure!(slots.values().all(|packets| *packets <= 4), "{slots:?}");
-    ensure!(
-        slots_of_their_own * 4 >= all.len() && *first > 0,
-        "{slots:?}"
-    );
+    ensure!(slots_of_their_own * 4 >= all.len(), "{slots:?}");
+    ensure!(*first > 0, "{slots:?}");
     let gaps = opened.windows(2).map(|pair| pair[1] - pair[0]);
     let mut gaps = gaps.filter(|gap| *gap > 1_000_000);
     ensure!(gaps.all(|gap| gap >= 2_900_000), "{slots:?}");

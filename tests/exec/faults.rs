@@ -98,8 +98,7 @@ fn daemons_of_the_command_end_with_it() -> Result<()> {
     let far = format!("setsid sleep 1000 & exec '{}' serve", process::program());
     let mut command = farwire();
     command.args(["exec", "--far", &far, "--", "sh", "-c", &line]);
-    let output = process::run(family.mark(&mut command))?;
-    ensure!(output.status.success(), "{output:?}");
+    process::succeeds(family.mark(&mut command))?;
     ensure!(
         !fs::read_to_string(&ran)?.is_empty(),
         "the daemon was not started"

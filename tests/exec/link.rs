@@ -40,8 +40,7 @@ fn a_delay_below_what_the_host_adds_is_said_before_anything_crosses_the_link() -
             "-c",
             "echo now >&2",
         ]);
-        let ended = process::run(&mut command)?;
-        ensure!(ended.status.success(), "{ended:?}");
+        let ended = process::succeeds(&mut command)?;
         let text = stderr(&ended);
         let (before, _) = text.split_once("now\n").with_context(|| text.clone())?;
         let said = before.contains("box.up.delay: a delay of 1ns is less than what this host");
@@ -97,9 +96,7 @@ fn a_budget_of_a_nanosecond_makes_every_packet_late_and_one_of_a_second_none() -
         command.arg("--json").arg(json.path()).arg("--");
         command.arg(process::program());
         command.args("measure ping 10.77.0.2 -c 20 -i 0.002".split(' '));
-        let output = process::run(&mut command)?;
-        let said = stderr(&output);
-        ensure!(output.status.success(), "{said}");
+        let said = stderr(&process::succeeds(&mut command)?);
         let summary: Summary = serde_json::from_slice(&std::fs::read(json.path())?)?;
         let left = &summary.departure_error;
         ensure!(

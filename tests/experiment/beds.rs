@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use test_support::far_end::FarEnd;
-use test_support::process::{farwire, has, stderr};
+use test_support::process::{farwire, has, stderr, succeeded};
 use test_support::scenario::{PING, Small};
 
 const CHAIN: &str = "\
@@ -33,8 +33,7 @@ expect = [{ of = 'ping.rtt_ms.min', least = '14ms' }]
 #[test_support::test(Namespaces)]
 fn every_segment_of_a_chain_is_measured_by_itself_and_the_whole() -> Result<()> {
     let small = Small::written(&[CHAIN, PING, CASES].concat())?;
-    let output = small.run()?;
-    ensure!(output.status.success(), "{}", stderr(&output));
+    succeeded(small.run()?)?;
     for (case, least, links) in [
         ("first", 4.0, [true, false]),
         ("second", 10.0, [false, true]),
@@ -164,13 +163,10 @@ fn against(port: u16) -> String {
 fn a_host_that_exists_is_measured_as_it_is() -> Result<()> {
     let far_end = FarEnd::start(farwire().arg("serve"))?;
     let small = Small::written(&against(far_end.address("http")?.port()))?;
-    let output = small.run()?;
-    ensure!(output.status.success(), "{}", stderr(&output));
+    succeeded(small.run()?)?;
     let runs = small.runs()?;
-    ensure!(
-        runs.len() == 1 && runs[0]["outcome"]["outcome"] == "ok",
-        "{runs:?}"
-    );
+    ensure!(runs.len() == 1, "{runs:?}");
+    ensure!(runs[0]["outcome"]["outcome"] == "ok", "{runs:?}");
     ensure!(runs[0]["links"] == Value::Array(Vec::new()), "{runs:?}");
     Ok(())
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use test_support::far_end::FarEnd;
 use test_support::measured::figure;
-use test_support::process::{self, ends_with, farwire, stderr};
+use test_support::process::{self, ends_with, farwire};
 use test_support::suite::{Need, Suite};
 
 #[test_support::tests]
@@ -25,9 +25,7 @@ fn add(suite: &mut Suite) {
 fn a_download_from_the_far_end_is_measured() -> Result<()> {
     let far_end = FarEnd::start(farwire().arg("serve"))?;
     let url = format!("http://{}/bytes/1000000", far_end.address("http")?);
-    let output = process::run(farwire().args(["measure", "http", &url, "--json", "-"]))?;
-    ensure!(output.status.success(), "{}", stderr(&output));
-    let measured: Value = serde_json::from_slice(&output.stdout)?;
+    let measured: Value = process::json(farwire().args(["measure", "http", &url, "--json", "-"]))?;
     ensure!(
         figure(&measured, "received_bytes", "total") == Some(1e6),
         "{measured}"
@@ -61,9 +59,7 @@ fn every_echo_is_answered(address: &str) -> Result<()> {
     let program = command.get_program().to_owned();
     command.args(["exec", "--"]).arg(program);
     command.args(["measure", "ping", address, "--count", "5"]);
-    let output = process::run(command.args(["--interval", "2ms", "--json", "-"]))?;
-    ensure!(output.status.success(), "{}", stderr(&output));
-    let measured: Value = serde_json::from_slice(&output.stdout)?;
+    let measured: Value = process::json(command.args(["--interval", "2ms", "--json", "-"]))?;
     for (metric, wanted) in [
         ("sent_packets", 5.0),
         ("received_packets", 5.0),

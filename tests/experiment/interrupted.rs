@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use test_support::family::Family;
-use test_support::process::{self, farwire, has, stderr, stdout};
+use test_support::process::{self, farwire, has, stdout};
 use test_support::scenario::{PLAIN, Small, WGET};
 use test_support::suite::{Need, Suite};
 
@@ -51,8 +51,7 @@ fn leaves_the_record(signal: Signal) -> Result<()> {
     ensure!(runs.len() == 1 && runs[0]["case"] == "plain", "{runs:?}");
     ensure!(!small.is_finished()?, "it did not finish");
     let mut report = farwire();
-    let output = process::run(report.arg("report").arg(small.path("out")))?;
-    ensure!(output.status.success(), "{}", stderr(&output));
+    let output = process::succeeds(report.arg("report").arg(small.path("out")))?;
     let text = stdout(&output);
     has(&text, "1 of 2 cases are incomplete")?;
     ensure!(!text.contains("FAILED"), "{text}");

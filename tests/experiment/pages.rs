@@ -27,8 +27,7 @@ fn mandoc_finds_nothing_wrong_with_the_manual_pages() -> Result<()> {
 }
 
 fn written(directory: PathBuf) -> Result<Vec<PathBuf>> {
-    let output = process::run(farwire().arg("man").arg("--out").arg(&directory))?;
-    ensure!(output.status.success(), "{output:?}");
+    process::succeeds(farwire().arg("man").arg("--out").arg(&directory))?;
     let pages = fs::read_dir(&directory)?;
     pages.map(|page| Ok(page?.path())).collect()
 }

@@ -53,8 +53,7 @@ fn where_one_case_has_a_congestion_control_that_is_not_here_only_runs_the_others
     let small = Small::of(&[PING, PLAIN, &other])?;
     let cause = "case `other`: TCP congestion control `warp` is not available";
     refused(&small.run()?, 3, cause)?;
-    let rest = process::run(small.command().args(["--check", "--only", "plain"]))?;
-    ensure!(rest.status.success(), "{}", stderr(&rest));
+    process::succeeds(small.command().args(["--check", "--only", "plain"]))?;
     Ok(())
 }
 
@@ -172,11 +171,8 @@ fn the_smallest_scenario_runs_with_what_the_host_has_and_every_figure_that_it_me
     let record = Record::read(&small.path("out/record.jsonl")).with_context(|| stderr(&output))?;
     // As fast as the machine goes: whether it kept up is its own.
     let failed = record.runs.iter().any(record::Run::has_failed);
-    ensure!(
-        !failed && record.finished_at.is_some(),
-        "{}",
-        stderr(&output)
-    );
+    ensure!(!failed, "{}", stderr(&output));
+    ensure!(record.finished_at.is_some(), "{}", stderr(&output));
     let host = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")?;
     let case = &record.plan().cases[0];
     ensure!(case.congestion == host.trim(), "{}", case.congestion);
@@ -189,8 +185,7 @@ fn the_smallest_scenario_runs_with_what_the_host_has_and_every_figure_that_it_me
         }
     }
     let expecting = Small::written(&(text + "]\n"))?;
-    let output = process::run(expecting.command().arg("--check"))?;
-    ensure!(output.status.success(), "{}", stderr(&output));
+    process::succeeds(expecting.command().arg("--check"))?;
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use test_support::process::{self, farwire, stderr};
+use test_support::process::{self, farwire};
 use test_support::scenario::{PING, Small};
 
 /// Long enough to be killed in any part of it, the reports included.
@@ -50,8 +50,7 @@ fn an_experiment_killed_20_times_at_random_moments_has_every_run_once_when_resum
     } else {
         small.command()
     };
-    let output = process::run(&mut command)?;
-    ensure!(output.status.success(), "{}", stderr(&output));
+    process::succeeds(&mut command)?;
     check(&small)
 }
 

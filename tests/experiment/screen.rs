@@ -35,10 +35,8 @@ fn a_run_of_two_cases_and_two_instruments_ends_with_one_screen_in_the_units_of_i
     for elsewhere in ["warm-up", "Student", "with nothing in the way"] {
         ensure!(!text.contains(elsewhere), "{elsewhere} in\n{text}");
     }
-    ensure!(
-        progress.contains("Mbit/s") && !progress.contains("MB/s"),
-        "{progress}"
-    );
+    has(&progress, "Mbit/s")?;
+    ensure!(!progress.contains("MB/s"), "{progress}");
     // Every figure of the progress stands in the table as it was said.
     let line = progress.lines().find(|line| line.contains("plain: "));
     let figures = line.unwrap_or_default().split([' ', ',']);
@@ -49,10 +47,8 @@ fn a_run_of_two_cases_and_two_instruments_ends_with_one_screen_in_the_units_of_i
     details.arg("report").arg(small.path("out"));
     let details = process::run(details.arg("--details"))?;
     let details = String::from_utf8(details.stdout)?;
-    ensure!(
-        details.contains("warm-up") && details.contains("Student"),
-        "{details}"
-    );
+    has(&details, "warm-up")?;
+    has(&details, "Student")?;
     check_width(&details)
 }
 
@@ -147,8 +143,7 @@ fn the_text_of_a_report_is_the_same_in_a_pipe_whatever_the_terminals_variables_s
                 command.envs(variables.iter().copied());
                 process::run(&mut command)
             };
-            let plain = shown(&[])?;
-            ensure!(plain.status.success(), "{}", stderr(&plain));
+            let plain = process::succeeded(shown(&[])?)?;
             check_width(&String::from_utf8(plain.stdout.clone())?)?;
             for variables in [
                 [("NO_COLOR", "1")],

@@ -41,8 +41,7 @@ fn merge(small: &Small, records: &[&str]) -> Result<Output> {
 
 fn in_three(small: &Small) -> Result<[&'static str; 3]> {
     for number in ["1/3", "2/3", "3/3"] {
-        let output = process::run(&mut shard(small, number))?;
-        ensure!(output.status.success(), "{}", stderr(&output));
+        process::succeeds(&mut shard(small, number))?;
     }
     Ok(["out/small-1-of-3", "out/small-2-of-3", "out/small-3-of-3"])
 }
@@ -52,8 +51,7 @@ fn three_shards_have_every_run_once_and_their_merged_record_is_as_that_of_one_ma
 {
     let small = Small::of(&[PING, CASES])?;
     let [a, b, c] = in_three(&small)?;
-    let output = merge(&small, &[a, b, c])?;
-    ensure!(output.status.success(), "{}", stderr(&output));
+    let output = process::succeeded(merge(&small, &[a, b, c])?)?;
     let said = stdout(&output);
     has(&said, "small: 6 of 6 runs from 3 records on 1 host\n")?;
     let record = Record::read(&small.path("all"))?;
@@ -81,13 +79,11 @@ fn three_shards_have_every_run_once_and_their_merged_record_is_as_that_of_one_ma
 fn a_shard_without_runs_says_so_and_ends_with_0_and_its_record_is_merged_with_the_others()
 -> Result<()> {
     let small = Small::of(&[PING, PLAIN])?;
-    let output = process::run(&mut shard(&small, "2/2"))?;
-    ensure!(output.status.success(), "{}", stderr(&output));
+    let output = process::succeeds(&mut shard(&small, "2/2"))?;
     let said = stderr(&output);
     has(&said, "shard 2/2 has none of the 1 run")?;
     ensure!(process::run(&mut shard(&small, "1/2"))?.status.success());
-    let merged = merge(&small, &["out/small-1-of-2", "out/small-2-of-2"])?;
-    ensure!(merged.status.success(), "{}", stderr(&merged));
+    process::succeeded(merge(&small, &["out/small-1-of-2", "out/small-2-of-2"])?)?;
     Ok(())
 }
 
@@ -103,10 +99,8 @@ fn a_merge_ends_with_1_where_not_all_that_is_expected_of_the_whole_is_met_though
     let shards = ["out/small-1-of-2", "out/small-2-of-2"];
     let merged = merge(&small, &shards)?;
     let said = stderr(&merged);
-    ensure!(
-        merged.status.code() == Some(1) && said.contains("not all that is expected is met"),
-        "{said}"
-    );
+    ensure!(merged.status.code() == Some(1), "{said}");
+    has(&said, "not all that is expected is met")?;
     let record = Record::read(&small.path("all"))?;
     ensure!(record.runs.len() == 2 && record.finished_at.is_some());
     Ok(())
@@ -155,8 +149,7 @@ fn what_is_missing_of_a_merged_record_is_named_with_the_command_that_does_it() -
         .args(["run", "--resume", c]);
     ensure!(process::run(&mut resume)?.status.success());
     ensure!(process::run(&mut shard(&small, "2/3"))?.status.success());
-    let output = merge(&small, &[a, b, c])?;
-    ensure!(output.status.success(), "{}", stderr(&output));
+    process::succeeded(merge(&small, &[a, b, c])?)?;
     Ok(())
 }
 
@@ -199,8 +192,7 @@ fn what_a_hosts_clock_says_changes_neither_what_is_joined_nor_what_the_report_sa
     // Of each run its case, its repeat and when it began; and what the report says of the cases.
     type Runs = BTreeSet<(String, u32, String)>;
     let joined = |records: &[&str]| -> Result<(Runs, String)> {
-        let output = merge(&small, records)?;
-        ensure!(output.status.success(), "{}", stderr(&output));
+        process::succeeded(merge(&small, records)?)?;
         let record = Record::read(&small.path("all"))?;
         ensure!(record.runs.len() == 6 && record.finished_at.is_some());
         let runs = record.runs.into_iter();
@@ -272,11 +264,9 @@ fn a_record_that_a_later_farwire_wrote_is_refused_with_both_versions() -> Result
 #[test_support::test(Namespaces, Tool("prlimit"))]
 fn a_full_disk_ends_a_merge_with_1_and_what_was_there_stays() -> Result<()> {
     let small = Small::of(&[PING, PLAIN])?;
-    let output = process::run(&mut shard(&small, "1/1"))?;
-    ensure!(output.status.success(), "{}", stderr(&output));
+    process::succeeds(&mut shard(&small, "1/1"))?;
     let record = "out/small-1-of-1";
-    let output = merge(&small, &[record])?;
-    ensure!(output.status.success(), "{}", stderr(&output));
+    process::succeeded(merge(&small, &[record])?)?;
     let before = fs::read(small.path("all/record.jsonl"))?;
     // No file may be as large as the record: as full as a file system is that has no room for it.
     let mut command = Command::new("env");

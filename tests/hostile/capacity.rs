@@ -127,8 +127,7 @@ fn answered_from(kind: &str, service: &str, address: &str) -> Result<()> {
     if kind == "udp" {
         command.args(["-b", "1M"]);
     }
-    let output = process::run(&mut command)?;
-    ensure!(output.status.success(), "{output:?}");
+    process::succeeds(&mut command)?;
     Ok(())
 }
 

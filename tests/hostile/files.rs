@@ -109,11 +109,7 @@ fn a_scenario_names_files_below_its_own_folder_or_below_allow_files_and_no_other
     fs::write(file.path(), jitter)?;
     let refused = process::run(farwire().args(["link", "--link"]).arg(file.path()))?;
     ensure!(refused.status.code() == Some(2), "{}", told(&refused));
-    ensure!(
-        told(&refused).contains("/proc/version is not below"),
-        "{}",
-        told(&refused)
-    );
+    has(&told(&refused), "/proc/version is not below")?;
     Ok(())
 }
 
@@ -125,8 +121,7 @@ fn a_file_below_the_scenarios_folder_is_sent_and_no_record_of_a_stranger_sends_a
     fs::write(folder.at("other/data"), [7; 4321])?;
     let allow =
         |mut command: Command| process::run(command.arg("--allow-files").arg(folder.at("other")));
-    let output = allow(folder.command())?;
-    ensure!(output.status.success(), "{}", told(&output));
+    process::succeeded(allow(folder.command())?)?;
     let record = folder.record()?;
     let facts = &record.runs[0].measurements[0].measurement.facts;
     let data = folder.at("other").canonicalize()?.join("data");
@@ -144,19 +139,14 @@ fn a_file_below_the_scenarios_folder_is_sent_and_no_record_of_a_stranger_sends_a
     ensure!(refused.status.code() == Some(2), "{}", told(&refused));
     ensure!(told(&refused).contains(place), "{}", told(&refused));
     ensure!(folder.record()?.runs.is_empty(), "it was sent");
-    let output = allow(folder.resume())?;
-    ensure!(output.status.success(), "{}", told(&output));
+    process::succeeded(allow(folder.resume())?)?;
     // Nor is a path whose meaning depends on where one stands.
     let head = head.replace(&data.display().to_string(), "Cargo.toml");
     fs::write(folder.at("out/record.jsonl"), head)?;
     fs::write(folder.at("out/Cargo.toml"), "a decoy")?;
     let refused = process::run(&mut folder.resume())?;
     ensure!(refused.status.code() == Some(2), "{}", told(&refused));
-    ensure!(
-        told(&refused).contains("no whole path"),
-        "{}",
-        told(&refused)
-    );
+    has(&told(&refused), "no whole path")?;
     Ok(())
 }
 
@@ -237,8 +227,7 @@ name = '-1'
 name = '@x'
 ";
     let folder = Folder::of(text)?;
-    let output = process::run(&mut folder.command())?;
-    ensure!(output.status.success(), "{}", told(&output));
+    process::succeeds(&mut folder.command())?;
     let mut all: Vec<String> = Vec::new();
     below(folder.0.path(), &mut all)?;
     let artifacts = folder.at("out/artifacts").display().to_string();
@@ -256,10 +245,8 @@ name = '@x'
         command.arg("report").arg(folder.at("out"));
         let output = process::run(command.args(["--format", format]))?;
         let text = stdout(&output);
-        ensure!(
-            output.status.success() && text.contains("script"),
-            "{format}: {output:?}"
-        );
+        ensure!(output.status.success(), "{format}: {output:?}");
+        ensure!(text.contains("script"), "{format}: {output:?}");
         for markup in ["<script>alert", "A0<script>", "=x<b>"] {
             ensure!(!text.contains(markup), "{format}: {markup}");
         }
@@ -370,8 +357,7 @@ fn a_record_is_on_the_disk_with_its_directory_when_a_run_is_called_finished() ->
     command.arg(folder.at("calls"));
     let traced = folder.command();
     command.arg(traced.get_program()).args(traced.get_args());
-    let output = process::run(&mut command)?;
-    ensure!(output.status.success(), "{}", told(&output));
+    process::succeeds(&mut command)?;
     let text = fs::read_to_string(folder.at("calls"))?;
     let out = folder.at("out").canonicalize()?.display().to_string();
     let [file, directory, above] = [
@@ -450,10 +436,8 @@ repeats = 5
     has(&first, why)?;
     has(&first, "`farwire run --resume disk/out` does the rest")?;
     let before = kept.matches("\n{\"run\"").count();
-    ensure!(
-        (1..5).contains(&before) && kept.ends_with("}\n"),
-        "{before}: {first}"
-    );
+    ensure!((1..5).contains(&before), "{before}: {first}");
+    ensure!(kept.ends_with("}\n"), "{before}: {first}");
     let record = folder.record()?;
     // Attempts that the machine has spoilt stand beside those that count.
     let repeats: BTreeSet<u32> = record.runs.iter().map(|run| run.repeat).collect();
@@ -468,11 +452,7 @@ repeats = 5
         all.starts_with(&kept),
         "what was kept is not what there was"
     );
-    ensure!(
-        read("again")?.contains("No space left"),
-        "{}",
-        read("again")?
-    );
+    has(&read("again")?, "No space left")?;
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use netio::iface::Interface;
 use netio::offloads::Offloads;
 use nix::sys::signal::Signal;
 
-use test_support::process::{farwire, run_in, stderr, wait_for};
+use test_support::process::{farwire, stderr, succeeds_in, wait_for};
 use test_support::state::State;
 use test_support::wan_box::WanBox;
 
@@ -67,9 +67,10 @@ fn await_left(bed: &Bed, on_exit: &str) -> Result<()> {
 }
 
 fn restore(bed: &Bed) -> Result<String> {
-    let output = run_in(bed.emulator(), farwire().args(["emulate", "--restore"]))?;
-    let said = stderr(&output);
-    ensure!(output.status.success(), "{said}");
+    let said = stderr(&succeeds_in(
+        bed.emulator(),
+        farwire().args(["emulate", "--restore"]),
+    )?);
     Ok(said)
 }
 

@@ -126,8 +126,7 @@ fn finds_the_rate(direction: &str, address: &str, far: &[&str]) -> Result<()> {
         .args(far)
         .args(["--", process::program(), "measure", "capacity", address]);
     command.args([direction, "-t", "5", "--quiet", "--json"]);
-    let output = process::run(command.arg(&file))?;
-    ensure!(output.status.success(), "{output:?}");
+    process::succeeds(command.arg(&file))?;
     let measured = read(&file)?;
     let l2 = figure(&measured, "l2_rate_bit_per_s").context("an L2 rate")?;
     // A busy machine sends less, and an emulator that is late passes up to its lateness more in one second: how near
@@ -144,9 +143,7 @@ fn obudpst_finds_the_rate(direction: &str, address: &str) -> Result<()> {
     let mut command = farwire();
     command.args(["exec", "--rate", "50mbit", "--delay", "5ms", "--"]);
     command.args(["udpst", direction, "-s", "-t", "5", "-f", "json", address]);
-    let output = process::run(&mut command)?;
-    ensure!(output.status.success(), "{output:?}");
-    let found: Value = serde_json::from_slice(&output.stdout)?;
+    let found: Value = process::json(&mut command)?;
     let mbit = found["Output"]["AtMax"]["MaxETHCapacityNoFCS"].as_f64();
     let l2 = mbit.with_context(|| found.to_string())? * 1e6;
     ensure!((RATE * 0.5..RATE * 1.5).contains(&l2), "{l2}");
@@ -162,8 +159,7 @@ fn several_capacity_tests_run_at_once() -> Result<()> {
         .into_iter()
         .collect();
     for test in tests {
-        let output = test.join().expect("a client does not panic")?;
-        ensure!(output.status.success(), "{output:?}");
+        process::succeeded(test.join().expect("a client does not panic")?)?;
     }
     Ok(())
 }
@@ -210,8 +206,7 @@ fn a_client_that_vanishes_is_forgotten() -> Result<()> {
         failure.contains("closed its port") || failure.contains("fell silent"),
         "{line}"
     );
-    let output = process::run(&mut measure(address, "--down"))?;
-    ensure!(output.status.success(), "{output:?}");
+    process::succeeds(&mut measure(address, "--down"))?;
     Ok(())
 }
 

@@ -152,8 +152,7 @@ fn tools_are_instruments_of_a_scenario_with_their_servers_at_the_far_end() -> Re
     fs::write(&file, SCENARIO)?;
     let mut command = farwire();
     command.arg("run").arg(&file).arg("--out").arg(&out);
-    let output = process::run(&mut command)?;
-    ensure!(output.status.success(), "{output:?}");
+    process::succeeds(&mut command)?;
     let record = fs::read_to_string(out.join("record.jsonl"))?;
     // After the head and the baseline.
     let line = record.lines().nth(2).context("a run")?;

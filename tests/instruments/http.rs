@@ -45,8 +45,7 @@ fn a_urls_own_size_is_asked_for() -> Result<()> {
     let address = far_end.address("http")?;
     let url = format!("http://{address}/bytes/{{size}}");
     let arguments = ["measure", "http", &url, "--size", "2kb", "--count", "3"];
-    let output = process::run(farwire().args(arguments))?;
-    ensure!(output.status.success(), "{output:?}");
+    process::succeeds(farwire().args(arguments))?;
     let url = format!("http://{address}/bytes/1");
     let output = process::run(farwire().args(["measure", "http", &url, "--size", "2kb"]))?;
     ends_with(&output, 2, "write {size}")?;
@@ -58,9 +57,7 @@ fn fetch(arguments: &[&str]) -> Result<Value> {
     let url = format!("http://{}", far_end.address("http")?);
     let mut command = farwire();
     command.args(["measure", "http", &url, "--json", "-"]);
-    let output = process::run(command.args(arguments))?;
-    ensure!(output.status.success(), "{output:?}");
-    Ok(serde_json::from_slice(&output.stdout)?)
+    process::json(command.args(arguments))
 }
 
 /// The median completion time of small files 10 ms away.
@@ -70,9 +67,7 @@ fn far_away(arguments: &[&str]) -> Result<f64> {
     command.args(["exec", "--delay", "10ms", "--"]).arg(program);
     command.args(["measure", "http", "http://10.77.0.2", "--size", "1kb"]);
     command.args(["--count", "12", "--connections", "1", "--json", "-"]);
-    let output = process::run(command.args(arguments))?;
-    ensure!(output.status.success(), "{output:?}");
-    let measured: Value = serde_json::from_slice(&output.stdout)?;
+    let measured: Value = process::json(command.args(arguments))?;
     let figures = measured["figures"].as_array().context("figures")?.iter();
     let median = figures
         .filter(|f| f["metric"] == "completion_ms" && f["statistic"] == "median")

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use test_support::counters::InterfaceCounters;
 use test_support::far_end::FarEnd;
-use test_support::process::{self, ends_with, farwire, stderr};
+use test_support::process::{self, ends_with, farwire, has, stderr};
 use test_support::suite::{Need, Suite};
 
 #[test_support::tests]
@@ -64,27 +64,24 @@ fn sweep(command: &str) -> Result<String> {
     let far_end = FarEnd::start(farwire().arg("serve"))?;
     let (kind, rest) = command.split_once(' ').context("a kind")?;
     let address = far_end.address("messages")?;
-    let output = run(&format!("measure {kind} {address} {rest}"))?;
-    ensure!(output.status.success(), "{output:?}");
+    let output = process::succeeded(run(&format!("measure {kind} {address} {rest}"))?)?;
     Ok(String::from_utf8(output.stdout)?)
 }
 
 fn check_nettest(table: &str, columns: &[&str]) -> Result<()> {
     for column in columns.iter().chain(&["tested size"]) {
-        ensure!(has(table, column), "no {column}: {table}");
+        ensure!(shows(table, column), "no {column}: {table}");
     }
     let sizes: Vec<u64> = first_numbers(table);
     // Each row once, and once more for each fold of a table that is wider than 80 characters.
     ensure!(sizes.chunks(25).all(|fold| fold == &sizes[..25]), "{table}");
-    ensure!(
-        sizes[11..13] == [2048, 3072] && sizes[24] == 131_072,
-        "{table}"
-    );
+    ensure!(sizes[11..13] == [2048, 3072], "{table}");
+    ensure!(sizes[24] == 131_072, "{table}");
     Ok(())
 }
 
 /// Whether the words of a column's title are there; they may stand below each other.
-fn has(table: &str, title: &str) -> bool {
+fn shows(table: &str, title: &str) -> bool {
     title.split_whitespace().all(|word| table.contains(word))
 }
 
@@ -107,7 +104,7 @@ fn one_command_prints_the_reads_of_eight_block_sizes() -> Result<()> {
         "average",
         "ms/MiB",
     ] {
-        ensure!(has(&table, column), "no {column}: {table}");
+        ensure!(shows(&table, column), "no {column}: {table}");
     }
     let blocks = first_numbers(&table);
     let wanted: Vec<u64> = (10..18).map(|power| 1 << power).collect();
@@ -189,8 +186,7 @@ fn behind_link(link: &str, kind: &str, options: &str) -> Result<Output> {
         .arg("--")
         .arg(program)
         .args(["measure", kind, "10.77.0.2", "--json", "-"]);
-    let output = process::run(command.args(options.split_whitespace()))?;
-    ensure!(output.status.success(), "{output:?}");
+    let output = process::succeeds(command.args(options.split_whitespace()))?;
     Ok(output)
 }
 
@@ -234,10 +230,7 @@ fn a_cable_that_is_cut_ends_both_ends_with_the_cause() -> Result<()> {
     server.wait()?;
     let output = output?;
     let said = ends_with(&output, 1, "10.77.0.2:5203")?;
-    ensure!(
-        said.contains("neither sent nor took anything for 20 s"),
-        "{said}"
-    );
+    has(&said, "neither sent nor took anything for 20 s")?;
     logged
 }
 

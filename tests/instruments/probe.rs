@@ -138,8 +138,7 @@ fn loss_by_direction_is_what_the_emulator_counted() -> Result<()> {
         "1ms",
         "--json",
     ]);
-    let output = process::run(command.arg(&measured))?;
-    ensure!(output.status.success(), "{}", said(&output));
+    process::succeeds(command.arg(&measured))?;
     let read = |file| -> Result<Value> { Ok(serde_json::from_str(&fs::read_to_string(file)?)?) };
     let (link, measured) = (read(&link)?, read(&measured)?);
     for way in ["up", "down"] {
@@ -153,10 +152,8 @@ fn loss_by_direction_is_what_the_emulator_counted() -> Result<()> {
         let [least, most] = [0, 1].map(|end| found["interval"][end].as_f64());
         let counted = link[way]["dropped"]["loss"].as_f64().context("loss")?;
         // They are the same, but for probes after the last one that came back.
-        ensure!(
-            least <= Some(counted) && Some(counted) <= most,
-            "{way}: {counted} {found}"
-        );
+        ensure!(least <= Some(counted), "{way}: {counted} {found}");
+        ensure!(Some(counted) <= most, "{way}: {counted} {found}");
         ensure!(counted > 0.0, "{way}: nothing was lost");
     }
     Ok(())
@@ -221,8 +218,7 @@ fn anothers_sender_takes_our_reflectors_answers() -> Result<()> {
         "--location",
         "--timestamp-info",
     ]);
-    let output = process::run(&mut command)?;
-    ensure!(output.status.success(), "{}", said(&output));
+    let output = process::succeeds(&mut command)?;
     let text = stdout(&output);
     for line in [
         "Packets received: 20",
@@ -291,11 +287,7 @@ fn a_reflector_that_vanishes_leaves_what_was_measured() -> Result<()> {
         .join()
         .map_err(|_| anyhow::anyhow!("the reflector panicked"))??;
     ensure!(output.status.code() == Some(1), "{}", said(&output));
-    ensure!(
-        said(&output).contains("the reflector is gone after 10 answers"),
-        "{}",
-        said(&output)
-    );
+    has(&said(&output), "the reflector is gone after 10 answers")?;
     let measured: Value = serde_json::from_slice(&output.stdout)?;
     ensure!(figure(&measured, "received_packets", "total", None)? == 10.0);
     Ok(())
@@ -444,8 +436,7 @@ fn probe(address: SocketAddr, arguments: &str) -> Result<Output> {
 }
 
 fn probed(address: SocketAddr, arguments: &str) -> Result<Value> {
-    let output = probe(address, arguments)?;
-    ensure!(output.status.success(), "{}", said(&output));
+    let output = process::succeeded(probe(address, arguments)?)?;
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 

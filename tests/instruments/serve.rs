@@ -16,8 +16,7 @@ fn each_test_is_logged_as_a_line_of_json() -> Result<()> {
     let log = directory.path().join("log");
     let far_end = FarEnd::start(farwire().arg("serve").arg("--json").arg(&log))?;
     let url = format!("http://{}/bytes/1000", far_end.address("http")?);
-    let output = process::run(farwire().args(["measure", "http", &url]))?;
-    ensure!(output.status.success(), "{output:?}");
+    process::succeeds(farwire().args(["measure", "http", &url]))?;
     let logged = || Ok(Some(fs::read_to_string(&log)?).filter(|text| text.ends_with('\n')));
     let line = process::wait_for("the test to be logged", logged)?;
     let entry: Value = serde_json::from_str(&line)?;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use netio::netns::NetNs;
 use serde_json::Value;
 
-use test_support::process::{self, farwire, ip, run_in, stderr};
+use test_support::process::{self, farwire, ip, run_in};
 use test_support::suite::{Need, Suite};
 
 /// What tests with iperf3 need.
@@ -66,9 +66,7 @@ fn measured(options: &str, address: &str) -> Result<()> {
     let server = start(&ns, command.args(["-s", "-1", "-J"]).stdout(Stdio::piped()))?;
     let mut client = farwire();
     client.args(["measure", "tcp", address, "--json", "-"]);
-    let output = run_in(&ns, client.args(options.split(' ')))?;
-    let said = stderr(&output);
-    ensure!(output.status.success(), "{said}");
+    let output = process::succeeds_in(&ns, client.args(options.split(' ')))?;
     let ours = serde_json::from_slice(&output.stdout)?;
     let output = server.finish()?;
     same(&ours, &serde_json::from_slice(&output)?, Said::ByServer)
@@ -119,10 +117,8 @@ fn farwire_measure_tcp_has_iperf3s_names() -> Result<()> {
 fn a_refused_port_is_an_error_under_iperf3s_name_too() -> Result<()> {
     let (status, json) = measure(&namespace()?, "127.0.0.1 -t 1")?;
     let failure = json["failure"].as_str().context("a failure")?;
-    ensure!(
-        !status && failure.contains("refuses the connection"),
-        "{json}"
-    );
+    ensure!(!status, "{json}");
+    ensure!(failure.contains("refuses the connection"), "{json}");
     ensure!(json["error"] == failure, "{json}");
     Ok(())
 }

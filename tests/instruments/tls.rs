@@ -19,9 +19,7 @@ fn a_handshake_is_timed_and_what_was_agreed_is_stated() -> Result<()> {
     let mut command = farwire();
     command.args(["measure", "tls", &server, "-c", "6", "-i", "1ms"]);
     command.args(["--alpn", "h2,http/1.1", "--resume", "--json", "-"]);
-    let output = process::run(command.args(["--server-name", "localhost"]))?;
-    ensure!(output.status.success(), "{output:?}");
-    let measured: Value = serde_json::from_slice(&output.stdout)?;
+    let measured: Value = process::json(command.args(["--server-name", "localhost"]))?;
     for (fact, wanted) in [
         ("version", "TLSv1_3"),
         ("alpn", "http/1.1"),

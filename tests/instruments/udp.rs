@@ -10,7 +10,7 @@ use netio::netns::NetNs;
 use serde_json::Value;
 
 use super::tcp::{NEEDS, namespace, serve, start};
-use test_support::process::{self, farwire, run_in, stderr, stdout};
+use test_support::process::{self, farwire, run_in, stdout};
 use test_support::suite::Suite;
 
 /// No stream carries more than 90 datagrams, at 1 Mbit/s where nothing is said: iperf3's buffers of 212,992 bytes, of which one
@@ -243,9 +243,7 @@ fn iperf3(ns: &NetNs, line: &str) -> Result<Value> {
 fn measure(ns: &NetNs, line: &str) -> Result<Value> {
     let mut client = farwire();
     client.args(["measure", "udp", "--quiet", "--json", "-"]);
-    let output = run_in(ns, client.args(line.split(' ')))?;
-    let said = stderr(&output);
-    ensure!(output.status.success(), "{said}");
+    let output = process::succeeds_in(ns, client.args(line.split(' ')))?;
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 

@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use test_support::process::{self, farwire, stderr};
+use test_support::process::{self, farwire, has, stderr};
 
 const ALL: &str = "all-0123456789abcdef";
 const READ: &str = "read-0123456789abcdef";
@@ -73,10 +73,8 @@ impl Guarded {
             said += &line;
         }
         std::thread::spawn(move || lines.for_each(drop));
-        ensure!(
-            !started.at.is_empty() && !started.pin.is_empty(),
-            "it never listened: {said}"
-        );
+        ensure!(!started.at.is_empty(), "it never listened: {said}");
+        ensure!(!started.pin.is_empty(), "it never listened: {said}");
         Ok(started)
     }
 
@@ -118,15 +116,11 @@ fn beyond_loopback_farwire_set_changes_a_link_with_the_token_and_the_fingerprint
 -> Result<()> {
     let exec = Guarded::start()?;
     let (code, said) = exec.asks("set link --delay 30ms", Some("all"), &exec.pin)?;
-    ensure!(
-        code == Some(0) && said.contains("link: delay 30ms each way"),
-        "{said}"
-    );
+    ensure!(code == Some(0), "{said}");
+    has(&said, "link: delay 30ms each way")?;
     let (code, said) = exec.asks("links", Some("read"), &exec.pin)?;
-    ensure!(
-        code == Some(0) && said.contains("delay 30ms each way (revision 2)"),
-        "{said}"
-    );
+    ensure!(code == Some(0), "{said}");
+    has(&said, "delay 30ms each way (revision 2)")?;
     for (words, token, words_of_error) in [
         (
             "set link --delay 40ms",
@@ -141,29 +135,23 @@ fn beyond_loopback_farwire_set_changes_a_link_with_the_token_and_the_fingerprint
         ("links", None, "wants a token"),
     ] {
         let (code, said) = exec.asks(words, token, &exec.pin)?;
-        ensure!(
-            code == Some(2) && said.contains(words_of_error),
-            "{words}: {said}"
-        );
+        ensure!(code == Some(2), "{words}: {said}");
+        ensure!(said.contains(words_of_error), "{words}: {said}");
     }
     // Nobody is there: it is refused before anybody is asked.
-    for (words, words_of_error) in [
-        (
-            "links --at 192.0.2.1:7700 --token-file all",
-            "the token would be sent in clear: write --at https://192.0.2.1:7700",
-        ),
-        ("links --at 127.0.0.1:1 --pin PIN", "without TLS"),
-        ("links --at localhost:7700", "https://"),
+    for case in [
+        "links --at 192.0.2.1:7700 --token-file all => the token would be sent in clear: write --at https://192.0.2.1:7700",
+        "links --at 127.0.0.1:1 --pin PIN => without TLS",
+        "links --at localhost:7700 => https://",
     ] {
+        let (words, words_of_error) = case.split_once(" => ").context("a case")?;
         let words = words.replace("PIN", &exec.pin);
         let mut asks = farwire();
         asks.args(words.split(' ')).env_remove("FARWIRE_TOKEN");
         let ran = process::run(asks.current_dir(exec.directory.path()))?;
         let said = String::from_utf8(ran.stderr)?;
-        ensure!(
-            ran.status.code() == Some(2) && said.contains(words_of_error),
-            "{words}: {said}"
-        );
+        ensure!(ran.status.code() == Some(2), "{words}: {said}");
+        ensure!(said.contains(words_of_error), "{words}: {said}");
     }
     let other = format!("sha256:{}", "0".repeat(64));
     let (code, said) = exec.asks("links", Some("all"), &other)?;
@@ -253,10 +241,8 @@ fn a_token_and_a_certificate_that_are_none_are_refused_at_the_start_by_their_fil
             .args(["--", "true"]);
         let ended = process::run(&mut exec)?;
         let said = stderr(&ended);
-        ensure!(
-            ended.status.code() == Some(125) && said.contains(words),
-            "{flags:?}: {said}"
-        );
+        ensure!(ended.status.code() == Some(125), "{flags:?}: {said}");
+        ensure!(said.contains(words), "{flags:?}: {said}");
     }
     Ok(())
 }

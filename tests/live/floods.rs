@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use test_support::api::Exec;
+use test_support::process::has;
 use test_support::usage::{Usage, heap_kib};
 use test_support::{is_soak, process, raw};
 
@@ -142,10 +143,8 @@ fn more_requests_than_are_taken_are_told_when_to_ask_again() -> Result<()> {
         .split("HTTP/1.1 ")
         .find(|answer| answer.starts_with("429"));
     let refused = refused.unwrap_or_default().to_ascii_lowercase();
-    ensure!(
-        refused.contains("retry-after: 1\r") && refused.contains("application/problem+json"),
-        "{refused}"
-    );
+    has(&refused, "retry-after: 1\r")?;
+    has(&refused, "application/problem+json")?;
     process::wait_for("requests to be taken again", || {
         Ok((exec.get("/v1/links")?.status == 200).then_some(()))
     })?;

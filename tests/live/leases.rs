@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use test_support::api::Exec;
-use test_support::process::{self, stderr};
+use test_support::process::{self, has, stderr};
 
 /// Clients that die, one after the other.
 const CLIENTS: usize = 20;
@@ -104,10 +104,9 @@ fn a_lease_is_refused_of_what_could_not_be_taken_back_and_by_its_field() -> Resu
     let refused = |query: &str, body: &str, words: &str| -> Result<()> {
         let refused = exec.patch(query, body)?;
         let why = refused.body["detail"].as_str().unwrap_or_default();
-        ensure!(
-            refused.status == 422 && refused.body["field"] == "classes" && why.contains(words),
-            "{query}: {refused:?}"
-        );
+        ensure!(refused.status == 422, "{query}: {refused:?}");
+        ensure!(refused.body["field"] == "classes", "{query}: {refused:?}");
+        ensure!(why.contains(words), "{query}: {refused:?}");
         Ok(())
     };
     refused("?for=60s", shared, "at the lease's end")?;
@@ -117,10 +116,8 @@ fn a_lease_is_refused_of_what_could_not_be_taken_back_and_by_its_field() -> Resu
     let id = format!("\r\nFarwire-Lease: {}", id.context("no id")?);
     let line = "PATCH /v1/links/link";
     let held = exec.with_body(line, "application/json", &id, shared)?;
-    ensure!(
-        held.status == 422 && held.body["field"] == "classes",
-        "{held:?}"
-    );
+    ensure!(held.status == 422, "{held:?}");
+    ensure!(held.body["field"] == "classes", "{held:?}");
     let ended = exec.send(
         &format!("DELETE /v1/links/link/lease HTTP/1.1\r\nHost: {}", exec.at),
         "",
@@ -155,10 +152,8 @@ fn farwire_set_says_by_what_its_lease_is_known_and_changes_and_ends_it_by_that()
     let lease = said.split_once("link: lease ").map(|(_, rest)| rest);
     let id = lease.and_then(|rest| rest.split(' ').next());
     let id = id.with_context(|| said.clone())?;
-    ensure!(
-        code == Some(0) && said.contains(", then as at revision 1\n"),
-        "{said}"
-    );
+    ensure!(code == Some(0), "{said}");
+    has(&said, ", then as at revision 1\n")?;
     for (words, words_of_error) in [
         ("--loss 2%", "--revert"),
         ("--loss 2% --lease wrong", "--revert"),
@@ -168,10 +163,8 @@ fn farwire_set_says_by_what_its_lease_is_known_and_changes_and_ends_it_by_that()
         ("--loss 2% --lease é", "the ID that was said"),
     ] {
         let (code, said) = set(words)?;
-        ensure!(
-            code == Some(2) && said.contains(words_of_error),
-            "{words}: {code:?} {said}"
-        );
+        ensure!(code == Some(2), "{words}: {code:?} {said}");
+        ensure!(said.contains(words_of_error), "{words}: {code:?} {said}");
         ensure!(exec.link()?["revision"] == 2, "{words}: {said}");
     }
     let (code, said) = set(&format!("--loss 3% --lease {id} --for 30s"))?;
@@ -180,17 +173,13 @@ fn farwire_set_says_by_what_its_lease_is_known_and_changes_and_ends_it_by_that()
     ensure!(link["conditions"]["loss"] == "3%", "{link}");
     ensure!(link["lease"]["for"] == "30s", "{link}");
     let (code, said) = set(&format!("--revert --lease {id}"))?;
-    ensure!(
-        code == Some(0) && said.contains("delay 20ms each way"),
-        "{said}"
-    );
+    ensure!(code == Some(0), "{said}");
+    has(&said, "delay 20ms each way")?;
     ensure!(in_force()? == (true, false), "{}", exec.link()?);
     let (code, said) = set("--loss 1% --for 60s --json -")?;
     let told: Value = serde_json::from_str(&said)?;
-    ensure!(
-        code == Some(0) && told["link"]["lease"]["id"].is_string(),
-        "{said}"
-    );
+    ensure!(code == Some(0), "{said}");
+    ensure!(told["link"]["lease"]["id"].is_string(), "{said}");
     let (code, said) = set("--revert")?;
     ensure!(code == Some(0), "{said}");
     ensure!(in_force()? == (true, false), "{}", exec.link()?);

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 
 use test_support::api::Exec;
-use test_support::process::{self, stderr, stdout, wait_for};
+use test_support::process::{self, has, stderr, stdout, wait_for};
 
 /// Asks for a capture; on return its answer has begun. By HTTP/1.0, so that the body is the capture and nothing else.
 fn capture(exec: &Exec, query: &str) -> Result<(u16, BufReader<TcpStream>)> {
@@ -50,10 +50,8 @@ fn a_capture_streams_what_passes_one_side_and_tshark_reads_it() -> Result<()> {
     let read = process::run(&mut tshark)?;
     let rows = stdout(&read);
     ensure!(read.status.success(), "{}", stderr(&read));
-    ensure!(
-        rows.contains("a\tICMP\tdelivered ") && rows.contains("a\tICMP\tdropped: loss"),
-        "{rows}"
-    );
+    has(&rows, "a\tICMP\tdelivered ")?;
+    has(&rows, "a\tICMP\tdropped: loss")?;
     let other = rows.lines().find(|row| !row.starts_with("a\tICMP\t"));
     ensure!(other.is_none(), "{other:?}");
     Ok(())

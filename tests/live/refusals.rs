@@ -12,6 +12,8 @@ fn a_request_that_is_wrong_gets_its_code_and_changes_nothing() -> Result<()> {
     let put =
         |kind: &str, more: &str, body: &str| exec.with_body("PUT /v1/links/link", kind, more, body);
     let json = "application/json";
+    let send = |what: &str, body: &str| exec.with_body(what, json, "", body);
+    let of_link = |rest: &str| exec.get(&format!("/v1/links/link/{rest}"));
     let large = "x".repeat(100_000);
     for (answer, status, field) in [
         (put(json, "", "{\"delay\": \"2")?, 400, None),
@@ -33,44 +35,24 @@ fn a_request_that_is_wrong_gets_its_code_and_changes_nothing() -> Result<()> {
         (exec.patch("?four=1s", "{}")?, 400, Some("four")),
         (exec.patch("?dry_run=2", "{}")?, 400, Some("dry_run")),
         (exec.patch("?for=1s&for=2s", "{}")?, 400, None),
-        (
-            exec.get("/v1/links/link/counters?since=abc")?,
-            400,
-            Some("since"),
-        ),
+        (of_link("counters?since=abc")?, 400, Some("since")),
         (exec.get("/v1/links/none")?, 404, None),
         (exec.get("/v1/../../etc/passwd")?, 404, None),
-        (exec.get("/v1/links/link/counters?since=9")?, 404, None),
-        (exec.get("/v1/links/link/history/csv")?, 404, None),
-        (exec.get("/v1/links/link/history/link?since=9")?, 404, None),
+        (of_link("counters?since=9")?, 404, None),
+        (of_link("history/csv")?, 404, None),
+        (of_link("history/link?since=9")?, 404, None),
         (exec.get("/v1/links/none/capture")?, 404, None),
         (exec.get("/v1/links/%ff")?, 404, None),
-        (
-            exec.get("/v1/links/link/capture?side=c")?,
-            400,
-            Some("side"),
-        ),
-        (
-            exec.get("/v1/links/link/capture?filter=tpc")?,
-            400,
-            Some("filter"),
-        ),
-        (exec.get("/v1/links/link/schedule")?, 404, None),
+        (of_link("capture?side=c")?, 400, Some("side")),
+        (of_link("capture?filter=tpc")?, 400, Some("filter")),
+        (of_link("schedule")?, 404, None),
         (
             exec.with_body("PUT /v1/links/link/schedule", json, "", r#"{"to": "1s"}"#)?,
             409,
             None,
         ),
-        (
-            exec.with_body("POST /v1/links/link", json, "", "{}")?,
-            405,
-            None,
-        ),
-        (
-            exec.with_body("DELETE /v1/links/link/lease", json, "", "")?,
-            404,
-            None,
-        ),
+        (send("POST /v1/links/link", "{}")?, 405, None),
+        (send("DELETE /v1/links/link/lease", "")?, 404, None),
     ] {
         is_problem(&answer, status)?;
         let named = answer.body["field"].as_str();

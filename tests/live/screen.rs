@@ -159,8 +159,7 @@ impl OnTerminal {
         set.args(["set", "link", "--at"])
             .arg(format!("unix:{}", self.folder.path().join("api").display()))
             .args(conditions.split(' '));
-        let output = process::run(&mut set)?;
-        ensure!(output.status.success(), "{output:?}");
+        process::succeeds(&mut set)?;
         Ok(())
     }
 
@@ -230,10 +229,8 @@ fn a_screen_shows_the_link_and_the_commands_output_and_its_keys_change_the_link(
     screen.press("uuu")?;
     screen.await_text(" delay 1ms ")?;
     let conditions = screen.conditions()?;
-    ensure!(
-        conditions["delay"] == "1ms" && conditions["loss"].is_null(),
-        "{conditions}"
-    );
+    ensure!(conditions["delay"] == "1ms", "{conditions}");
+    ensure!(conditions["loss"].is_null(), "{conditions}");
     screen.press(UP)?;
     screen.await_text("[loss 0.1%]")?;
     screen.set("--delay 1ms --loss 7%")?;

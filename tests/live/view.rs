@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use test_support::api::Listening;
-use test_support::process::{self, ends_with, stderr};
+use test_support::process::{self, ends_with, has, stderr};
 
 #[test_support::test]
 fn past_records_are_listed_and_their_reports_shown_and_nothing_else_of_the_folder() -> Result<()> {
@@ -26,23 +26,11 @@ fn past_records_are_listed_and_their_reports_shown_and_nothing_else_of_the_folde
     let index = view.get("/")?;
     ensure!(index.status == 200, "{index:?}");
     for address in ["first/report.html", "second%20one/report.html"] {
-        ensure!(
-            index.text.contains(&format!("href=\"{address}\"")),
-            "{}",
-            index.text
-        );
+        has(&index.text, format!("href=\"{address}\""))?;
         let report = view.get(&format!("/{address}"))?;
-        ensure!(
-            report.status == 200 && report.text.contains("</html>"),
-            "{report:?}"
-        );
-        ensure!(
-            report
-                .head
-                .contains("content-security-policy: default-src 'none'"),
-            "{}",
-            report.head
-        );
+        ensure!(report.status == 200, "{report:?}");
+        ensure!(report.text.contains("</html>"), "{report:?}");
+        has(&report.head, "content-security-policy: default-src 'none'")?;
     }
     for path in [
         "/secret",
@@ -76,9 +64,7 @@ fn a_socket_of_the_file_system_is_gone_with_what_listened_there() -> Result<()> 
     let mut exec = process::farwire();
     exec.current_dir(folder.path());
     exec.args(["exec", "--listen", "unix:socket", "--"]);
-    let ended = process::run(exec.args(["test", "-S", "socket"]))?;
-    let said = stderr(&ended);
-    ensure!(ended.status.success(), "{said}");
+    let said = stderr(&process::succeeds(exec.args(["test", "-S", "socket"]))?);
     ensure!(!socket.exists(), "exec left its socket: {said}");
     let mut view = process::farwire();
     view.current_dir(folder.path());

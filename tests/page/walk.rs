@@ -91,10 +91,8 @@ fn by_the_page_a_link_is_changed_undone_and_taken_away_as_a_command_and_as_a_sce
     let errors = browser.errors()?;
     let is_half_typed =
         |error: &String| error.contains("dry_run=1") && error.contains("status of 422");
-    ensure!(
-        errors.len() <= MOST_HALF_TYPED && errors.iter().all(is_half_typed),
-        "{errors:?}"
-    );
+    ensure!(errors.len() <= MOST_HALF_TYPED, "{errors:?}");
+    ensure!(errors.iter().all(is_half_typed), "{errors:?}");
     Ok(())
 }
 

@@ -47,8 +47,7 @@ fn twelve_cases_on_three_nodes_one_at_a_time_every_run_once_in_the_joined_record
         ensure!(experiment.path("out").join(file).exists(), "no {file}");
     }
     // Nothing is left to do: the same command shows the report again.
-    let again = run(&mut experiment.submit()?)?;
-    ensure!(again.status.success(), "{}", stderr(&again));
+    let again = process::succeeded(run(&mut experiment.submit()?)?)?;
     ensure!(stdout(&again) == stdout(&output), "{}", stdout(&again));
     // Another experiment does not go there.
     let other = run(experiment.submit()?.arg("--quick"))?;
@@ -74,14 +73,11 @@ fn a_second_submit_is_refused_and_one_that_was_killed_goes_on_when_started_again
     ensure!(second.status.code() == Some(2), "{}", stderr(&second));
     let said = stderr(&second);
     let holder = format!("process {} on ", first.id());
-    ensure!(
-        said.contains("another submit has") && said.contains(&holder),
-        "{said}"
-    );
+    has(&said, "another submit has")?;
+    has(&said, &holder)?;
     first.kill()?;
     first.wait()?;
-    let again = run(&mut experiment.submit()?)?;
-    ensure!(again.status.success(), "{}", stderr(&again));
+    let again = process::succeeded(run(&mut experiment.submit()?)?)?;
     // It waited for what the first one had handed in.
     ensure!(!stderr(&again).contains("job "), "{}", stderr(&again));
     experiment.record()?;
@@ -99,10 +95,9 @@ fn without_waiting_status_cancelling_and_going_on() -> Result<()> {
     slurm("scontrol update PartitionName=main State=UP")?;
     let (handed, status, ended) = (handed?, status?, ended?);
     let json = as_json?;
-    ensure!(
-        json["name"] == "small" && json["shards_complete"] == 0 && json["runs_missing"] == 4,
-        "{json}"
-    );
+    ensure!(json["name"] == "small", "{json}");
+    ensure!(json["shards_complete"] == 0, "{json}");
+    ensure!(json["runs_missing"] == 4, "{json}");
     let shards = json["shards"].as_array().context("shards")?;
     let waits = |shard: &Value| {
         let why = shard["waits"].as_str().unwrap_or_default();
@@ -118,16 +113,14 @@ fn without_waiting_status_cancelling_and_going_on() -> Result<()> {
     let waits = |line: &str| line.starts_with("PENDING, ") && line.ends_with(": 1-4");
     ensure!(said.lines().any(waits), "{said}");
     has(&stdout(&ended), "4 tasks ended")?;
-    let again = run(&mut experiment.submit()?)?;
-    ensure!(again.status.success(), "{}", stderr(&again));
+    let again = process::succeeded(run(&mut experiment.submit()?)?)?;
     // Nobody asks for what was cancelled.
     ensure!(!stderr(&again).contains("CANCELLED"), "{}", stderr(&again));
     experiment.record()?;
     let json = experiment.json("--status")?;
-    ensure!(
-        json["shards_complete"] == 4 && json["runs_done"] == 4 && json["runs_missing"] == 0,
-        "{json}"
-    );
+    ensure!(json["shards_complete"] == 4, "{json}");
+    ensure!(json["runs_done"] == 4, "{json}");
+    ensure!(json["runs_missing"] == 0, "{json}");
     ensure!(json["left_s"] == 0.0, "{json}");
     ensure!(experiment.json("--cancel")?["ended"] == 0);
     Ok(())

@@ -28,8 +28,7 @@ pub(crate) fn configuration() -> Result<PathBuf> {
     let directory = tempfile::tempdir()?;
     // For the user munge.
     fs::set_permissions(directory.path(), Permissions::from_mode(0o755))?;
-    let output = slurm_here("start", directory.path())?;
-    ensure!(output.status.success(), "{}", stderr(&output));
+    let output = process::succeeded(slurm_here("start", directory.path())?)?;
     // How long it took.
     eprint!("{}", stderr(&output));
     let configuration = directory.path().join("slurm.conf");
@@ -138,9 +137,7 @@ impl Experiment {
         let mut command = farwire();
         command.args(["submit", option]).arg(self.path("out"));
         let command = command.args(["--json", "-"]);
-        let output = process::run(command.env("SLURM_CONF", configuration()?))?;
-        ensure!(output.status.success(), "{}", stderr(&output));
-        Ok(serde_json::from_slice(&output.stdout)?)
+        process::json(command.env("SLURM_CONF", configuration()?))
     }
 
     /// Waits until nothing of it is in Slurm's queue.

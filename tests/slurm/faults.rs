@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output};
-use test_support::process::{ends_with, has, stderr, stdout};
+use test_support::process::{ends_with, has, stderr, stdout, succeeded};
 
 use anyhow::{Context, Result, ensure};
 
@@ -23,8 +23,7 @@ fn with_program(experiment: &Experiment, script: &str) -> Result<Output> {
     )?;
     fs::set_permissions(&program, Permissions::from_mode(0o755))?;
     slurm("scontrol update PartitionName=main State=UP")?;
-    let handed = handed?;
-    ensure!(handed.status.success(), "{}", stderr(&handed));
+    succeeded(handed?)?;
     run(&mut experiment.submit()?)
 }
 
@@ -32,8 +31,7 @@ fn with_program(experiment: &Experiment, script: &str) -> Result<Output> {
 fn a_node_that_cannot_is_left_out_with_its_cause_and_the_others_do_the_runs() -> Result<()> {
     let experiment = Experiment::of(4)?;
     let script = "#!/bin/sh\n[ \"$(hostname)\" != node1 ] || { echo 'no libc' >&2; exit 127; }\nexec REAL \"$@\"\n";
-    let output = with_program(&experiment, script)?;
-    ensure!(output.status.success(), "{}", stderr(&output));
+    let output = succeeded(with_program(&experiment, script)?)?;
     has(&stderr(&output), "node1 is left out: ")?;
     has(&stderr(&output), "does not run: no libc")?;
     let record = experiment.record()?;
@@ -66,16 +64,13 @@ exec REAL "$@"
 #[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
 fn a_full_disk_on_one_node_is_named_with_its_shard_which_the_next_array_does() -> Result<()> {
     let experiment = Experiment::of(4)?;
-    let output = with_program(&experiment, FULL)?;
+    let output = succeeded(with_program(&experiment, FULL)?)?;
     let said = stderr(&output);
-    ensure!(output.status.success(), "{said}");
     ensure!(experiment.path("farwire.full").exists(), "all had room");
     let mut named = said.lines().filter(|line| line.contains("No space left"));
     let line = named.next().context("no word of it")?;
-    ensure!(
-        line.contains("shard ") && line.contains(": FAILED on node1: farwire: "),
-        "{line}"
-    );
+    has(line, "shard ")?;
+    has(line, ": FAILED on node1: farwire: ")?;
     ensure!(named.next().is_none(), "{said}");
     // The next array has that shard alone.
     has(&said, ": 1 shard of 4\n")?;
@@ -86,8 +81,7 @@ fn a_full_disk_on_one_node_is_named_with_its_shard_which_the_next_array_does() -
 #[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
 fn a_torn_record_a_damaged_one_and_a_deleted_shard_are_done_again() -> Result<()> {
     let experiment = Experiment::of(4)?;
-    let handed = run(experiment.submit()?.arg("--detach"))?;
-    ensure!(handed.status.success(), "{}", stderr(&handed));
+    succeeded(run(experiment.submit()?.arg("--detach"))?)?;
     experiment.wait_for_queue()?;
     let shard = |number: u32| experiment.path(&format!("out/shards/{number}"));
     // Cut off within its last run; nothing but the begin of its head; gone.
@@ -97,13 +91,10 @@ fn a_torn_record_a_damaged_one_and_a_deleted_shard_are_done_again() -> Result<()
     fs::write(&torn, &text[..last + 20])?;
     fs::write(shard(2).join("pass-1/record.jsonl"), &text[..100])?;
     fs::remove_dir_all(shard(3))?;
-    let output = run(&mut experiment.submit()?)?;
-    ensure!(output.status.success(), "{}", stderr(&output));
+    let output = succeeded(run(&mut experiment.submit()?)?)?;
     let said = stderr(&output);
-    ensure!(
-        said.contains("2/pass-1/record.jsonl: ") && said.contains("its shard is done again"),
-        "{said}"
-    );
+    has(&said, "2/pass-1/record.jsonl: ")?;
+    has(&said, "its shard is done again")?;
     ensure!(shard(2).join("pass-1.damaged/record.jsonl").exists());
     has(&said, ": 3 shards")?;
     experiment.record()?;

@@ -27,8 +27,7 @@ fn without_slurm_it_says_what_is_missing() -> Result<()> {
     let output = process::run(command.env("PATH", directory.path()))?;
     ends_with(&output, 3, "no sbatch on PATH")?;
     ensure!(!out.exists(), "something was written");
-    let output = process::run(command.arg("--print"))?;
-    ensure!(output.status.success(), "{}", stderr(&output));
+    let output = process::succeeds(command.arg("--print"))?;
     has(&stdout(&output), "#SBATCH --array=1")?;
     ensure!(!out.exists(), "something was written");
     Ok(())
@@ -120,9 +119,8 @@ fn what_was_refused_leaves_nothing_that_is_waited_for() -> Result<()> {
         let output = output?;
         ends_with(&output, 2, "Required partition not available")?;
     }
-    let taken = submit(&[])?;
+    let taken = process::succeeded(submit(&[])?)?;
     let said = stderr(&taken);
-    ensure!(taken.status.success(), "{said}");
     has(&said, ": 2 shards of 2\n")?;
     ensure!(!said.contains("knows its task no more"), "{said}");
     experiment.record()?;

@@ -102,10 +102,8 @@ fn outside(single: &Record, other: &Record) -> Result<usize> {
     let mut outside = 0;
     for case in &single.plan().cases {
         let (known, found) = (values(single, &case.name), values(other, &case.name));
-        ensure!(
-            known.len() == REPEATS as usize && found.len() == known.len(),
-            "{known:?}, {found:?}"
-        );
+        ensure!(known.len() == REPEATS as usize, "{known:?}, {found:?}");
+        ensure!(found.len() == known.len(), "{known:?}, {found:?}");
         let repeats = f64::from(REPEATS);
         let mean = known.iter().sum::<f64>() / repeats;
         let variance = known

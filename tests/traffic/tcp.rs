@@ -3,14 +3,12 @@
 use std::net::IpAddr;
 
 use anyhow::{Result, ensure};
-use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT};
-use netio::offloads::Offloads;
+use netio::bed::{Bed, BedConfig, SERVER};
 
-use test_support::counters::Counters;
 use test_support::is_soak;
 use test_support::stream::Transfer;
 use test_support::suite::{Need, Suite};
-use test_support::wan_box::WanBox;
+use test_support::wan_box::{WanBox, complete_checksums};
 
 /// Who makes packets of GSO frames, and who completes checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,13 +42,7 @@ impl Offload {
             ..BedConfig::default()
         })?;
         if self == Self::AtTheEnds {
-            bed.emulator().run(|| -> Result<()> {
-                for port in [CLIENT_PORT, SERVER_PORT] {
-                    // Segmentation offloads need it, so that it takes them along.
-                    Offloads::open(port)?.switch("tx-checksum-ip-generic", false)?;
-                }
-                Ok(())
-            })??;
+            complete_checksums(&bed)?;
         }
         Ok(bed)
     }
@@ -90,10 +82,7 @@ fn arrives_intact(link: &str, offload: Offload, mtu: u32, to: IpAddr) -> Result<
         to,
         seed: 7,
     };
-    transfer.run(bed.client(), bed.server())?;
-    let summary = wan.stop()?;
-    Counters::of(bed.client())?.check_intact()?;
-    Counters::of(bed.server())?.check_intact()?;
+    let summary = transfer.cross(&bed, wan)?;
     let lossy = link.contains("loss");
     ensure!(
         (summary.up.lost() > 0) == lossy,

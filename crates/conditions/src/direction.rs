@@ -34,6 +34,14 @@ impl Direction {
         self.into()
     }
 
+    /// The one of two things that is of this direction.
+    pub fn choose<T>(self, up: T, down: T) -> T {
+        match self {
+            Self::Up => up,
+            Self::Down => down,
+        }
+    }
+
     /// One sentence that explains it in reports.
     pub const fn meaning(self) -> &'static str {
         match self {

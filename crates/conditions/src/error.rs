@@ -37,9 +37,10 @@ pub enum PathStep {
 }
 
 /// What can be wrong with a value.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Problem {
     /// A key that is not known here.
+    #[error("unknown key `{key}`{}", or_all(key, known))]
     UnknownKey {
         /// The key.
         key: String,
@@ -47,6 +48,7 @@ pub enum Problem {
         known: Vec<String>,
     },
     /// A name that stands for nothing here.
+    #[error("unknown name `{name}`{}", or_all(name, known))]
     UnknownName {
         /// The name.
         name: String,
@@ -54,6 +56,7 @@ pub enum Problem {
         known: Vec<String>,
     },
     /// A key that must be there.
+    #[error("`{key}` is missing{}", advice(example))]
     Missing {
         /// The key.
         key: String,
@@ -61,11 +64,13 @@ pub enum Problem {
         example: String,
     },
     /// A key that is there twice.
+    #[error("{key}: given twice")]
     Twice {
         /// The key.
         key: String,
     },
     /// A value of another type, or out of its type's range.
+    #[error("expected {right}, found {found}")]
     WrongType {
         /// What was found.
         found: String,
@@ -73,6 +78,7 @@ pub enum Problem {
         right: String,
     },
     /// A value that the model refuses.
+    #[error("{}{value} is out of range: {right}", assigned(*field))]
     OutOfRange {
         /// The parameter, where it has another name than the key.
         field: Option<&'static str>,
@@ -82,8 +88,10 @@ pub enum Problem {
         right: String,
     },
     /// What the model refuses of a link as a whole.
+    #[error(transparent)]
     Model(ConfigError),
     /// Something is wrong within a text that stands for a table, such as `1%,burst=8`.
+    #[error("{}", in_text(error, right))]
     InText {
         /// What is wrong.
         error: Error,
@@ -91,6 +99,7 @@ pub enum Problem {
         right: String,
     },
     /// A sentence that says what is wrong and what would be right.
+    #[error("{0}")]
     Other(String),
 }
 
@@ -126,13 +135,11 @@ impl Error {
     }
 
     /// The same below a key.
-    #[must_use]
     pub fn at(self, key: impl Into<String>) -> Self {
         self.within(PathStep::Key(key.into()))
     }
 
     /// The same in an item of a list.
-    #[must_use]
     pub fn at_item(self, index: usize, name: Option<&str>) -> Self {
         self.within(PathStep::Item {
             index,
@@ -146,7 +153,6 @@ impl Error {
     }
 
     /// The same with a place, unless it has one already.
-    #[must_use]
     pub(crate) fn with_span(mut self, span: Option<&Range<usize>>) -> Self {
         self.span = self.span.or_else(|| span.cloned());
         self
@@ -193,40 +199,26 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fn or_all(name: &str, known: &[String]) -> String {
-            nearest::or_all(name, known.iter().map(String::as_str))
-        }
-        match self {
-            Self::UnknownKey { key, known } => {
-                write!(f, "unknown key `{key}`{}", or_all(key, known))
-            }
-            Self::UnknownName { name, known } => {
-                write!(f, "unknown name `{name}`{}", or_all(name, known))
-            }
-            Self::Missing { key, example } if example.is_empty() => write!(f, "`{key}` is missing"),
-            Self::Missing { key, example } => write!(f, "`{key}` is missing: write {example}"),
-            Self::Twice { key } => write!(f, "{key}: given twice"),
-            Self::WrongType { found, right } => write!(f, "expected {right}, found {found}"),
-            Self::OutOfRange {
-                field,
-                value,
-                right,
-            } => {
-                if let Some(field) = field {
-                    write!(f, "{field} = ")?;
-                }
-                write!(f, "{value} is out of range: {right}")
-            }
-            Self::Model(error) => error.fmt(f),
-            Self::InText { error, right } => match *error.problem {
-                // A sentence says itself what would be right.
-                Self::Other(_) => error.fmt(f),
-                _ => write!(f, "{error}; expected {right}"),
-            },
-            Self::Other(sentence) => f.write_str(sentence),
-        }
+fn or_all(name: &str, known: &[String]) -> String {
+    nearest::or_all(name, known.iter().map(String::as_str))
+}
+
+fn advice(example: &str) -> String {
+    match example {
+        "" => String::new(),
+        example => format!(": write {example}"),
+    }
+}
+
+fn assigned(field: Option<&str>) -> String {
+    field.map_or_else(String::new, |field| format!("{field} = "))
+}
+
+fn in_text(error: &Error, right: &str) -> String {
+    match *error.problem {
+        // A sentence says itself what would be right.
+        Problem::Other(_) => error.to_string(),
+        _ => format!("{error}; expected {right}"),
     }
 }
 

@@ -106,7 +106,7 @@ impl DirectionInEffect {
         // Where the stage delays packets too, its room counts those that it delays.
         let in_flight = slowest.as_ref().map(|(rate, stage)| {
             let others = Nanos(stages.propagation().0 - stage.propagation.0);
-            bytes_in(*rate, others)
+            rate.bytes_in(others).0
         });
         let target = slowest.as_ref().and_then(|(_, stage)| {
             let bottleneck = stage.bottleneck?;
@@ -119,7 +119,7 @@ impl DirectionInEffect {
             at_once_percent: at_once(stages).map(|share| share * 100.0),
             rate_bit_per_s: rate.map(BitsPerSec::get),
             police_bit_per_s: stages.slowest_policer().map(BitsPerSec::get),
-            bdp_bytes: rate.map(|rate| bytes_in(rate, round_trip)),
+            bdp_bytes: rate.map(|rate| rate.bytes_in(round_trip).0),
             queue_bytes,
             queue_ms: queue.map(|(rate, bytes)| ms(rate.time_for(Bytes(bytes)))),
             aqm_target_ms: target.map(ms),
@@ -158,13 +158,12 @@ impl MemoryNeed {
     pub fn on(up: &PathStages, down: &PathStages) -> Self {
         let [up, down] = [up, down].map(|stages| {
             let slowest = stages.slowest(FULL_FRAME);
-            slowest.map_or(0, |(rate, _)| bytes_in(rate, stages.propagation()))
+            slowest.map_or(0, |(rate, _)| rate.bytes_in(stages.propagation()).0)
         });
         Self { up, down }
     }
 
     /// Bytes of memory, what is kept beside full frames included.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         let frames = self.up.saturating_add(self.down).div_ceil(FULL_FRAME.0);
         frames.saturating_mul(FULL_FRAME.0 + BESIDE_FRAME)
@@ -176,7 +175,7 @@ fn room(rate: BitsPerSec, stage: &Behaviour<'_>) -> Option<u64> {
     Some(match stage.room? {
         QueueLimit::Packets(packets) => u64::from(packets) * FULL_FRAME.0,
         QueueLimit::Bytes(bytes) => bytes.0,
-        QueueLimit::Time(time) => bytes_in(rate, time),
+        QueueLimit::Time(time) => rate.bytes_in(time).0,
     })
 }
 
@@ -205,12 +204,6 @@ fn at_once(stages: &PathStages) -> Option<f64> {
     let laws = stages.behaviours().filter_map(|stage| stage.skips);
     let mut shares = laws.map(|law| law.long_run()).filter(|share| *share > 0.0);
     shares.next().filter(|_| shares.next().is_none())
-}
-
-/// What a rate serves in a time.
-fn bytes_in(rate: BitsPerSec, time: Nanos) -> u64 {
-    let bytes = u128::from(rate.get()) * u128::from(time.0) / 8_000_000_000;
-    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 fn ms(time: Nanos) -> f64 {

@@ -82,7 +82,6 @@ impl ConditionSet {
     }
 
     /// What this says, and of all other conditions what `other` says.
-    #[must_use]
     pub fn or(self, mut other: Self) -> Self {
         self.0.into_iter().for_each(|one| other.set(one));
         other
@@ -201,7 +200,6 @@ impl Layer {
     }
 
     /// What this says, and of all else what `other` says.
-    #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
             at_first: self.at_first.or(other.at_first),

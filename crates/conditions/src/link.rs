@@ -68,7 +68,6 @@ impl LinkSpec {
     }
 
     /// What this says, and of all else what `other` says; what this says of both directions holds in each.
-    #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
             up: self.up.or(other.up.without(&self.both)),
@@ -82,13 +81,11 @@ impl LinkSpec {
     }
 
     /// Whether anything in it changes by a schedule.
-    #[must_use]
     pub fn has_schedule(&self) -> bool {
         self.last_step().is_some()
     }
 
     /// When the last change of its schedules comes, if it has some.
-    #[must_use]
     pub fn last_step(&self) -> Option<Nanos> {
         let steps = self.layers().flat_map(|layer| &layer.schedule);
         let stages = self.stages.iter().flat_map(|stage| &stage.schedule);
@@ -99,7 +96,6 @@ impl LinkSpec {
     }
 
     /// About how much memory it takes, in bytes: what its classes, stages and schedules do.
-    #[must_use]
     pub fn memory(&self) -> usize {
         let steps: usize = self.layers().map(|layer| layer.schedule.len()).sum();
         let changes: usize = self.stages.iter().map(|stage| stage.schedule.len()).sum();
@@ -112,7 +108,6 @@ impl LinkSpec {
 
     /// With schedules that count from the link's start, where these count by `clock`. A step that will never come has a time of
     /// [`Nanos::MAX`].
-    #[must_use]
     pub fn on_clock(mut self, clock: ScheduleClock) -> Self {
         for layer in self.layers_mut() {
             for step in &mut layer.schedule {
@@ -126,7 +121,6 @@ impl LinkSpec {
     }
 
     /// What is in force at a time of its schedules, without them.
-    #[must_use]
     pub fn then(mut self, time: Nanos) -> Self {
         for layer in self.layers_mut() {
             *layer = layer.then(time).into();
@@ -154,7 +148,6 @@ impl LinkSpec {
     }
 
     /// Each direction as options of netem: up, then down.
-    #[must_use]
     pub fn as_netem(&self) -> [AsNetem; 2] {
         let rest = [
             (self.toffee.is_some(), "toffee, which both directions share"),
@@ -207,7 +200,6 @@ impl LinkSpec {
     }
 
     /// What the model refuses, with the keys of the condition whose stage it names.
-    #[must_use]
     pub fn located(&self, error: ConfigError) -> Error {
         let (stage, field, problem) = match &error {
             ConfigError::OutOfRange {
@@ -271,10 +263,7 @@ impl LinkSpec {
 
     /// One of its two overrides.
     pub(crate) fn layer(&self, direction: Direction) -> &Layer {
-        match direction {
-            Direction::Up => &self.up,
-            Direction::Down => &self.down,
-        }
+        direction.choose(&self.up, &self.down)
     }
 }
 

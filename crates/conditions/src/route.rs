@@ -27,10 +27,7 @@ pub struct PathStages(pub Vec<StageSpec>);
 impl Route {
     /// The stages of one direction.
     pub fn stages(&self, direction: Direction) -> &PathStages {
-        match direction {
-            Direction::Up => &self.up,
-            Direction::Down => &self.down,
-        }
+        direction.choose(&self.up, &self.down)
     }
 }
 

@@ -272,24 +272,16 @@ fn slots_are_a_stage_of_files() {
     let keys = "delay = '2.5ms', jitter = '1ms,paretonormal'";
     assert_eq!(of(keys), Some(Effect::Slots(slots)));
     let refused = |keys: &str| refusal(&format!("stages = [{{ kind = 'slots', {keys} }}]"));
-    for (keys, right) in [
-        ("packets = 3", "`min` is missing"),
-        ("min = '2ms', max = '1ms'", "max: 1ms is below min, 2ms"),
-        (
-            "min = '2ms', delay = '1ms'",
-            "delay: either delay, with jitter, or min and max",
-        ),
-        ("min = '2ms', jitter = '1ms'", "jitter: it is of delay"),
-        (
-            "delay = '2ms', jitter = '1ms,free'",
-            "jitter: slots keep the order",
-        ),
-        (
-            "delay = '2ms', jitter = '1ms,half-life=1s'",
-            "jitter: half_life = 1s is out of range",
-        ),
-        ("delay = '2ms', bytes = '0b'", "bytes: 0b is out of range"),
+    for case in [
+        "packets = 3 => `min` is missing",
+        "min = '2ms', max = '1ms' => max: 1ms is below min, 2ms",
+        "min = '2ms', delay = '1ms' => delay: either delay, with jitter, or min and max",
+        "min = '2ms', jitter = '1ms' => jitter: it is of delay",
+        "delay = '2ms', jitter = '1ms,free' => jitter: slots keep the order",
+        "delay = '2ms', jitter = '1ms,half-life=1s' => jitter: half_life = 1s is out of range",
+        "delay = '2ms', bytes = '0b' => bytes: 0b is out of range",
     ] {
+        let (keys, right) = case.split_once(" => ").unwrap();
         let error = refused(keys);
         assert!(error.contains(right), "{keys}: {error}");
     }
@@ -313,10 +305,8 @@ fn an_aqm_manages_the_queue_of_a_rate() {
     assert_eq!(of("fq_codel,flows=7").limit, QueueLimit::Packets(10_240));
     assert_eq!(of("fq_codel,flows=7").discipline, Discipline::FqCodel(fq));
     let dual = Discipline::DualPi2(DualPi2::default());
-    assert_eq!(
-        (of("dualpi2").limit, of("dualpi2").discipline),
-        (QueueLimit::Packets(10_000), dual)
-    );
+    assert_eq!(of("dualpi2").limit, QueueLimit::Packets(10_000));
+    assert_eq!(of("dualpi2").discipline, dual);
     let red = Red {
         min: Bytes(10_000),
         ..Red::default()
@@ -333,10 +323,8 @@ fn an_aqm_manages_the_queue_of_a_rate() {
         ecn: true,
         ..Pie::default()
     });
-    assert_eq!(
-        (of("pie,ecn").limit, of("pie,ecn").discipline),
-        (QueueLimit::Packets(1_000), pie)
-    );
+    assert_eq!(of("pie,ecn").limit, QueueLimit::Packets(1_000));
+    assert_eq!(of("pie,ecn").discipline, pie);
     assert_eq!(of("drop-head").limit, DEFAULT_QUEUE);
     assert!(
         refusal("rate = '1mbit'\naqm = 'red'\nqueue = '50kb'")
@@ -421,10 +409,8 @@ fn what_a_schedule_does_not_name_stays_as_it_was() {
         panic!("{later:?}");
     };
     // A direction's own delay stays; its jitter comes.
-    assert_eq!(
-        (before.time, later.time),
-        (Nanos::from_millis(1), Nanos::from_millis(1))
-    );
+    assert_eq!(before.time, Nanos::from_millis(1));
+    assert_eq!(later.time, Nanos::from_millis(1));
     assert!(before.jitter.is_none() && later.jitter.is_some());
     let down = schedule(&hop.rest.down, "box.down.delay");
     assert_eq!(down, [(10_000, delay("40ms").unwrap())]);
@@ -480,20 +466,15 @@ fn a_step_takes_conditions_away() {
     // What stands below it comes through.
     assert_eq!(schedule("loss"), [(seconds(3), loss("1%").unwrap())]);
     assert_eq!(schedule("delay"), [(seconds(2), delay("5ms").unwrap())]);
-    for (step, words) in [
-        (
-            "without = ['rat']",
-            "without 1: unknown name `rat`; did you mean `rate`?",
-        ),
-        (
-            "without = ['loss'], loss = '1%'",
-            "schedule 1: without: it has loss, and loss is beside it",
-        ),
+    for case in [
+        "without = ['rat'] => without 1: unknown name `rat`; did you mean `rate`?",
+        "without = ['loss'], loss = '1%' => schedule 1: without: it has loss, and loss is beside it",
     ] {
+        let (step, words) = case.split_once(" => ").unwrap();
         let refused = refusal(&format!(
             "loss = '1%'\nschedule = [{{ at = '1s', {step} }}]"
         ));
-        assert!(refused.contains(words), "{refused}");
+        assert!(refused.contains(words), "{case}: {refused}");
     }
 }
 
@@ -539,10 +520,8 @@ fn a_stage_has_the_keys_of_its_kind() {
     let Some(Effect::GilbertElliott(law)) = effect(&hop, "up.gemodel") else {
         panic!("{hop:?}");
     };
-    assert_eq!(
-        (law.bad_loss.percent(), law.good_loss.percent()),
-        (100.0, 0.0)
-    );
+    assert_eq!(law.bad_loss.percent(), 100.0);
+    assert_eq!(law.good_loss.percent(), 0.0);
     let four = self::hop(
         "[[stages]]\nkind = 'four-state'\np13 = '2%'\necn = true\n\
                           [[stages]]\nkind = 'indexes'\nindexes = [0, 7]\ndirection = 'up'\n\
@@ -578,99 +557,43 @@ fn a_stage_has_the_keys_of_its_kind() {
 
 #[test]
 fn what_no_stage_can_be_is_refused_by_its_name() {
-    for (stage, cause) in [
-        (
-            "kind = 'gate', times = [1]",
-            "stages 1: unknown key `times`; there are: open, queue",
-        ),
-        (
-            "kind = 'gate', queue = '1s'",
-            "stages: gate: queue: 1s is out of range: a gate's queue is in packets or bytes",
-        ),
-        (
-            "kind = 'trace'",
-            "stages: trace: times: a trace is out of range: give at least one time",
-        ),
-        ("kind = 'trace', times = []", "give at least one time"),
-        ("kind = 'trace', times = [5, 3]", "must not run backwards"),
-        ("kind = 'trace', times = [0]", "above 0"),
-        (
-            "kind = 'trace', times = [1], queue = '1s'",
-            "stages: trace: queue: 1s is out of range: a trace has no rate, so its queue is in packets or bytes",
-        ),
-        (
-            "kind = 'gemodel', p = '1%'",
-            "stages: gemodel: `r` is missing: write r = \"10%\"",
-        ),
-        (
-            "kind = 'mtu'",
-            "stages: mtu: `mtu` is missing: write mtu = 1400",
-        ),
-        (
-            "kind = 'mtu', mtu = 60",
-            "stages: mtu: mtu: 60 is out of range",
-        ),
-        (
-            "kind = 'delay'",
-            "stages: delay: `delay` is missing: write delay = \"20ms\"",
-        ),
-        (
-            "kind = 'delay', reorder = '5%'",
-            "stages: delay: reorder: it has packets pass others that a delay holds",
-        ),
-        (
-            "kind = 'reorder', share = '1%'",
-            "stages: reorder: `extent` is missing: write extent = 3",
-        ),
-        ("kind = 'reorder', share = '1%', extent = 0", "nonzero"),
-        (
-            "kind = 'reorder', share = '1%', extent = 3, timeout = '0s'",
-            "stages: reorder: timeout: 0ns is out of range: a packet is held for more than 0 and at most 3600s",
-        ),
-        (
-            "kind = 'four-state', p31 = '1%'",
-            "stages: four-state: `p13` is missing: write p13 = \"1%\"",
-        ),
-        (
-            "kind = 'four-state', p13 = '1%', p31 = '60%', p32 = '50%'",
-            "stages: four-state: p32: 50% and p31 = 60% is out of range: what leads out of state 3, p31 and p32, is at most 100%",
-        ),
-        (
-            "kind = 'four-state', p13 = '60%', p14 = '50%'",
-            "stages: four-state: p14: 50% and p13 = 60% is out of range: what leads out of state 1, p13 and p14, is at most 100%",
-        ),
-        (
-            "kind = 'indexes'",
-            "stages: indexes: `indexes` is missing: write indexes = [0, 3, 7]",
-        ),
-        (
-            "kind = 'indexes', indexes = [3, 1]",
-            "stages: indexes: indexes: 3, 1 is out of range: write each packet's number once, in ascending order",
-        ),
-        ("kind = 'indexes', indexes = [-1]", "-1"),
-        (
-            "kind = 'ber', ber = 1.0",
-            "`1` is out of range: write the share of bits that are wrong, 0 or more and below 1",
-        ),
-        (
-            "kind = 'ber'",
-            "stages: ber: `ber` is missing: write ber = \"1e-6\"",
-        ),
-        (
-            "kind = 'loss', name = 'a.b', loss = '1%'",
-            "a stage needs a name of letters, digits, - and _",
-        ),
-        (
-            "kind = 'loss', loss = '1%', schedule = [{ at = '1s', loss = '1%,burst=8' }]",
-            "stages: loss: link.up.loss would become a stage of another kind",
-        ),
-        (
-            "kind = 'lose'",
-            "stages 1: kind: unknown name `lose`; did you mean `loss`?",
-        ),
+    for case in [
+        "kind = 'gate', times = [1] => stages 1: unknown key `times`; there are: open, queue",
+        "kind = 'gate', queue = '1s' => stages: gate: queue: 1s is out of range: a gate's queue is in packets or bytes",
+        "kind = 'trace' => stages: trace: times: a trace is out of range: give at least one time",
+        "kind = 'trace', times = [] => give at least one time",
+        "kind = 'trace', times = [5, 3] => must not run backwards",
+        "kind = 'trace', times = [0] => above 0",
+        "kind = 'trace', times = [1], queue = '1s' => \
+         stages: trace: queue: 1s is out of range: a trace has no rate, so its queue is in packets or bytes",
+        "kind = 'gemodel', p = '1%' => stages: gemodel: `r` is missing: write r = \"10%\"",
+        "kind = 'mtu' => stages: mtu: `mtu` is missing: write mtu = 1400",
+        "kind = 'mtu', mtu = 60 => stages: mtu: mtu: 60 is out of range",
+        "kind = 'delay' => stages: delay: `delay` is missing: write delay = \"20ms\"",
+        "kind = 'delay', reorder = '5%' => stages: delay: reorder: it has packets pass others that a delay holds",
+        "kind = 'reorder', share = '1%' => stages: reorder: `extent` is missing: write extent = 3",
+        "kind = 'reorder', share = '1%', extent = 0 => nonzero",
+        "kind = 'reorder', share = '1%', extent = 3, timeout = '0s' => \
+         stages: reorder: timeout: 0ns is out of range: a packet is held for more than 0 and at most 3600s",
+        "kind = 'four-state', p31 = '1%' => stages: four-state: `p13` is missing: write p13 = \"1%\"",
+        "kind = 'four-state', p13 = '1%', p31 = '60%', p32 = '50%' => \
+         stages: four-state: p32: 50% and p31 = 60% is out of range: what leads out of state 3, p31 and p32, is at most 100%",
+        "kind = 'four-state', p13 = '60%', p14 = '50%' => \
+         stages: four-state: p14: 50% and p13 = 60% is out of range: what leads out of state 1, p13 and p14, is at most 100%",
+        "kind = 'indexes' => stages: indexes: `indexes` is missing: write indexes = [0, 3, 7]",
+        "kind = 'indexes', indexes = [3, 1] => \
+         stages: indexes: indexes: 3, 1 is out of range: write each packet's number once, in ascending order",
+        "kind = 'indexes', indexes = [-1] => -1",
+        "kind = 'ber', ber = 1.0 => `1` is out of range: write the share of bits that are wrong, 0 or more and below 1",
+        "kind = 'ber' => stages: ber: `ber` is missing: write ber = \"1e-6\"",
+        "kind = 'loss', name = 'a.b', loss = '1%' => a stage needs a name of letters, digits, - and _",
+        "kind = 'loss', loss = '1%', schedule = [{ at = '1s', loss = '1%,burst=8' }] => \
+         stages: loss: link.up.loss would become a stage of another kind",
+        "kind = 'lose' => stages 1: kind: unknown name `lose`; did you mean `loss`?",
     ] {
+        let (stage, cause) = case.split_once(" => ").unwrap();
         let refused = refusal(&format!("stages = [{{ {stage} }}]"));
-        assert!(refused.contains(cause), "{refused}");
+        assert!(refused.contains(cause), "{case}: {refused}");
     }
     let twice = "loss = '1%'\nstages = [{ kind = 'loss', loss = '1%' }]";
     assert!(refusal(twice).starts_with("stages: loss: link.up.loss stands twice in one path"));
@@ -715,10 +638,8 @@ fn a_class_says_what_differs_and_shares_the_rest() {
         Effect::Delay(delay) => (delay.time.0, delay.jitter.is_some()),
         other => panic!("{other:?}"),
     };
-    assert_eq!(
-        (delay(Side::A), delay(Side::B)),
-        ((20_000_000, true), (5_000_000, true))
-    );
+    assert_eq!(delay(Side::A), (20_000_000, true));
+    assert_eq!(delay(Side::B), (5_000_000, true));
     let Effect::Rate(bulk) = path(Side::A, 2)[0].effect else {
         panic!("{link:?}");
     };
@@ -728,41 +649,21 @@ fn a_class_says_what_differs_and_shares_the_rest() {
 
 #[test]
 fn classes_that_could_not_be_told_apart_are_refused() {
-    for (classes, cause) in [
-        ("{ port = 1 }", "classes 1: `name` is missing"),
-        (
-            "{ name = '', port = 1 }",
-            "classes: : name: ``: a class needs a name",
-        ),
-        (
-            "{ name = 'a' }",
-            "classes: a: no rule: say which packets it takes",
-        ),
-        (
-            "{ name = 'a', port = 1 }, { name = 'a', port = 2 }",
-            "classes: a: name: two are named a",
-        ),
-        (
-            "{ name = 'a', protocol = 'icmp', port = 1 }",
-            "classes: a: port: ICMP has none",
-        ),
-        ("{ name = 'a', port = 0 }", "port: 0 is no port"),
-        ("{ name = 'a', port = 65536 }", "65536"),
-        (
-            "{ name = 'a', protocol = 'sctp' }",
-            "classes 1: protocol: unknown name `sctp`; did you mean",
-        ),
-        (
-            "{ name = 'a', port = 1, queue = '5pkt' }",
-            "classes: a: queue: a queue needs a rate",
-        ),
-        (
-            "{ name = 'a', port = 1, dealy = '5ms' }",
-            "classes 1: unknown key `dealy`; did you mean `delay`?",
-        ),
+    for case in [
+        "{ port = 1 } => classes 1: `name` is missing",
+        "{ name = '', port = 1 } => classes: : name: ``: a class needs a name",
+        "{ name = 'a' } => classes: a: no rule: say which packets it takes",
+        "{ name = 'a', port = 1 }, { name = 'a', port = 2 } => classes: a: name: two are named a",
+        "{ name = 'a', protocol = 'icmp', port = 1 } => classes: a: port: ICMP has none",
+        "{ name = 'a', port = 0 } => port: 0 is no port",
+        "{ name = 'a', port = 65536 } => 65536",
+        "{ name = 'a', protocol = 'sctp' } => classes 1: protocol: unknown name `sctp`; did you mean",
+        "{ name = 'a', port = 1, queue = '5pkt' } => classes: a: queue: a queue needs a rate",
+        "{ name = 'a', port = 1, dealy = '5ms' } => classes 1: unknown key `dealy`; did you mean `delay`?",
     ] {
+        let (classes, cause) = case.split_once(" => ").unwrap();
         let refused = refusal(&format!("classes = [{classes}]"));
-        assert!(refused.contains(cause), "{refused}");
+        assert!(refused.contains(cause), "{case}: {refused}");
     }
 }
 

@@ -286,25 +286,18 @@ mod tests {
 
     #[test]
     fn what_no_schedule_says_is_refused_with_its_key() {
-        for (first, second, words) in [
-            ("", "toffee = 'drop=2'", "toffee: "),
-            ("", "stages = [{ kind = 'gate' }]", "stages: some came"),
-            (
-                "stages = [{ kind = 'gate', open = false }]",
-                "stages = [{ kind = 'gate' }]",
-                "stages: gate: open: it was left out later",
-            ),
-            (
-                "classes = [{ name = 'web', port = 80 }]",
-                "classes = [{ name = 'web', port = 81 }]",
-                "classes: web: which packets",
-            ),
-            (
-                "rate = '1mbit'",
-                "rate = '1mbit'\nclasses = [{ name = 'web', port = 80, rate = '2mbit' }]",
-                "classes: web: it had a bottleneck",
-            ),
+        for case in [
+            " => toffee = 'drop=2' => toffee: ",
+            " => stages = [{ kind = 'gate' }] => stages: some came",
+            "stages = [{ kind = 'gate', open = false }] => \
+             stages = [{ kind = 'gate' }] => stages: gate: open: it was left out later",
+            "classes = [{ name = 'web', port = 80 }] => classes = [{ name = 'web', port = 81 }] => classes: web: which packets",
+            "rate = '1mbit' => \
+             rate = '1mbit'\nclasses = [{ name = 'web', port = 80, rate = '2mbit' }] => classes: web: it had a bottleneck",
         ] {
+            let [first, second, words] = case.split(" => ").collect::<Vec<_>>()[..] else {
+                panic!("{case}")
+            };
             let refused = ran(&[(0, first), (5, second)]).unwrap_err().to_string();
             assert!(refused.starts_with(words), "{second}: {refused}");
         }

@@ -6,9 +6,8 @@ use model::{Effect, Factor, Nanos, Probability, QueueLimit, Toffee};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{At, Error};
+use crate::error::Error;
 use crate::read::{self, OrText};
-use crate::require;
 
 /// The waiting room of a TOFFEE box, both directions together.
 pub(crate) const DEFAULT_TOFFEE_QUEUE: QueueLimit = QueueLimit::Packets(1000);
@@ -55,11 +54,11 @@ impl ToffeeSpec {
         let Some(k) = self.drop else {
             return Ok(Probability::ZERO);
         };
-        let check = || {
-            require!(k.get() >= 1.0, "drop": "{k} is out of range: a drop factor is at least 1");
-            Ok::<_, Error>(loss_of(k))
-        };
-        check().at("toffee")
+        if k.get() < 1.0 {
+            let why = format_args!("{k} is out of range: a drop factor is at least 1");
+            return Err(Error::other(why).at("drop").at("toffee"));
+        }
+        Ok(loss_of(k))
     }
 }
 

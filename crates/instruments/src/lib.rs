@@ -28,6 +28,7 @@ pub mod stamp;
 pub mod tls;
 
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use netio::stop::Stop;
 
@@ -47,6 +48,11 @@ pub struct Session {
     pub details: bool,
     /// Where an instrument with a CSV of its own writes it, unless its arguments say where.
     pub csv: Option<PathBuf>,
+}
+
+/// Locks `mutex`; what a thread did until it panicked stands.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Session {

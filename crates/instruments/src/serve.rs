@@ -15,7 +15,8 @@ use crate::messages::server as messages;
 use crate::messages::wire::DEFAULT_PORT as MESSAGES_PORT;
 use crate::service::{BoundService, Shared};
 pub use crate::service::{
-    Log, RunningService, ServiceLimits, check_congestion, raise_descriptor_limit,
+    ClientKey, Log, ResourceBudget, RunningService, ServiceLimits, Share, Unit, check_congestion,
+    raise_descriptor_limit,
 };
 use crate::stamp::reflector as stamp;
 use crate::stamp::wire::PORT as STAMP_PORT;

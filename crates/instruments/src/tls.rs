@@ -4,10 +4,10 @@
 //! certificate is received but not verified: this instrument measures a server and trusts it with nothing.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -21,21 +21,18 @@ use rustls::{
 use serde::{Deserialize, Serialize};
 
 use crate::Session;
-use crate::connect::ConnectPlan;
+use crate::connect::{ConnectPlan, ConnectProbes, Times, metrics, profile};
 use crate::echo_stats::lines;
 use crate::endpoint;
 use crate::error::{Context, Error, Result};
 use crate::failure::{Blame, Failure, go_on};
 use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, estimated};
-use crate::measured::{distribution, failure, lost_percent, total};
 use netio::stop::{STOP_INTERVAL, Stop};
 use record::lateness::Traffic;
-use record::metric_table::{MetricRow, MetricTable};
+use record::metric_table::MetricTable;
 use record::pace::PathPace;
-use record::profile::{Calibration, Headline, HostLimit, InstrumentProfile, SampleKind};
-use record::quantity::counted;
-use record::{Measurement, Metric, Sample, Statistic};
-use stats::losses::Losses;
+use record::profile::InstrumentProfile;
+use record::{Measurement, Metric};
 
 /// How long the server's session tickets are awaited after a handshake.
 const TICKETS: Duration = Duration::from_millis(500);
@@ -75,20 +72,11 @@ impl Instrument for TlsArgs {
     }
 
     fn profile(&self) -> InstrumentProfile {
-        let connect = Headline::new(Metric::ConnectMs, Statistic::Median);
-        let profile = metrics().profile(connect, HostLimit::RoundTrip);
-        InstrumentProfile {
-            samples: Some(SampleKind::Probes),
-            calibration: Calibration {
-                sends_again: true,
-                ..profile.calibration
-            },
-            ..profile
-        }
+        profile(&TIMED)
     }
 
     fn metrics(&self) -> Result<MetricTable> {
-        Ok(metrics())
+        Ok(metrics(&TIMED))
     }
 
     fn traffic(&self) -> Vec<Traffic> {
@@ -117,8 +105,6 @@ impl Instrument for TlsArgs {
             args: self,
             config: Arc::new(self.config()),
             name: self.name(target).or_bad_input()?,
-            start: Instant::now(),
-            probes: Vec::new(),
         };
         Ok(handshaker.measure(session).into())
     }
@@ -128,21 +114,8 @@ impl Instrument for TlsArgs {
     }
 }
 
-fn metrics() -> MetricTable {
-    const TIME: &[Statistic] = &[
-        Statistic::Min,
-        Statistic::Mean,
-        Statistic::Median,
-        Statistic::Max,
-    ];
-    MetricTable::new([
-        MetricRow::new(Metric::TlsHandshakeMs, TIME).headlines(&[Statistic::Median]),
-        MetricRow::new(Metric::ConnectMs, TIME).headlines(&[Statistic::Median]),
-        MetricRow::mean(Metric::LostPercent).headline(),
-        MetricRow::total(Metric::SentPackets),
-        MetricRow::total(Metric::ReceivedPackets),
-    ])
-}
+/// What is timed of each connection.
+const TIMED: [Metric; 2] = [Metric::TlsHandshakeMs, Metric::ConnectMs];
 
 impl TlsArgs {
     fn config(&self) -> ClientConfig {
@@ -150,9 +123,13 @@ impl TlsArgs {
         let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .expect("the provider has the cipher suites of both versions");
+        let any = CertificateVerifier {
+            provider,
+            check: |_: &CertificateDer<'_>| Ok(()),
+        };
         let mut config = config
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+            .with_custom_certificate_verifier(Arc::new(any))
             .with_no_client_auth();
         config.alpn_protocols = self.alpn.iter().map(|name| name.clone().into()).collect();
         if !self.resume {
@@ -179,23 +156,11 @@ impl TlsArgs {
     }
 }
 
-/// What became of a connection that was asked for.
-#[derive(Debug)]
-enum Probe {
-    /// It is there, after so many milliseconds of TCP and of TLS.
-    Done { connect_ms: f64, handshake_ms: f64 },
-    /// Not within the time-out.
-    Lost,
-}
-
 struct Handshaker<'a> {
     target: SocketAddr,
     args: &'a TlsArgs,
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
-    start: Instant,
-    /// When each connection was asked for, in seconds, what became of it, and what was agreed.
-    probes: Vec<(f64, Probe, Option<Agreed>)>,
 }
 
 /// What client and server agreed on.
@@ -208,38 +173,48 @@ struct Agreed {
 }
 
 impl Handshaker<'_> {
-    fn measure(mut self, session: &Session) -> Measurement {
-        let ended = failure(self.run(session));
-        let mut measurement = self.finish();
-        measurement.failure = ended.or(measurement.failure);
-        measurement
-    }
-
-    fn run(&mut self, session: &Session) -> Result<()> {
-        let mut progress = session.live.since(self.start);
-        let mut due = Duration::ZERO;
-        for _ in 0..self.args.plan.count {
-            while self.start.elapsed() < due {
-                go_on(&session.stop)?;
-                thread::sleep(STOP_INTERVAL.min(due.saturating_sub(self.start.elapsed())));
-            }
-            let begun = self.start.elapsed();
-            due = begun + Duration::from(self.args.plan.interval);
-            let (probe, agreed) = self.probe(&session.stop)?;
-            self.probes.push((begun.as_secs_f64(), probe, agreed));
-            progress.tell(|| format!("{} handshakes", self.probes.len()));
-        }
-        Ok(())
+    fn measure(&self, session: &Session) -> Measurement {
+        let plan = &self.args.plan;
+        let mut probes = ConnectProbes::new(self.target, plan, &TIMED);
+        let mut agreed = Vec::new();
+        let ended = probes.run(session, || {
+            let (times, now_agreed) = self.probe(&session.stop)?;
+            agreed.extend(now_agreed);
+            Ok((times, Ok(())))
+        });
+        let (timeout, received) = (Duration::from(plan.timeout), probes.answered());
+        let resumed = agreed.iter().filter(|agreed| agreed.is_resumed).count();
+        let all = |what: fn(&Agreed) -> &str| {
+            let all: BTreeSet<&str> = agreed.iter().map(what).collect();
+            all.into_iter().collect::<Vec<_>>().join(", ")
+        };
+        probes
+            .measurement(ended, "handshake")
+            .with_fact("version", all(|agreed| &agreed.version))
+            .with_fact("cipher", all(|agreed| &agreed.cipher))
+            .with_fact("alpn", all(|agreed| &agreed.alpn))
+            .with_fact("resumed", format!("{resumed} of {received}"))
+            .with_fact("certificate", "received and not verified")
+            .with_fact(
+                "handshake",
+                "from the TCP connection until this end may send data; the server's time for its signature is in it",
+            )
+            .with_fact(
+                "interval",
+                "of the medians, from blocks of consecutive handshakes; the hosts' own time is in it; of loss, from the observed bursts of lost \
+                 handshakes",
+            )
+            .with_fact("loss", format!("no handshake within {timeout:?} of asking for the connection"))
     }
 
     /// One connection. A refused one, or one that the server breaks, ends the measurement.
-    fn probe(&self, stop: &Stop) -> Result<(Probe, Option<Agreed>)> {
+    fn probe(&self, stop: &Stop) -> Result<(Times, Option<Agreed>)> {
         let target = self.target;
         let socket = endpoint::tcp(target, self.args.common.bind.as_ref())?;
         let asked = Instant::now();
         let timeout = Duration::from(self.args.plan.timeout);
         match endpoint::attempt(&socket, target, timeout, stop)? {
-            Err(error) if error.kind() == ErrorKind::TimedOut => return Ok((Probe::Lost, None)),
+            Err(error) if error.kind() == ErrorKind::TimedOut => return Ok((Times::new(), None)),
             went => went.with_context(|| format!("no connection to {target}"))?,
         }
         let connected = Instant::now();
@@ -252,15 +227,16 @@ impl Handshaker<'_> {
         while tls.is_handshaking() {
             go_on(stop)?;
             if asked.elapsed() >= timeout {
-                return Ok((Probe::Lost, None));
+                return Ok((Times::new(), None));
             }
             advance(&mut tls, &mut stream)
                 .with_context(|| format!("no TLS handshake with {target}"))?;
         }
-        let probe = Probe::Done {
-            connect_ms: (connected - asked).as_secs_f64() * 1e3,
-            handshake_ms: connected.elapsed().as_secs_f64() * 1e3,
-        };
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        let times = vec![
+            (Metric::ConnectMs, ms(connected - asked)),
+            (Metric::TlsHandshakeMs, ms(connected.elapsed())),
+        ];
         let agreed = Agreed::of(&tls);
         if self.args.resume {
             let until = Instant::now() + TICKETS;
@@ -275,89 +251,7 @@ impl Handshaker<'_> {
         tls.send_close_notify();
         // Whether the server learns of the end does not matter any more.
         let _ = tls.write_tls(&mut stream);
-        Ok((probe, agreed))
-    }
-
-    fn finish(&self) -> Measurement {
-        let done = |time: fn(f64, f64) -> f64| -> Vec<f64> {
-            let probes = self.probes.iter();
-            let times = probes.filter_map(|(_, probe, _)| match probe {
-                Probe::Done {
-                    connect_ms,
-                    handshake_ms,
-                } => Some(time(*connect_ms, *handshake_ms)),
-                Probe::Lost => None,
-            });
-            times.collect()
-        };
-        let (connects, handshakes) = (done(|connect, _| connect), done(|_, tls| tls));
-        let (sent, received) = (self.probes.len() as u64, handshakes.len() as u64);
-        let table = metrics();
-        let mut figures = vec![
-            total(Metric::SentPackets, sent),
-            total(Metric::ReceivedPackets, received),
-        ];
-        figures.extend((sent > 0).then(|| {
-            lost_percent(Losses::in_order(
-                self.probes
-                    .iter()
-                    .map(|(_, probe, _)| matches!(probe, Probe::Lost)),
-            ))
-        }));
-        for (metric, times) in [
-            (Metric::TlsHandshakeMs, &handshakes),
-            (Metric::ConnectMs, &connects),
-        ] {
-            figures.extend(distribution(metric, times, table.statistics(metric)));
-        }
-        let (target, timeout) = (self.target, Duration::from(self.args.plan.timeout));
-        let failure = (received == 0)
-            .then(|| counted(sent, "handshake"))
-            .map(|sent| format!("no answer from {target} to {sent} within {timeout:?}"));
-        let agreed = || {
-            self.probes
-                .iter()
-                .filter_map(|(.., agreed)| agreed.as_ref())
-        };
-        let resumed = agreed().filter(|agreed| agreed.is_resumed).count();
-        let all = |what: fn(&Agreed) -> &str| {
-            let all: BTreeSet<&str> = agreed().map(what).collect();
-            all.into_iter().collect::<Vec<_>>().join(", ")
-        };
-        Measurement {
-            samples: self.samples(),
-            figures,
-            failure,
-            ..Measurement::default()
-        }
-        .with_fact("version", all(|agreed| &agreed.version))
-        .with_fact("cipher", all(|agreed| &agreed.cipher))
-        .with_fact("alpn", all(|agreed| &agreed.alpn))
-        .with_fact("resumed", format!("{resumed} of {received}"))
-        .with_fact("certificate", "received and not verified")
-        .with_fact(
-            "handshake",
-            "from the TCP connection until this end may send data; the server's time for its signature is in it",
-        )
-        .with_fact(
-            "interval",
-            "of the medians, from blocks of consecutive handshakes; the hosts' own time is in it; of loss, from the observed bursts of lost handshakes",
-        )
-        .with_fact("loss", format!("no handshake within {timeout:?} of asking for the connection"))
-    }
-
-    fn samples(&self) -> Vec<Sample> {
-        let of_probe = |((at_s, probe, _), index): (&(f64, Probe, _), u64)| match probe {
-            Probe::Done {
-                connect_ms,
-                handshake_ms,
-            } => vec![
-                Sample::new(*at_s, Metric::ConnectMs, index, *connect_ms),
-                Sample::new(*at_s, Metric::TlsHandshakeMs, index, *handshake_ms),
-            ],
-            Probe::Lost => vec![Sample::new(*at_s, Metric::LostPackets, index, 1.0)],
-        };
-        self.probes.iter().zip(1..).flat_map(of_probe).collect()
+        Ok((times, agreed))
     }
 }
 
@@ -398,19 +292,33 @@ impl Agreed {
     }
 }
 
-/// Takes every certificate whose owner proves that it has the key.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
+/// Takes the certificates that pass a check, whoever signed them, from who can prove that they are theirs.
+pub struct CertificateVerifier<C> {
+    /// Whose algorithms the proof may use.
+    pub provider: Arc<CryptoProvider>,
+    /// Refuses a certificate.
+    pub check: C,
+}
 
-impl ServerCertVerifier for AnyCertificate {
+impl<C> fmt::Debug for CertificateVerifier<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CertificateVerifier")
+    }
+}
+
+impl<C> ServerCertVerifier for CertificateVerifier<C>
+where
+    C: Fn(&CertificateDer<'_>) -> Result<(), rustls::Error> + Send + Sync,
+{
     fn verify_server_cert(
         &self,
-        _: &CertificateDer<'_>,
+        certificate: &CertificateDer<'_>,
         _: &[CertificateDer<'_>],
         _: &ServerName<'_>,
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
+        (self.check)(certificate)?;
         Ok(ServerCertVerified::assertion())
     }
 
@@ -420,7 +328,7 @@ impl ServerCertVerifier for AnyCertificate {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let known = &self.0.signature_verification_algorithms;
+        let known = &self.provider.signature_verification_algorithms;
         verify_tls12_signature(message, certificate, signed, known)
     }
 
@@ -430,12 +338,12 @@ impl ServerCertVerifier for AnyCertificate {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let known = &self.0.signature_verification_algorithms;
+        let known = &self.provider.signature_verification_algorithms;
         verify_tls13_signature(message, certificate, signed, known)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        let known = &self.0.signature_verification_algorithms;
+        let known = &self.provider.signature_verification_algorithms;
         known.supported_schemes()
     }
 }
@@ -444,9 +352,11 @@ impl ServerCertVerifier for AnyCertificate {
 mod tests {
     use super::*;
     use model::Nanos;
+    use record::Statistic;
     use rustls::{ServerConfig, ServerConnection, StreamOwned};
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
+    use std::thread;
 
     /// A server that ends each connection when its client does.
     fn server() -> SocketAddr {
@@ -505,10 +415,8 @@ mod tests {
         let facts = &measurement.facts;
         assert_eq!(facts["version"], "TLSv1_3");
         assert!(facts["cipher"].starts_with("TLS13_"), "{facts:?}");
-        assert_eq!(
-            (&*facts["alpn"], &*facts["resumed"]),
-            ("http/1.1", "0 of 3")
-        );
+        assert_eq!(&*facts["alpn"], "http/1.1");
+        assert_eq!(&*facts["resumed"], "0 of 3");
         for metric in [Metric::TlsHandshakeMs, Metric::ConnectMs] {
             assert!(measurement.figure(metric, Statistic::Min).unwrap() > 0.0);
             let samples = measurement.samples.iter();

@@ -19,8 +19,8 @@ mod long_run;
 /// Opportunities of a trace over which its mean time is taken.
 const OPPORTUNITIES: u64 = 10_000;
 
-/// What an effect does to packets.
-#[derive(Clone, Debug)]
+/// What an effect does to packets. By default it passes every packet unchanged when it comes.
+#[derive(Clone, Debug, Default)]
 pub struct Behaviour<'a> {
     /// Which packets it drops by its own law. It also drops those that find no `room`, and those that the AQM of its
     /// `bottleneck` chooses.
@@ -58,9 +58,10 @@ pub struct Behaviour<'a> {
 }
 
 /// Which packets an effect drops by its own law.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum LossLaw {
     /// None.
+    #[default]
     Never,
     /// Each with a probability, independently of the others unless the share has a correlation.
     Random(NetemShare),
@@ -97,9 +98,10 @@ pub struct SkipLaw {
 }
 
 /// How long an effect can hold packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Holding {
     /// Each leaves when it comes.
+    #[default]
     Never,
     /// Each leaves some time later.
     Awhile,
@@ -118,28 +120,6 @@ pub enum Bottleneck<'a> {
     Trace(&'a Trace),
     /// TOFFEE-Mocha's server, which both directions share.
     Toffee(&'a Toffee),
-}
-
-impl Behaviour<'static> {
-    /// That of an effect which passes every packet unchanged when it comes.
-    pub(crate) const NONE: Self = Self {
-        loss: LossLaw::Never,
-        marks: false,
-        copies: None,
-        damage: None,
-        propagation: Nanos::ZERO,
-        by_size: None,
-        least_delay: Nanos::ZERO,
-        skips: None,
-        reorders: false,
-        varies: false,
-        holds: Holding::Never,
-        room: None,
-        bottleneck: None,
-        delay: None,
-        netem: None,
-        timing: Timing::NONE,
-    };
 }
 
 impl LossLaw {

@@ -181,26 +181,15 @@ mod tests {
 
     #[test]
     fn each_error_says_what_was_written_and_what_would_be_right() {
-        for (text, message) in [
-            ("20", "`20` has no unit: write it with m or km, as in 5km"),
-            (
-                "20s",
-                "`20s` is not a length: write it with m or km, as in 5km",
-            ),
-            (
-                "-2m",
-                "`-2m` is not a length: write it with m or km, as in 5km",
-            ),
-            (
-                "1.2.3m",
-                "`1.2.3m` is not a length: write it with m or km, as in 5km",
-            ),
-            ("", "`` is not a length: write it with m or km, as in 5km"),
-            (
-                "18446744073709552km",
-                "`18446744073709552km` is out of range: write it with m or km, as in 5km",
-            ),
+        for case in [
+            "20 => `20` has no unit: write it with m or km, as in 5km",
+            "20s => `20s` is not a length: write it with m or km, as in 5km",
+            "-2m => `-2m` is not a length: write it with m or km, as in 5km",
+            "1.2.3m => `1.2.3m` is not a length: write it with m or km, as in 5km",
+            " => `` is not a length: write it with m or km, as in 5km",
+            "18446744073709552km => `18446744073709552km` is out of range: write it with m or km, as in 5km",
         ] {
+            let (text, message) = case.split_once(" => ").unwrap();
             assert_eq!(LENGTH.parse(text).unwrap_err().to_string(), message);
         }
     }

@@ -8,7 +8,7 @@ use crate::units::Probability;
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The draws of one stage of one link, each found by its index.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Draws {
     inner: u64,
     outer: u64,
@@ -66,8 +66,8 @@ impl Draws {
     }
 }
 
-/// A probability, as the draws that hit.
-#[derive(Clone, Copy, Debug)]
+/// A probability, as the draws that hit; by default none does.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Chance {
     threshold: u128,
 }

@@ -38,7 +38,7 @@ impl Effect {
     #[must_use]
     pub fn behaviour(&self) -> Behaviour<'_> {
         match self {
-            Self::Nothing => Behaviour::NONE,
+            Self::Nothing => Behaviour::default(),
             Self::Rate(rate) => rate.behaviour(),
             Self::Trace(trace) => trace.behaviour(),
             Self::Toffee(toffee) => toffee.behaviour(),
@@ -66,10 +66,11 @@ impl Effect {
 macro_rules! kinds {
     ($($kind:ident($stage:ty): $($effect:ident)|+,)+) => {
         /// A stage of any kind.
-        #[derive(Debug)]
+        #[derive(Debug, Default)]
         pub(crate) enum AnyStage {
             $($kind($stage),)+
             /// One that never does anything.
+            #[default]
             Nothing,
         }
 

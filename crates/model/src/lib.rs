@@ -22,7 +22,9 @@ mod packet;
 mod path;
 mod queue;
 mod schedule;
-#[cfg(any(feature = "serde", feature = "schema"))]
+#[cfg(feature = "schema")]
+mod schema;
+#[cfg(feature = "serde")]
 mod serialized;
 mod spec;
 mod stage;

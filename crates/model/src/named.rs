@@ -13,7 +13,7 @@ use crate::stage::{Entered, Entries, Out, Stage, Timing};
 use crate::time::Nanos;
 
 /// A stage, its name, its schedule, its counters, and the packets that passed it at a time that lies ahead.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct NamedStage {
     name: String,
     /// What it may turn into: its kind.
@@ -49,23 +49,8 @@ impl NamedStage {
     pub(crate) fn new(name: &str) -> Self {
         Self {
             name: name.into(),
-            kind: Effect::Nothing,
-            stage: AnyStage::Nothing,
-            timing: Timing::NONE,
-            least_delay: Nanos::ZERO,
-            schedule: Vec::new(),
-            over: 0,
             changes_at: Nanos::MAX,
-            line: Line::default(),
-            is_leaving: false,
-            is_retired: false,
-            entered: [0; 2],
-            dropped: 0,
-            copied: 0,
-            runs: 0,
-            is_dropping: false,
-            effect: None,
-            is_set: false,
+            ..Self::default()
         }
     }
 

@@ -25,7 +25,7 @@ use crate::stage::{Entered, Out};
 use crate::time::Nanos;
 use backlog::Backlog;
 use codel::CodelQueue;
-use discipline::QueueDiscipline;
+use discipline::{Entry, QueueDiscipline};
 use drop_head::DropHead;
 use dual_pi2::DualPi2Queue;
 use fifo::Fifo;
@@ -99,26 +99,13 @@ impl AnyDiscipline {
 
 impl QueueDiscipline for AnyDiscipline {
     #[inline]
-    fn enqueue(
-        &mut self,
-        now: Nanos,
-        index: u64,
-        t: InFlight,
-        service: &Service,
-        out: &mut Out,
-    ) -> Entered {
-        each!(self, queue => queue.enqueue(now, index, t, service, out))
+    fn enqueue(&mut self, at: Entry, t: InFlight, service: &Service, out: &mut Out) -> Entered {
+        each!(self, queue => queue.enqueue(at, t, service, out))
     }
 
     #[inline]
-    fn enqueue_at_idle(
-        &mut self,
-        now: Nanos,
-        index: u64,
-        t: InFlight,
-        service: &Service,
-    ) -> Entered {
-        each!(self, queue => queue.enqueue_at_idle(now, index, t, service))
+    fn enqueue_at_idle(&mut self, at: Entry, t: InFlight, service: &Service) -> Entered {
+        each!(self, queue => queue.enqueue_at_idle(at, t, service))
     }
 
     #[inline]

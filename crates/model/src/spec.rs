@@ -1,17 +1,11 @@
 //! What a link is built from: named stages in a list for each side and class, as plain data.
 
 pub(crate) mod bit_errors;
-mod corruption;
-mod duplication;
+mod effects;
 mod four_state;
 mod jitter;
-mod loss;
 mod netem;
-mod pie;
-mod police;
 mod red;
-mod reorder;
-mod slots;
 
 use core::fmt;
 use core::num::NonZeroU32;
@@ -26,18 +20,12 @@ use crate::packet::Side;
 use crate::time::Nanos;
 use crate::units::{BitsPerSec, Bytes, Factor, Probability, QueueLimit};
 pub use bit_errors::BitErrorRate;
-pub use corruption::Corruption;
-pub use duplication::Duplication;
+pub use effects::{Corruption, Duplication, HoldBack, Police, RandomLoss, Reorder, Slots};
 pub use four_state::FourState;
-pub use loss::RandomLoss;
-pub use reorder::{HoldBack, Reorder};
 
 pub use self::jitter::{Jitter, Law, Table};
-pub use self::pie::Pie;
-pub use self::police::Police;
 pub use self::red::Red;
 pub(crate) use self::red::power;
-pub use self::slots::Slots;
 
 pub use self::netem::{
     Netem, NetemDistribution, NetemLoss, NetemRate, NetemShare, NetemSlot, NetemSlotDelay,
@@ -79,9 +67,10 @@ pub struct StageSpec {
 }
 
 /// What a stage does to packets.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Effect {
     /// Nothing. Of a kind only where the schedule says something else.
+    #[default]
     Nothing,
     /// A bottleneck of a rate.
     Rate(Rate),
@@ -206,6 +195,23 @@ pub struct DualPi2 {
     pub l_threshold: Nanos,
 }
 
+/// PIE (RFC 8033): drops at arrival, with a probability that a controller of the queue's delay sets anew again and again.
+///
+/// The delay is that of the packet that left last, none while nothing waits. Beside the basic scheme there are marks as long as
+/// the probability is below 10 % (section 5.1), drops that are neither too close nor too far apart (5.4: `accu_prob`, 0.85
+/// and 8.5), and increases of at most 2 % at once from 10 % on (5.5); and as in Linux 2 % more at delays above 250 ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pie {
+    /// The delay that the controller aims at.
+    pub target: Nanos,
+    /// How often it looks; at least 1 ms.
+    pub tupdate: Nanos,
+    /// How long a burst may last to an empty queue before anything is dropped.
+    pub max_burst: Nanos,
+    /// Whether packets are marked, where they allow it, instead of dropped.
+    pub ecn: bool,
+}
+
 /// A rate that is drawn anew at regular intervals, as a radio channel's rate varies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fluctuation {
@@ -304,7 +310,7 @@ pub enum Ordering {
 
 /// Loss with a memory of one state (Gilbert 1960, Elliott 1963), as tc's `gemodel`: first the state changes, then the
 /// state that was left decides.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GilbertElliott {
     /// The probability that a bad state follows a good one, a packet.
     pub to_bad: Probability,
@@ -415,6 +421,18 @@ impl Default for DualPi2 {
             target: Nanos::from_millis(15),
             t_update: Nanos::from_millis(16),
             l_threshold: Nanos::from_micros(800),
+        }
+    }
+}
+
+impl Default for Pie {
+    /// 15 ms, 15 ms, 150 ms, drops (RFC 8033, sections 4.2 and 4.4).
+    fn default() -> Self {
+        Self {
+            target: Nanos::from_millis(15),
+            tupdate: Nanos::from_millis(15),
+            max_burst: Nanos::from_millis(150),
+            ecn: false,
         }
     }
 }

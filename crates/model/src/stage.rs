@@ -70,16 +70,17 @@ pub(crate) enum Entered {
 }
 
 /// The order in which packets must enter a stage, and in which they leave it: from this the link knows where packets wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Timing {
     pub(crate) entries: Entries,
     pub(crate) departures: Departures,
 }
 
 /// The order in which packets must enter a stage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Entries {
     /// Any: no packet's outcome depends on another packet.
+    #[default]
     AnyOrder,
     /// That of their times: a packet's outcome depends on those before it.
     InOrder,
@@ -88,9 +89,10 @@ pub(crate) enum Entries {
 }
 
 /// When packets leave a stage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Departures {
     /// When they enter, or when the stage is woken.
+    #[default]
     Immediate,
     /// Later, in the order in which they entered.
     LaterInOrder,

@@ -114,6 +114,13 @@ impl BitsPerSec {
         self.time_with_credit(bytes, 0).0
     }
 
+    /// What it serves in a time, in whole bytes; what exceeds 2^64 saturates.
+    #[must_use]
+    pub fn bytes_in(self, time: Nanos) -> Bytes {
+        let bytes = u128::from(self.get()) * u128::from(time.0) / NANOBITS_PER_BYTE;
+        Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+
     /// How long `bytes` take when `credit` of their work is already done, and the credit that rounding up leaves.
     ///
     /// Credit is in nanoseconds times the rate and less than one nanosecond. Carried from packet to

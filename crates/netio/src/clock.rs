@@ -3,7 +3,6 @@
 use model::Nanos;
 
 /// `CLOCK_MONOTONIC` now.
-#[must_use]
 pub fn now() -> Nanos {
     read(libc::CLOCK_MONOTONIC)
 }
@@ -20,7 +19,6 @@ pub(crate) fn spin_until(until: Nanos) -> Nanos {
 }
 
 /// `CLOCK_REALTIME` now: nanoseconds since 1970, UTC, without leap seconds.
-#[must_use]
 pub fn wall() -> Nanos {
     read(libc::CLOCK_REALTIME)
 }
@@ -36,7 +34,6 @@ pub struct WallClock {
 
 impl WallClock {
     /// Asks the kernel: adjtimex(2), `STA_UNSYNC` and `maxerror`.
-    #[must_use]
     pub fn now() -> Self {
         // SAFETY: an all-zero timex asks for nothing to be changed.
         let mut state: libc::timex = unsafe { std::mem::zeroed() };
@@ -78,7 +75,6 @@ const PUBLISH_ALLOWANCE: Nanos = Nanos(1_000_000);
 
 impl StampConverter {
     /// Reads both clocks; `last_empty` is when the port was last seen without frames.
-    #[must_use]
     pub fn sample(last_empty: Nanos) -> Self {
         // In this order an interruption between the two makes a packet late, never early.
         let real = wall();
@@ -95,13 +91,11 @@ impl StampConverter {
     }
 
     /// Whether a frame stamped `real` came after the clocks were read: its age is not known here.
-    #[must_use]
     pub fn precedes(&self, real: Nanos) -> bool {
         self.real < real
     }
 
     /// The arrival on the monotonic clock of a frame stamped `real`, not after the clocks were read.
-    #[must_use]
     pub fn convert(&self, real: Nanos) -> Nanos {
         let age = self.real.0.saturating_sub(real.0);
         let arrival = self.mono.0.saturating_sub(age);

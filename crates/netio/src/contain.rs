@@ -95,7 +95,6 @@ impl Contained {
     }
 
     /// The process to watch: it ends when the command has ended and nothing of it is left.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.warden.id()
     }
@@ -448,7 +447,8 @@ fn is_readable(fd: &impl AsFd) -> nix::Result<bool> {
     Ok(poll(&mut fds, PollTimeout::ZERO)? > 0)
 }
 
-fn exit_code(status: ExitStatus) -> i32 {
+/// The exit code of a process that has ended; 128 + n for signal n.
+pub(crate) fn exit_code(status: ExitStatus) -> i32 {
     let signal = || status.signal().map_or(FAILED, |signal| 128 + signal);
     status.code().unwrap_or_else(signal)
 }

@@ -1,18 +1,15 @@
 //! Frames that keep a link itself alive. Namespaces and hosts send some of them unasked. Impairing them would hide a neighbour, not
 //! a packet.
 
-use crate::ip::{Fragment, IPV6, Ip, ether_type};
+use crate::ip::{Fragment, ICMPV6, IPV6, Ip, ether_type};
 
 const ARP: u16 = 0x0806;
 const LLDP: u16 = 0x88cc;
-/// ICMPv6 in an IP header.
-pub(crate) const ICMPV6: u8 = 58;
 /// Bridge group address of spanning tree (IEEE 802.1D).
 const STP: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x00];
 
 /// Whether `frame` (from its Ethernet header on) is ARP, IPv6 neighbour or router discovery (RFC 4861),
 /// MLD (RFC 2710, RFC 3810), LLDP or spanning tree.
-#[must_use]
 pub fn is_link_control(frame: &[u8]) -> bool {
     match ether_type(frame) {
         None => false,

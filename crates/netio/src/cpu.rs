@@ -10,7 +10,6 @@ use nix::unistd::gettid;
 /// CPU time of the calling thread since it began: in user space, and in the kernel on its account.
 ///
 /// The kernel scales the two parts to the exact sum (cputime_adjust in kernel/sched/cputime.c).
-#[must_use]
 pub fn of_this_thread() -> (Duration, Duration) {
     getrusage(UsageWho::RUSAGE_THREAD).map_or_else(
         |_| Default::default(),
@@ -24,14 +23,12 @@ pub struct ThreadClock(ClockId);
 
 impl ThreadClock {
     /// Of the calling thread.
-    #[must_use]
     pub fn of_this_thread() -> Self {
         // CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK, as pthread_getcpuclockid(3) makes it.
         Self(ClockId::from_raw((!gettid().as_raw() << 3) | 6))
     }
 
     /// How much CPU time the thread has used; nothing once it has ended.
-    #[must_use]
     pub fn elapsed(self) -> Option<Duration> {
         clock_gettime(self.0).ok().map(Duration::from)
     }

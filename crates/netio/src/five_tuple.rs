@@ -1,6 +1,6 @@
 //! Addresses, protocol and ports of the packet in a frame.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use crate::ip::{Fragment, Ip, u16_at};
 
@@ -19,7 +19,6 @@ pub struct FiveTuple {
 
 impl FiveTuple {
     /// The flow of `frame` (from its Ethernet header on); `None` if that is not IP or is cut short.
-    #[must_use]
     pub fn of(frame: &[u8]) -> Option<Self> {
         Self::behind(frame, Ip::of(frame)?)
     }
@@ -48,13 +47,9 @@ impl FiveTuple {
 }
 
 fn address(bytes: &[u8]) -> Option<IpAddr> {
-    let v4 = || {
-        <[u8; 4]>::try_from(bytes)
-            .map(Ipv4Addr::from)
-            .map(IpAddr::from)
-    };
-    let v6 = <[u8; 16]>::try_from(bytes).map(Ipv6Addr::from);
-    v6.map(IpAddr::from).or_else(|_| v4()).ok()
+    let v4 = || <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    let v6 = <[u8; 16]>::try_from(bytes).map(IpAddr::from);
+    v6.or_else(|_| v4()).ok()
 }
 
 /// The ports of the packet that `ip` begins, if it has any.
@@ -66,6 +61,8 @@ pub(crate) fn ports(frame: &[u8], ip: Ip) -> Option<[u16; 2]> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     /// An Ethernet frame of that EtherType around `ip`.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use model::Edit;
 
 use crate::checksum;
-use crate::ip::{Fragment, Ip, byte, ether_type, u16_at};
+use crate::ip::{Fragment, ICMP, ICMPV6, Ip, TCP, UDP, byte, ether_type, u16_at};
 
 /// Does `edit` to a packet whose checksum is complete. Padding behind the packet stays out.
 ///
@@ -84,10 +84,6 @@ impl Target {
     /// What `packet` carries behind its transport header, with the checksum, if it has one; `None` where that header is not one
     /// of TCP, UDP and ICMP, or only a part is there.
     fn payload(packet: &[u8]) -> Option<Self> {
-        const ICMP: u8 = 1;
-        const TCP: u8 = 6;
-        const UDP: u8 = 17;
-        const ICMPV6: u8 = 58;
         let ip = Ip::of(packet).filter(|ip| ip.fragment == Fragment::Whole)?;
         let from = ip.next;
         let end = ip.end(packet).filter(|end| *end <= packet.len())?;
@@ -139,9 +135,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    const TCP: u8 = 6;
-    const UDP: u8 = 17;
 
     /// A packet of `protocol` (ICMP: that of the version) with this payload, and where its transport header and payload begin;
     /// its checksum is right. A UDP datagram over IPv4 may have none.

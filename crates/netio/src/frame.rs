@@ -56,7 +56,6 @@ pub struct Vlan {
 
 impl Vlan {
     /// The tag as it stands in a frame, after the two addresses.
-    #[must_use]
     pub fn bytes(self) -> [u8; 4] {
         let ([a, b], [c, d]) = (self.tpid.to_be_bytes(), self.tci.to_be_bytes());
         [a, b, c, d]
@@ -120,7 +119,6 @@ pub enum FrameBytes<L> {
 
 impl<L: Lent> Frame<L> {
     /// A frame with bytes of its own.
-    #[must_use]
     pub fn new(arrival: Nanos, offload: Offload, vlan: Option<Vlan>, bytes: &[u8]) -> Self {
         Self {
             arrival,
@@ -131,7 +129,6 @@ impl<L: Lent> Frame<L> {
     }
 
     /// A frame whose bytes stay where its port received them.
-    #[must_use]
     pub fn lent(arrival: Nanos, offload: Offload, vlan: Option<Vlan>, bytes: L) -> Self {
         Self {
             arrival,
@@ -142,13 +139,11 @@ impl<L: Lent> Frame<L> {
     }
 
     /// The frame from its Ethernet header on, the tag in [`Frame::vlan`] left out.
-    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.bytes.bytes()
     }
 
     /// The bytes alone, still where they stood.
-    #[must_use]
     pub fn into_bytes(self) -> FrameBytes<L> {
         self.bytes
     }
@@ -156,7 +151,6 @@ impl<L: Lent> Frame<L> {
 
 impl<L: Lent> FrameBytes<L> {
     /// The bytes.
-    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Own(bytes) => bytes,
@@ -165,7 +159,6 @@ impl<L: Lent> FrameBytes<L> {
     }
 
     /// The place of the port's memory that they occupy, if they are lent.
-    #[must_use]
     pub fn place(&self) -> Option<usize> {
         match self {
             Self::Own(_) => None,

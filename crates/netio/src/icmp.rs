@@ -1,11 +1,8 @@
 //! The ICMP error that tells a sender that its packet was too big.
 
 use crate::checksum;
-use crate::control::ICMPV6;
-use crate::ip::{Fragment, IPV4, IPV6, Ip, ether_type};
+use crate::ip::{Fragment, ICMP, ICMPV6, IPV4, IPV6, Ip, ether_type};
 
-/// ICMP in an IP header.
-pub(crate) const ICMP: u8 = 1;
 /// Octets of the longest error that IPv4 allows (RFC 1812, section 4.3.2.3).
 const LONGEST_V4: usize = 576;
 /// And IPv6 (RFC 4443, section 3.2): its least MTU.
@@ -20,7 +17,6 @@ const HOPS: u8 = 64;
 ///
 /// `None` where nothing must be said: an IPv4 packet that may be fragmented, ICMP errors, broadcast and multicast, fragments
 /// but the first, senders that are no single host (RFC 1122, section 3.2.2; RFC 4443, section 2.4); and what is not IP.
-#[must_use]
 pub fn too_big(packet: &[u8], mtu: u16) -> Option<Vec<u8>> {
     let (kind, l3) = ether_type(packet)?;
     let ip = Ip::of(packet).filter(|ip| ip.next <= packet.len() && is_answered(packet, *ip))?;

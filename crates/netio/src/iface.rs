@@ -6,9 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use futures_util::TryStreamExt as _;
 use model::BitsPerSec;
-use rtnetlink::packet_core::{
-    NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload,
-};
+use rtnetlink::packet_core::{NLM_F_DUMP, NetlinkPayload};
 use rtnetlink::packet_route::address::{AddressMessage, AddressScope};
 use rtnetlink::packet_route::link::{
     LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage,
@@ -21,7 +19,7 @@ use rtnetlink::{Handle, LinkGetRequest};
 use crate::netlink::{self, NetlinkError, RequestContext as _};
 
 /// An interface as it was when it was looked up.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
     /// Its name.
     pub name: String,
@@ -105,7 +103,6 @@ impl Interface {
 
     /// What its cable carries now, on L1; `None` of what has no cable, or does not say. (`/sys/class/net/NAME/speed`, which has a
     /// number for virtual interfaces too, that bounds nothing.)
-    #[must_use]
     pub fn speed(&self) -> Option<BitsPerSec> {
         if self.kind.is_some() {
             return None;
@@ -173,7 +170,7 @@ impl LinkWatcher {
         let mut changes = Vec::new();
         loop {
             match self.socket.recv_from_full() {
-                Ok((messages, _)) => read_changes(&messages, &mut changes),
+                Ok((messages, _)) => changes.extend(read_changes(&messages)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(changes),
                 // Some were lost: ask how every interface stands now; the answer comes as more changes.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => self.ask_all()?,
@@ -184,11 +181,7 @@ impl LinkWatcher {
 
     fn ask_all(&self) -> io::Result<()> {
         let get = RouteNetlinkMessage::GetLink(LinkMessage::default());
-        let mut message = NetlinkMessage::from(get);
-        message.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
+        let bytes = netlink::request(get, NLM_F_DUMP);
         self.socket.send_to(&bytes, &SocketAddr::new(0, 0), 0)?;
         Ok(())
     }
@@ -227,17 +220,12 @@ async fn look_up(
 fn from_message(link: &LinkMessage) -> Interface {
     let flags = link.header.flags;
     let mut interface = Interface {
-        name: String::new(),
         index: link.header.index,
-        mtu: 0,
         up: flags.contains(LinkFlags::Up),
         carrier: flags.contains(LinkFlags::LowerUp),
         running: flags.contains(LinkFlags::Running),
-        master: None,
-        default_route: false,
         ethernet: link.header.link_layer_type == LinkLayerType::Ether,
-        mac: [0; 6],
-        kind: None,
+        ..Interface::default()
     };
     for attribute in &link.attributes {
         match attribute {
@@ -322,26 +310,15 @@ fn leaves_by(route: &RouteMessage) -> impl Iterator<Item = u32> {
 
 /// How many changes a datagram tells of, for fuzzers.
 pub(crate) fn changes_in(messages: &[u8]) -> usize {
-    let mut changes = Vec::new();
-    read_changes(messages, &mut changes);
-    changes.len()
+    read_changes(messages).count()
 }
 
-/// Reads a datagram of netlink messages; what is not about a link is passed over.
-fn read_changes(mut messages: &[u8], changes: &mut Vec<LinkChange>) {
-    while let Ok(header) = NetlinkBuffer::new_checked(messages) {
-        let length = header.length() as usize;
-        if let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(messages)
-            && let Some(change) = as_change(&message.payload)
-        {
-            changes.push(change);
-        }
-        // Messages are padded to 4 bytes.
-        messages = messages.get(length.next_multiple_of(4)..).unwrap_or(&[]);
-    }
+/// The changes in a datagram of netlink messages.
+fn read_changes(messages: &[u8]) -> impl Iterator<Item = LinkChange> {
+    netlink::payloads(messages).filter_map(as_change)
 }
 
-fn as_change(payload: &NetlinkPayload<RouteNetlinkMessage>) -> Option<LinkChange> {
+fn as_change(payload: NetlinkPayload<RouteNetlinkMessage>) -> Option<LinkChange> {
     let (link, gone) = match payload {
         NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => (link, false),
         NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => (link, true),
@@ -351,7 +328,7 @@ fn as_change(payload: &NetlinkPayload<RouteNetlinkMessage>) -> Option<LinkChange
     if link.header.interface_family != AddressFamily::Unspec {
         return None;
     }
-    let now = from_message(link);
+    let now = from_message(&link);
     Some(LinkChange {
         index: now.index,
         name: now.name,

@@ -10,14 +10,11 @@
 
 use std::io;
 
+use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
 use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
 
 /// Length of a netlink header.
 const HEADER: usize = 16;
-const NLM_F_REQUEST: u16 = 1;
-const NLM_F_ACK: u16 = 4;
-const NLM_F_EXCL: u16 = 0x200;
-const NLM_F_CREATE: u16 = 0x400;
 const NLA_F_NESTED: u16 = 0x8000;
 const NFNETLINK_V0: u8 = 0;
 const NFNL_SUBSYS_NFTABLES: u16 = 10;

@@ -7,6 +7,12 @@ pub(crate) const IPV4: u16 = 0x0800;
 /// The EtherType of IPv6.
 pub(crate) const IPV6: u16 = 0x86dd;
 
+/// The numbers of protocols in IP headers.
+pub(crate) const ICMP: u8 = 1;
+pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
+pub(crate) const ICMPV6: u8 = 58;
+
 /// An IP header in a frame, and what follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ip {

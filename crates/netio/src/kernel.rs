@@ -19,13 +19,11 @@ impl KernelVersion {
     pub const UDP_GSO: Self = Self::new(6, 2);
 
     /// A version.
-    #[must_use]
     pub const fn new(major: u32, minor: u32) -> Self {
         Self { major, minor }
     }
 
     /// The version of the running kernel; 0.0 if it states none that can be read.
-    #[must_use]
     pub fn running() -> Self {
         let release = nix::sys::utsname::uname()
             .map(|names| names.release().to_string_lossy().into_owned())

@@ -5,7 +5,7 @@
 //! [`contain`](crate::contain).
 
 use std::io;
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 
 use nix::errno::Errno;
@@ -14,6 +14,7 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::unistd::{getpid, getppid};
 
+use crate::contain::exit_code;
 use crate::netns::NetNs;
 
 /// A command that runs; when dropped, it is killed.
@@ -66,9 +67,7 @@ impl KillOnDrop {
     /// # Errors
     /// None is known.
     pub fn wait(&mut self) -> io::Result<i32> {
-        let status = self.child.wait()?;
-        let signal = || 128 + status.signal().unwrap_or_default();
-        Ok(status.code().unwrap_or_else(signal))
+        self.child.wait().map(exit_code)
     }
 }
 

@@ -37,6 +37,7 @@ pub mod sandbox;
 pub mod signals;
 mod sleep_margin;
 mod sleeper;
+mod socket_option;
 pub mod stop;
 pub mod tbf;
 pub mod tcp;

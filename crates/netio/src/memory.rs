@@ -31,7 +31,6 @@ pub struct Sent {
 
 impl MemoryPort {
     /// A port that sends GSO frames as such, or segment by segment.
-    #[must_use]
     pub fn new(gso: bool) -> Self {
         Self {
             gso,
@@ -47,7 +46,6 @@ impl MemoryPort {
     }
 
     /// When the next frame arrives, even if that time has not come.
-    #[must_use]
     pub fn next_arrival(&self) -> Option<Nanos> {
         Some(self.waiting.front()?.arrival)
     }

@@ -2,8 +2,11 @@
 
 use std::future::Future;
 use std::io;
+use std::iter;
 
 use rtnetlink::Handle;
+use rtnetlink::packet_core::{NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload};
+use rtnetlink::packet_route::RouteNetlinkMessage;
 
 use crate::netns::{NetNs, NetNsError, in_thread};
 
@@ -57,6 +60,30 @@ impl<T> RequestContext<T> for io::Result<T> {
             source,
         })
     }
+}
+
+/// The bytes of a request, for a socket that is used without a connection.
+pub(crate) fn request(message: RouteNetlinkMessage, flags: u16) -> Vec<u8> {
+    let mut request = NetlinkMessage::from(message);
+    request.header.flags = NLM_F_REQUEST | flags;
+    request.finalize();
+    let mut bytes = vec![0; request.buffer_len()];
+    request.serialize(&mut bytes);
+    bytes
+}
+
+/// What the messages of a datagram say. One that cannot be read is passed over.
+pub(crate) fn payloads(
+    mut datagram: &[u8],
+) -> impl Iterator<Item = NetlinkPayload<RouteNetlinkMessage>> {
+    let messages = iter::from_fn(move || {
+        let length = NetlinkBuffer::new_checked(datagram).ok()?.length() as usize;
+        let message = NetlinkMessage::deserialize(datagram);
+        // Messages are padded to 4 bytes.
+        datagram = datagram.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+        Some(message)
+    });
+    messages.flatten().map(|message| message.payload)
 }
 
 /// Runs `f` with an rtnetlink connection of `ns` and waits for its end.

@@ -2,11 +2,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::thread;
 
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+use crate::socket_option;
 
 /// A network namespace; it lives until the last descriptor and the last process in it are gone.
 #[derive(Debug)]
@@ -144,20 +146,8 @@ pub(crate) fn cookie_here() -> io::Result<u64> {
         SockFlag::SOCK_CLOEXEC,
         None,
     )?;
-    let mut cookie: u64 = 0;
-    let mut length = libc::socklen_t::try_from(size_of::<u64>()).expect("a small number");
-    // SAFETY: `cookie` and `length` are valid for the call to fill; length is the size of the cookie.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_NETNS_COOKIE,
-            (&raw mut cookie).cast(),
-            &raw mut length,
-        )
-    };
-    nix::errno::Errno::result(result)?;
-    Ok(cookie)
+    let cookie = socket_option::get(&socket, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE)?;
+    Ok(u64::from_ne_bytes(cookie))
 }
 
 /// Sets a sysctl of the calling thread's namespace: `/proc/sys/net` shows that of the thread that opens the file.

@@ -86,7 +86,6 @@ impl BorrowedNic {
     }
 
     /// Where it is.
-    #[must_use]
     pub fn namespace(&self) -> &NetNs {
         &self.namespace
     }
@@ -96,11 +95,8 @@ impl BorrowedNic {
         bed::prepare_for_nic(&self.namespace, name)?;
         let (address, prefix) = config.address;
         netlink::call(&self.namespace, async |handle| {
-            for name in ["lo", name] {
-                let up = LinkUnspec::new_with_name(name).up().build();
-                let set = handle.link().set(up).execute().await;
-                set.asked(|| format!("set interface {name} up"))?;
-            }
+            bed::up(&handle, "lo").await?;
+            bed::up(&handle, name).await?;
             let index = bed::index_of(name)?;
             let add = handle.address().add(index, address, prefix);
             let add = add.execute().await;

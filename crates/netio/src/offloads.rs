@@ -99,13 +99,11 @@ impl Offloads {
     }
 
     /// The name that the interface was opened by.
-    #[must_use]
     pub fn interface(&self) -> &str {
         &self.interface
     }
 
     /// The interface's number in its namespace.
-    #[must_use]
     pub fn index(&self) -> u32 {
         self.index
     }
@@ -320,9 +318,7 @@ fn words(values: &[u32]) -> Vec<u8> {
 }
 
 fn word(buffer: &[u8], index: usize) -> u32 {
-    let at = index * 4;
-    let bytes = [buffer[at], buffer[at + 1], buffer[at + 2], buffer[at + 3]];
-    u32::from_ne_bytes(bytes)
+    u32::from_ne_bytes(buffer.as_chunks().0[index])
 }
 
 fn count(n: usize) -> u32 {

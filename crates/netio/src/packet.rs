@@ -23,7 +23,6 @@ pub struct Headers {
 
 impl Headers {
     /// Reads those of `frame`.
-    #[must_use]
     pub fn of<'f>(frame: impl Into<FrameRef<'f>>) -> Self {
         let frame: FrameRef<'f> = frame.into();
         let bytes = frame.bytes;
@@ -182,10 +181,8 @@ mod tests {
         let mut back = v4(0, 0, [53, 1000]);
         back[26..34].copy_from_slice(&[10, 77, 0, 2, 10, 77, 0, 1]);
         let [there, back] = [there, back].map(|bytes| Headers::of(&frame(&bytes, None)).flow);
-        assert_eq!(
-            (there.source, there.destination),
-            (back.destination, back.source)
-        );
+        assert_eq!(there.source, back.destination);
+        assert_eq!(there.destination, back.source);
         assert_ne!(there.id, back.id);
     }
 

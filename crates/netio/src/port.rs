@@ -257,7 +257,6 @@ impl FrameHead {
     }
 
     /// The bytes.
-    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }

@@ -1,12 +1,9 @@
 //! Packets that their receivers answer, and the replies: TCP segments and acknowledgements, ICMP echo requests and replies.
 
-use crate::control::ICMPV6;
 use crate::five_tuple::FiveTuple;
 use crate::frame::FrameRef;
-use crate::icmp::ICMP;
-use crate::ip::{Fragment, Ip, byte, u16_at};
+use crate::ip::{Fragment, ICMP, ICMPV6, Ip, TCP, byte, u16_at};
 
-const TCP: u8 = 6;
 const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
@@ -44,7 +41,6 @@ pub struct ProbeReply {
 
 impl ProbeRequest {
     /// The request in `frame`; `None` if nobody answers it or it is truncated.
-    #[must_use]
     pub fn of(frame: FrameRef<'_>) -> Option<Self> {
         let bytes = frame.bytes;
         let (ip, kind) = header(bytes)?;
@@ -67,13 +63,11 @@ impl ProbeRequest {
     }
 
     /// The kind of reply that it waits for.
-    #[must_use]
     pub fn kind(&self) -> ProbeKind {
         self.kind
     }
 
     /// Whether `reply` answers it.
-    #[must_use]
     pub fn is_answered_by(&self, reply: &ProbeReply) -> bool {
         let is_behind = match self.kind {
             ProbeKind::Segment => !is_before(reply.end, self.end),
@@ -83,7 +77,6 @@ impl ProbeRequest {
     }
 
     /// Whether `other`, which arrived later, repeats some of it or asks for earlier numbers.
-    #[must_use]
     pub fn is_repeated_by(&self, other: &Self) -> bool {
         is_before(other.first, self.end) && (self.kind, self.flow) == (other.kind, other.flow)
     }
@@ -91,7 +84,6 @@ impl ProbeRequest {
 
 impl ProbeReply {
     /// The reply in `frame`; `None` if it answers nothing or is truncated.
-    #[must_use]
     pub fn of(frame: FrameRef<'_>) -> Option<Self> {
         let bytes = frame.bytes;
         let (ip, kind) = header(bytes)?;
@@ -116,7 +108,6 @@ impl ProbeReply {
     }
 
     /// The kind of request that it answers.
-    #[must_use]
     pub fn kind(&self) -> ProbeKind {
         self.kind
     }

@@ -6,7 +6,6 @@ use nix::ifaddrs::getifaddrs;
 
 /// Whether `address` is of the internet: not of this host, a link, a private network (RFC 1918, RFC 4193) or the network of a
 /// carrier behind its NAT (RFC 6598).
-#[must_use]
 pub fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => {
@@ -30,7 +29,6 @@ pub fn is_public(address: IpAddr) -> bool {
 }
 
 /// The public addresses of the calling thread's network namespace, or of one interface of it; none where the system does not say.
-#[must_use]
 pub fn public_addresses(interface: Option<&str>) -> Vec<IpAddr> {
     let all = getifaddrs().into_iter().flatten();
     all.filter(|found| interface.is_none_or(|name| found.interface_name == name))

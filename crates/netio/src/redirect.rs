@@ -3,9 +3,7 @@
 
 use std::io;
 
-use rtnetlink::packet_core::{
-    NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload,
-};
+use rtnetlink::packet_core::{NLM_F_DUMP, NetlinkPayload};
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::tc::{
     TcActionAttribute, TcAttribute, TcFilterU32Option, TcHandle, TcMessage, TcOption, TcStats2,
@@ -56,11 +54,8 @@ impl Redirect {
             major: 0xffff,
             minor: TcHandle::MIN_INGRESS,
         };
-        let mut request = NetlinkMessage::from(RouteNetlinkMessage::GetTrafficFilter(filters));
-        request.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-        request.finalize();
-        let mut bytes = vec![0; request.buffer_len()];
-        request.serialize(&mut bytes);
+        let get = RouteNetlinkMessage::GetTrafficFilter(filters);
+        let bytes = netlink::request(get, NLM_F_DUMP);
         self.socket.send_to(&bytes, &SocketAddr::new(0, 0), 0)?;
         let mut refused = 0;
         loop {
@@ -75,19 +70,16 @@ impl Redirect {
 }
 
 /// What a datagram of a dump's answers counts, and whether it is the last.
-fn read(mut answers: &[u8]) -> (u64, bool) {
+fn read(answers: &[u8]) -> (u64, bool) {
     let (mut refused, mut is_end) = (0, false);
-    while let Ok(header) = NetlinkBuffer::new_checked(answers) {
-        let length = header.length() as usize;
-        match NetlinkMessage::deserialize(answers).map(|answer| answer.payload) {
-            Ok(NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewTrafficFilter(filter))) => {
+    for answer in netlink::payloads(answers) {
+        match answer {
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewTrafficFilter(filter)) => {
                 refused += not_redirected(&filter);
             }
-            Ok(NetlinkPayload::Done(_) | NetlinkPayload::Error(_)) => is_end = true,
+            NetlinkPayload::Done(_) | NetlinkPayload::Error(_) => is_end = true,
             _ => {}
         }
-        // Messages are padded to 4 bytes.
-        answers = answers.get(length.next_multiple_of(4)..).unwrap_or(&[]);
     }
     (refused, is_end)
 }

@@ -21,21 +21,21 @@ const ON_TIME: u64 = 400;
 /// A sleep shorter than this is spun: what it saves is less than what a late wake-up costs.
 const LEAST_SLEEP: Nanos = Nanos(250_000);
 
-impl Sleeper {
+impl Default for Sleeper {
     /// Prepares the calling thread: no timer slack, short scheduling slices.
-    #[must_use]
-    pub fn new() -> Self {
+    fn default() -> Self {
         wait::wake_up_soon();
         Self {
             guard: SleepMargin::up_to(LONGEST_GUARD, ON_TIME),
         }
     }
+}
 
+impl Sleeper {
     /// Puts the calling thread before every ordinary one as well, where that is allowed and another core is left for
     /// the rest. For threads that sleep most of the time.
-    #[must_use]
     pub fn urgent() -> Self {
-        let sleeper = Self::new();
+        let sleeper = Self::default();
         wait::run_in_real_time();
         sleeper
     }
@@ -64,19 +64,13 @@ impl Sleeper {
     }
 }
 
-impl Default for Sleeper {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_wait_never_ends_early() {
-        let mut sleeper = Sleeper::new();
+        let mut sleeper = Sleeper::default();
         for span in [0, 1_000, 100_000, 1_000_000] {
             let until = clock::now() + Nanos(span);
             assert!(sleeper.wait(until) >= until);
@@ -86,7 +80,7 @@ mod tests {
     #[test]
     fn a_moment_that_has_passed_is_not_waited_for() {
         let until = Nanos(clock::now().0 - 1);
-        let mut sleeper = Sleeper::new();
+        let mut sleeper = Sleeper::default();
         let before = sleeper.guard;
         sleeper.wait(until);
         assert_eq!(sleeper.guard, before);

@@ -1,6 +1,5 @@
 //! Requests to stop a measurement early.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,13 +22,16 @@ pub struct Stop {
 }
 
 /// Why to stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StopCause {
     /// The time-out passed.
+    #[error("not done within {} s", .0.as_secs_f64())]
     TimeOut(Duration),
     /// A signal arrived.
+    #[error("interrupted by a signal")]
     Interrupted,
     /// Something failed without which it is in vain; says what.
+    #[error("{0}")]
     InVain(&'static str),
 }
 
@@ -63,7 +65,6 @@ impl Stop {
     }
 
     /// Stops also when `flag` rises, because of `why`.
-    #[must_use]
     pub fn or(&self, flag: &Arc<AtomicBool>, why: &'static str) -> Self {
         Self {
             in_vain: Some((Arc::clone(flag), why)),
@@ -83,16 +84,6 @@ impl Stop {
         }
         let (deadline, timeout) = self.deadline?;
         (Instant::now() >= deadline).then_some(StopCause::TimeOut(timeout))
-    }
-}
-
-impl fmt::Display for StopCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TimeOut(timeout) => write!(f, "not done within {} s", timeout.as_secs_f64()),
-            Self::Interrupted => f.write_str("interrupted by a signal"),
-            Self::InVain(why) => f.write_str(why),
-        }
     }
 }
 

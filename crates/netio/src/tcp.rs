@@ -4,7 +4,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, sockopt};
+
+use crate::socket_option;
 
 /// A TCP connection's state at one moment (`TCP_INFO`); counters begin with the connection.
 ///
@@ -67,36 +70,15 @@ impl TcpInfo {
     /// # Errors
     /// It is not a TCP socket.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
-        let mut buffer = [0_u8; LENGTH];
-        let mut length = libc::socklen_t::try_from(LENGTH).unwrap_or(0);
-        // SAFETY: the buffer and its length are valid for the call, which fills at most so many bytes.
-        let result = unsafe {
-            libc::getsockopt(
-                socket.as_fd().as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_INFO,
-                buffer.as_mut_ptr().cast(),
-                &raw mut length,
-            )
-        };
-        if result != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self::parse(&buffer))
+        let info = socket_option::get(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+        Ok(Self::parse(&info))
     }
 
     /// Offsets are those of `struct tcp_info`, which only ever grows at its end.
     fn parse(bytes: &[u8; LENGTH]) -> Self {
-        let short = |at: usize| {
-            let mut four = [0; 4];
-            four.copy_from_slice(&bytes[at..at + 4]);
-            u32::from_ne_bytes(four)
-        };
-        let long = |at: usize| {
-            let mut eight = [0; 8];
-            eight.copy_from_slice(&bytes[at..at + 8]);
-            u64::from_ne_bytes(eight)
-        };
+        const WITHIN: &str = "a field lies within the structure";
+        let short = |at: usize| u32::from_ne_bytes(*bytes[at..].first_chunk().expect(WITHIN));
+        let long = |at: usize| u64::from_ne_bytes(*bytes[at..].first_chunk().expect(WITHIN));
         let micros = |at| Duration::from_micros(short(at).into());
         // Before the first round trip the kernel says ~0.
         let min_rtt = Some(short(148)).filter(|us| *us != u32::MAX && *us != 0);
@@ -153,9 +135,7 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<u32> {
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: the kernel fills one int; the descriptor is open for as long as `socket` is borrowed.
     let result = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    Errno::result(result)?;
     Ok(bytes.unsigned_abs())
 }
 
@@ -164,28 +144,12 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<u32> {
 /// # Errors
 /// The socket is not connected.
 pub fn path_mtu(socket: impl AsFd) -> io::Result<u32> {
-    let mtu = getsockopt(&socket, sockopt::IpMtu).map_err(io::Error::from);
-    Ok(mtu.or_else(|_| ipv6_mtu(&socket))?.unsigned_abs())
-}
-
-fn ipv6_mtu(socket: impl AsFd) -> io::Result<libc::c_int> {
-    let fd = socket.as_fd().as_raw_fd();
-    let mut mtu: libc::c_int = 0;
-    let mut length = libc::socklen_t::try_from(size_of_val(&mtu)).expect("a small integer");
-    // SAFETY: `mtu` has room for `length` bytes; the descriptor is open for as long as `socket` is borrowed.
-    let result = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::IPPROTO_IPV6,
-            libc::IPV6_MTU,
-            (&raw mut mtu).cast(),
-            &raw mut length,
-        )
+    let of_ipv6 = || socket_option::get(&socket, libc::IPPROTO_IPV6, libc::IPV6_MTU);
+    let mtu = match getsockopt(&socket, sockopt::IpMtu) {
+        Ok(mtu) => mtu,
+        Err(_) => libc::c_int::from_ne_bytes(of_ipv6()?),
     };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(mtu)
+    Ok(mtu.unsigned_abs())
 }
 
 #[cfg(test)]

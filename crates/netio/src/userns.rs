@@ -1,7 +1,6 @@
 //! A user namespace in which the caller is root, for users without privileges.
 
 use std::ffi::CStr;
-use std::fmt;
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
@@ -16,8 +15,10 @@ use nix::sys::stat::Mode;
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, fork, getegid, geteuid, pipe, write};
 use rtnetlink::LinkVeth;
-use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage};
+use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL};
 use rtnetlink::packet_route::RouteNetlinkMessage;
+
+use crate::netlink;
 
 /// How this process can come by namespaces and interfaces of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +36,6 @@ pub enum Privilege {
 
 impl Privilege {
     /// Finds out; a user namespace is really tried, in a child.
-    #[must_use]
     pub fn detect() -> Self {
         if holds_network_capabilities() && holds(Capability::CAP_SYS_ADMIN) {
             return Self::Root;
@@ -50,7 +50,6 @@ impl Privilege {
 }
 
 /// Whether this process holds CAP_NET_ADMIN and CAP_NET_RAW, which interfaces that exist take.
-#[must_use]
 pub fn holds_network_capabilities() -> bool {
     holds(Capability::CAP_NET_ADMIN) && holds(Capability::CAP_NET_RAW)
 }
@@ -120,24 +119,17 @@ fn holds(capability: Capability) -> bool {
     caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false)
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, thiserror::Error)]
 #[repr(u8)]
 enum Step {
+    #[error("cannot start a child to try a user namespace")]
     Fork,
+    #[error("cannot make a user namespace")]
     Unshare,
+    #[error("cannot become root in a user namespace")]
     Map,
+    #[error("cannot make a veth pair in a user namespace")]
     Veth,
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Fork => "cannot start a child to try a user namespace",
-            Self::Unshare => "cannot make a user namespace",
-            Self::Map => "cannot become root in a user namespace",
-            Self::Veth => "cannot make a veth pair in a user namespace",
-        })
-    }
 }
 
 /// What most likely stands in the way.
@@ -166,6 +158,21 @@ fn advice(step: Step, errno: Errno) -> &'static str {
     } else {
         ""
     }
+}
+
+/// The number outside a user namespace of the user or group `id` inside it; nothing if the map, a file of /proc (user_namespaces(7)),
+/// has none.
+pub(crate) fn outside(map: &str, id: u32) -> Option<u32> {
+    let ranges = map.lines().filter_map(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse::<u32>);
+        let mut number = || numbers.next()?.ok();
+        Some((number()?, number()?, number()?))
+    });
+    let mut mapped = ranges.filter_map(|(inside, outside, count)| {
+        let offset = id.checked_sub(inside).filter(|offset| *offset < count)?;
+        outside.checked_add(offset)
+    });
+    mapped.next()
 }
 
 /// The lines that make the caller root.
@@ -207,12 +214,8 @@ fn write_whole(path: &CStr, text: &str) -> Result<(), Errno> {
 /// The netlink message that makes a pair of interfaces, ready to send.
 fn add_veth_request() -> Vec<u8> {
     let link = LinkVeth::new("a", "b").build();
-    let mut message = NetlinkMessage::from(RouteNetlinkMessage::NewLink(link));
-    message.header.flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    bytes
+    let flags = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
+    netlink::request(RouteNetlinkMessage::NewLink(link), flags)
 }
 
 /// Makes system calls only, like [`unshare_and_map`].
@@ -254,5 +257,28 @@ fn read_outcome(from_child: OwnedFd) -> Result<(), UserNsError> {
             Err(UserNsError::new((step(number), errno)))
         }
         _ => Err(UserNsError::new((Step::Fork, Errno::EIO))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_inside_is_the_one_outside_that_the_map_says() {
+        let whole = "         0          0 4294967295\n";
+        let container = "0 1000 1\n1 100000 65536\n";
+        for (map, inside, right) in [
+            (whole, 1000, Some(1000)),
+            (whole, 65534, Some(65534)),
+            ("         0       1000          1\n", 0, Some(1000)),
+            (container, 7, Some(100_006)),
+            (container, 65534, Some(165_533)),
+            (container, 65537, None),
+            ("0 1000 1\n", 7, None),
+            ("", 0, None),
+        ] {
+            assert_eq!(outside(map, inside), right, "{map}");
+        }
     }
 }

@@ -89,7 +89,6 @@ const STALL: Nanos = Nanos(30_000);
 
 impl Waiter {
     /// Measures how late this thread wakes up; takes about 10 ms.
-    #[must_use]
     pub fn measure(cpu: CpuUse) -> Self {
         wake_up_soon();
         let real_time = cpu == CpuUse::Spin && run_in_real_time();
@@ -108,7 +107,6 @@ impl Waiter {
     }
 
     /// How long before a moment it spins at most.
-    #[must_use]
     pub fn spins(&self) -> Nanos {
         match self.cpu {
             CpuUse::Spin => self.short.time(),
@@ -117,13 +115,11 @@ impl Waiter {
     }
 
     /// How late a plain sleep ended, in the median.
-    #[must_use]
     pub fn wake_up_latency(&self) -> Nanos {
         self.median
     }
 
     /// Whether this thread runs before every ordinary one of the machine.
-    #[must_use]
     pub fn real_time(&self) -> bool {
         self.real_time
     }
@@ -147,7 +143,6 @@ impl Waiter {
     }
 
     /// Whether there is time to sleep before `until`; if not, the rest is to be spun.
-    #[must_use]
     pub fn sleeps(&self, now: Nanos, until: Option<Nanos>) -> bool {
         until.is_none_or(|until| match self.cpu {
             CpuUse::Spin => until > now + self.short.time() + LEAST_SLEEP,

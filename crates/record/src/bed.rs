@@ -167,8 +167,7 @@ impl TokenBucket {
         const QUEUE: Nanos = Nanos::from_millis(100);
         const LEAST_FRAMES: u32 = 4;
         let within = |time: Nanos| {
-            let bytes = u128::from(rate.get()) * u128::from(time.0) / 8_000_000_000;
-            u32::try_from(bytes)
+            u32::try_from(rate.bytes_in(time).0)
                 .unwrap_or(u32::MAX)
                 .max(LEAST_FRAMES * frame)
         };
@@ -219,14 +218,6 @@ impl Bed {
         }
     }
 
-    /// Rate of the kernel's token bucket at the client, in L2 bits without FCS, where there is one.
-    pub fn bucket(&self) -> Option<BitsPerSec> {
-        match self {
-            Self::Netns(pair) => pair.tbf,
-            Self::Chain(_) | Self::External(_) | Self::Nics(_) => None,
-        }
-    }
-
     /// Whether segmentation and checksum offloads are on, where farwire makes the interfaces.
     pub fn offloads(&self) -> Option<bool> {
         match self {
@@ -236,7 +227,7 @@ impl Bed {
         }
     }
 
-    /// Rate of the kernel's shaper at the client, if there is one.
+    /// Rate of the kernel's token bucket at the client, in L2 bits without FCS, where there is one.
     pub fn tbf(&self) -> Option<BitsPerSec> {
         match self {
             Self::Netns(pair) => pair.tbf,

@@ -183,15 +183,9 @@ fn statistic_of(statistic: Statistic, values: &[f64]) -> Option<f64> {
 /// Each client's percentage by what it sent; of those that do not say, alike.
 fn lost_percent(all: &[Measurement], of: Scope) -> Option<f64> {
     let (.., direction, size, phase) = of;
-    let find = |one: &Measurement, wanted: Scope| {
-        let mut whole = one.figures.iter().filter(|figure| figure.stream.is_none());
-        whole
-            .find(|figure| scope(figure) == wanted)
-            .map(|figure| figure.value)
-    };
     let sent = |one: &Measurement, way| {
         let total = (Metric::SentPackets, Statistic::Total, way, size, phase);
-        find(one, total)
+        whole_value(one, total)
     };
     let mut all_sent = 0.0;
     let mut all_lost = 0.0;
@@ -200,9 +194,16 @@ fn lost_percent(all: &[Measurement], of: Scope) -> Option<f64> {
             .or_else(|| sent(one, None))
             .unwrap_or(1.0);
         all_sent += sent;
-        all_lost += sent * find(one, of)?;
+        all_lost += sent * whole_value(one, of)?;
     }
     (all_sent > 0.0).then(|| all_lost / all_sent)
+}
+
+/// What a measurement has over all streams.
+fn whole_value(one: &Measurement, wanted: Scope) -> Option<f64> {
+    let mut whole = one.figures.iter().filter(|figure| figure.stream.is_none());
+    let figure = whole.find(|figure| scope(figure) == wanted)?;
+    Some(figure.value)
 }
 
 /// Amounts of the same interval of all clients, which began at once.
@@ -251,13 +252,8 @@ fn each_goodput(all: &[Measurement], merged: &mut Measurement) {
             None,
             None,
         );
-        let goodput = |one: &Measurement| {
-            let mut whole = one.figures.iter().filter(|figure| figure.stream.is_none());
-            whole
-                .find(|figure| scope(figure) == wanted)
-                .map(|figure| figure.value)
-        };
-        let Some(values) = all.iter().map(goodput).collect::<Option<Vec<f64>>>() else {
+        let goodputs = all.iter().map(|one| whole_value(one, wanted));
+        let Some(values) = goodputs.collect::<Option<Vec<f64>>>() else {
             continue;
         };
         let at_s = merged.samples.iter().map(|sample| sample.at_s);

@@ -12,7 +12,6 @@ pub struct DeclaredFigures(Vec<FigureName>);
 
 impl DeclaredFigures {
     /// Those that several clients with samples of this kind state together, and what each client's goodput comes to.
-    #[must_use]
     pub fn of_clients(self, samples: Option<SampleKind>) -> Self {
         let goodput = |figure: &&FigureName| {
             (figure.metric, figure.statistic) == (Metric::GoodputBitPerS, Statistic::Mean)

@@ -29,10 +29,10 @@ pub struct Expectation {
 #[serde(default)]
 pub struct Judgement {
     /// What of the runs is held against the rule.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(skip_serializing_if = "crate::is_default")]
     pub over: Centre,
     /// How sure that must be.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(skip_serializing_if = "crate::is_default")]
     pub met: Met,
 }
 
@@ -178,10 +178,6 @@ impl Judgement {
             Met::UnlessContradicted | Met::WhenShown => self.over.fewest(of_two, beyond),
         }
     }
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 /// What follows the rule: nothing by default.

@@ -172,10 +172,7 @@ impl Traffic {
 
 impl FlowDepartures {
     fn toward(&self, direction: Direction) -> Departed {
-        match direction {
-            Direction::Up => self.up,
-            Direction::Down => self.down,
-        }
+        direction.choose(self.up, self.down)
     }
 }
 

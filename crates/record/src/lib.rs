@@ -40,3 +40,8 @@ pub use record::{
 pub use record_merge::Merge;
 pub use record_writer::{RecordWriter, is_full};
 pub use shard::{Shard, ShardBy, ShardNumber};
+
+/// Whether a value need not be written, because it is read as the default.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

@@ -22,13 +22,8 @@ pub struct Measurement {
     /// Why the measurement is not what was asked for; what was seen until then is kept.
     pub failure: Option<String>,
     /// Seconds at the start that were asked to be left out of samples and figures: the first interval begins there.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub omitted_s: f64,
-}
-
-/// Whether there is nothing to tell.
-fn is_zero(seconds: &f64) -> bool {
-    *seconds == 0.0
 }
 
 /// One observation.

@@ -47,74 +47,56 @@ impl MetricRow {
     }
 
     /// People look first for all statistics of the row.
-    #[must_use]
     pub fn headline(self) -> Self {
         let statistics = self.statistics;
         self.headlines(statistics)
     }
 
     /// People look first for these statistics.
-    #[must_use]
     pub fn headlines(self, headlines: &'static [Statistic]) -> Self {
         Self { headlines, ..self }
     }
 
     /// flent has the samples under this name.
-    #[must_use]
     pub fn flent(self, name: &str) -> Self {
         let series = FlentSeries::new(name, self.metric, None);
         self.flent_series(vec![series])
     }
 
     /// flent has these series of the samples.
-    #[must_use]
     pub fn flent_series(self, flent: Vec<FlentSeries>) -> Self {
         Self { flent, ..self }
     }
 
     /// A figure for each of these directions.
-    #[must_use]
     pub fn toward(self, directions: &[Direction]) -> Self {
         let directions = directions.into();
         Self { directions, ..self }
     }
 
     /// A figure for each of these sizes.
-    #[must_use]
     pub fn of_sizes(self, sizes: &[u64]) -> Self {
         let sizes = sizes.into();
         Self { sizes, ..self }
     }
 
-    fn figures(&self) -> impl Iterator<Item = FigureName> + '_ {
-        let name = |statistic| FigureName {
-            instrument: String::new(),
-            metric: self.metric,
-            statistic,
-            direction: None,
-            phase: None,
-            size: None,
-        };
-        let names = self.statistics.iter().map(move |one| name(*one));
-        let names = names.flat_map(|name| {
-            let direction = optional(&self.directions);
-            direction.map(move |direction| FigureName {
-                direction,
-                ..name.clone()
-            })
-        });
-        let names = names.flat_map(|name| {
-            optional(&self.phases).map(move |phase| FigureName {
-                phase,
-                ..name.clone()
-            })
-        });
-        names.flat_map(|name| {
-            optional(&self.sizes).map(move |size| FigureName {
-                size,
-                ..name.clone()
-            })
-        })
+    fn figures(&self) -> Vec<FigureName> {
+        let mut all = Vec::new();
+        for statistic in self.statistics {
+            for direction in optional(&self.directions) {
+                for phase in optional(&self.phases) {
+                    all.extend(optional(&self.sizes).map(|size| FigureName {
+                        instrument: String::new(),
+                        metric: self.metric,
+                        statistic: *statistic,
+                        direction,
+                        phase,
+                        size,
+                    }));
+                }
+            }
+        }
+        all
     }
 }
 
@@ -125,20 +107,17 @@ impl MetricTable {
     }
 
     /// The rows of both tables.
-    #[must_use]
     pub fn and(mut self, other: impl IntoIterator<Item = MetricRow>) -> Self {
         self.0.extend(other);
         self
     }
 
     /// Every row for each of these directions.
-    #[must_use]
     pub fn toward(self, directions: &[Direction]) -> Self {
         Self::new(self.0.into_iter().map(|row| row.toward(directions)))
     }
 
     /// Every row for each of these phases.
-    #[must_use]
     pub fn during(self, phases: &[Phase]) -> Self {
         let during = |row| MetricRow {
             phases: phases.into(),
@@ -148,7 +127,6 @@ impl MetricTable {
     }
 
     /// Every row for each of these sizes.
-    #[must_use]
     pub fn of_sizes(self, sizes: &[u64]) -> Self {
         Self::new(self.0.into_iter().map(|row| row.of_sizes(sizes)))
     }
@@ -168,7 +146,7 @@ impl MetricTable {
     pub fn has(&self, figure: &Figure) -> bool {
         let name = FigureName::of("", figure);
         let mut rows = self.0.iter().filter(|row| row.metric == name.metric);
-        rows.any(|row| row.figures().any(|own| own == name))
+        rows.any(|row| row.figures().contains(&name))
     }
 
     /// What people look for first.

@@ -41,7 +41,7 @@ impl PathPace {
                 "reno" => Congestion::Reno,
                 _ => Congestion::Bbr,
             },
-            bucket_bit_per_s: case.bed.bucket().map(|rate| rate.get() as f64),
+            bucket_bit_per_s: case.bed.tbf().map(|rate| rate.get() as f64),
         })
     }
 
@@ -179,7 +179,7 @@ mod tests {
             route: bed.path(&link, None).unwrap(),
             mtu: bed.mtu().unwrap(),
             congestion: Congestion::Cubic,
-            bucket_bit_per_s: bed.bucket().map(|rate| rate.get() as f64),
+            bucket_bit_per_s: bed.tbf().map(|rate| rate.get() as f64),
         }
     }
 
@@ -246,7 +246,7 @@ mod tests {
         );
         let bucket: Bed = toml::from_str("kind = 'netns'\ntbf = '100mbit'").unwrap();
         let limited = PathPace {
-            bucket_bit_per_s: bucket.bucket().map(|rate| rate.get() as f64),
+            bucket_bit_per_s: bucket.tbf().map(|rate| rate.get() as f64),
             ..pace("", "")
         };
         near(

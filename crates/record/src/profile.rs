@@ -99,28 +99,23 @@ pub struct Calibration {
     /// The figure that stands for all where nothing was measured.
     pub figure: Headline,
     /// Whether a start is left out of the figures, which the emulator's counters have.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub omits_start: bool,
     /// Whether the kernel sends again what the link drops, so that what is lost there is not what the probes lose.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub sends_again: bool,
     /// Connections one after the other, of which the figure is a mean; one time for all when absent.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub runs: Option<u32>,
     /// Whether the time of a goodput has one way back in it: of the request before the payload, or of the answer after it.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub answers: bool,
     /// Whether it ends by the client's clock: what is still on its way does not count.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub timed: bool,
     /// Seconds of each sub-interval of which the figure is the best.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub sub_interval_s: Option<f64>,
-}
-
-/// Whether there is nothing to tell.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 impl InstrumentProfile {
@@ -148,7 +143,6 @@ impl Headline {
     }
 
     /// Only of what goes this way.
-    #[must_use]
     pub const fn toward(mut self, direction: Direction) -> Self {
         self.direction = Some(direction);
         self

@@ -90,18 +90,18 @@ pub struct DirectionSummary {
     /// Their bytes.
     pub delivered_bytes: u64,
     /// Copies that the emulated network made of them.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub copies: u64,
     /// Packets and copies that the emulated network dropped, by [`DropCause::name`]; a cause that never was may be absent.
     pub dropped: BTreeMap<String, u64>,
     /// Of those delivered, with a congestion mark that they did not come with.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub marked: u64,
     /// Of those delivered, with bytes that the emulated network changed.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub edited: u64,
     /// Senders who were told by ICMP why a packet of theirs was dropped; packets of nobody's, counted nowhere else.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub replies: u64,
     /// On their way when the emulator stopped: packets + copies = delivered + dropped + failed sends + these.
     pub held_at_end: u64,
@@ -131,7 +131,7 @@ pub struct ClassSummary {
     /// Their bytes.
     pub bytes: u64,
     /// Copies made of them.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub copies: u64,
     /// Packets and copies that were let through.
     pub delivered: u64,
@@ -140,10 +140,10 @@ pub struct ClassSummary {
     /// Packets and copies that were dropped, by [`DropCause::name`].
     pub dropped: BTreeMap<String, u64>,
     /// Of those delivered, with a congestion mark that they did not come with.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub marked: u64,
     /// Of those delivered, with changed bytes.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub edited: u64,
     /// How long those that were sent were delayed.
     pub delay: DelaySum,
@@ -172,7 +172,7 @@ pub struct DelaySummary {
     /// Their standard deviation.
     pub deviation_ns: u64,
     /// Those whose own delay would have been below 0, and was 0.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub clamped: u64,
 }
 
@@ -431,11 +431,6 @@ fn dropped_in_words(cause: &str) -> String {
         "too_big" => "too big".to_owned(),
         other => format!("dropped ({other})"),
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 impl fmt::Display for OwnLoss {

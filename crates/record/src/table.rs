@@ -98,7 +98,6 @@ impl Column {
     }
 
     /// Never parted from the column before it.
-    #[must_use]
     pub fn beside(mut self) -> Self {
         self.beside = true;
         self

@@ -212,9 +212,7 @@ mod tests {
             "{others:?}"
         );
         let line = bed(&case).unwrap();
-        assert!(
-            line.contains("links a-b rate 1mbit") && line.contains("nodes a - b - c"),
-            "{line}"
-        );
+        assert!(line.contains("links a-b rate 1mbit"), "{line}");
+        assert!(line.contains("nodes a - b - c"), "{line}");
     }
 }

@@ -59,10 +59,9 @@ mod tests {
         } in &found
         {
             let figure = &analysis.case("slow").unwrap().figures[name];
-            assert_eq!(
-                (*value, *runs, *valid),
-                (figure.value(), figure.values.len(), true)
-            );
+            assert_eq!(*value, figure.value());
+            assert_eq!(*runs, figure.values.len());
+            assert!(*valid);
             assert_eq!(*interval, figure.interval.map(|own| own.ends));
         }
         record.runs.last_mut().unwrap().outcome = RunOutcome::Failed {

@@ -27,6 +27,9 @@ pub mod wan_box;
 pub use inventory;
 pub use test_macros::{test, tests};
 
+/// The addresses of the far end of `farwire exec`.
+pub const FAR_ENDS: [&str; 2] = ["10.77.0.2", "fd77::2"];
+
 /// Whether the full volumes and durations were asked for, with `FARWIRE_SOAK=1`.
 pub fn is_soak() -> bool {
     std::env::var_os("FARWIRE_SOAK").is_some_and(|value| value == "1")

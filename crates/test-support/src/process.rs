@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use netio::netns::NetNs;
+use serde::de::DeserializeOwned;
 
 /// How long anything may take before it counts as hung.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The checkout's root.
 pub fn root() -> &'static Path {
@@ -123,6 +124,28 @@ pub fn run_in(ns: &NetNs, command: &mut Command) -> Result<Output> {
     ns.run(|| run(command))?
 }
 
+/// As [`run()`]; the program must succeed.
+pub fn succeeds(command: &mut Command) -> Result<Output> {
+    succeeded(run(command)?)
+}
+
+/// As [`run_in`]; the program must succeed.
+pub fn succeeds_in(ns: &NetNs, command: &mut Command) -> Result<Output> {
+    succeeded(run_in(ns, command)?)
+}
+
+/// What a program that must succeed prints as JSON.
+pub fn json<T: DeserializeOwned>(command: &mut Command) -> Result<T> {
+    Ok(serde_json::from_slice(&succeeds(command)?.stdout)?)
+}
+
+/// Fails unless the program succeeded.
+pub fn succeeded(output: Output) -> Result<Output> {
+    let (status, out, err) = (output.status, stdout(&output), stderr(&output));
+    ensure!(status.success(), "{status}: {out}{err}");
+    Ok(output)
+}
+
 /// What was printed to standard output.
 pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -154,12 +177,8 @@ pub fn ends_with(output: &Output, code: i32, words: impl AsRef<str>) -> Result<S
 
 /// Runs ip(8) in `ns` with the words of `line`; it must succeed.
 pub fn ip(ns: &NetNs, line: &str) -> Result<String> {
-    let output = run_in(ns, Command::new("ip").args(line.split_whitespace()))?;
-    ensure!(
-        output.status.success(),
-        "ip {line}: {}",
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
+    let output = succeeds_in(ns, Command::new("ip").args(line.split_whitespace()));
+    let output = output.with_context(|| format!("ip {line}"))?;
     Ok(String::from_utf8(output.stdout)?)
 }
 

@@ -6,8 +6,12 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use netio::bed::Bed;
 use netio::netns::NetNs;
 use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::counters::Counters;
+use crate::wan_box::{Summary, WanBox};
 
 /// A transfer to be made.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +44,15 @@ impl Transfer {
             sent.context("sending")?;
             Ok(elapsed)
         })
+    }
+
+    /// Makes the transfer through `wan` from the client of `bed` to its server and stops it. No end must have seen a damaged packet.
+    pub fn cross(&self, bed: &Bed, wan: WanBox) -> Result<Summary> {
+        self.run(bed.client(), bed.server())?;
+        let summary = wan.stop()?;
+        Counters::of(bed.client())?.check_intact()?;
+        Counters::of(bed.server())?.check_intact()?;
+        Ok(summary)
     }
 
     fn address(&self) -> SocketAddr {

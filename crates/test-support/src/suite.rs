@@ -137,6 +137,28 @@ inventory::collect!(Tests);
 /// Lists a function as a test; the attribute [`crate::test`] calls it.
 #[macro_export]
 macro_rules! submit_test {
+    ($name:ident; serial, each($cases:expr) $(, $need:expr)*) => {
+        $crate::submit_test! { @each $name serial $cases; $($need),* }
+    };
+    ($name:ident; each($cases:expr) $(, $need:expr)*) => {
+        $crate::submit_test! { @each $name test $cases; $($need),* }
+    };
+    (@each $name:ident $add:ident $cases:expr; $($need:expr),*) => {
+        $crate::inventory::submit! {
+            $crate::suite::Tests {
+                module: ::core::module_path!(),
+                add: |suite| {
+                    #[allow(unused_imports, reason = "a test may need nothing")]
+                    use $crate::suite::Need::*;
+                    for case in $cases {
+                        let name = ::std::format!("{}: {case}", ::core::stringify!($name));
+                        let run = move || $crate::suite::Ended::ended($name(case));
+                        suite.$add(name, &[$($need),*], run);
+                    }
+                },
+            }
+        }
+    };
     ($name:ident; serial $(, $need:expr)*) => { $crate::submit_test! { $name; true; $($need),* } };
     ($name:ident; $($need:expr),*) => { $crate::submit_test! { $name; false; $($need),* } };
     ($name:ident; $is_serial:literal; $($need:expr),*) => {

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use anyhow::{Context, Result, ensure};
 use netio::bed::{Bed, CLIENT_PORT, SERVER_PORT};
 use netio::netns::NetNs;
+use netio::offloads::Offloads;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::Deserialize;
@@ -126,6 +127,17 @@ impl Direction {
     pub fn own_losses(&self) -> u64 {
         self.emulator_lost.iter().map(|loss| loss.count).sum()
     }
+}
+
+/// Has the ports of a box in `bed` complete checksums, and so make packets of GSO frames too.
+pub fn complete_checksums(bed: &Bed) -> Result<()> {
+    bed.emulator().run(|| -> Result<()> {
+        for port in [CLIENT_PORT, SERVER_PORT] {
+            // Segmentation offloads need it, so that it takes them along.
+            Offloads::open(port)?.switch("tx-checksum-ip-generic", false)?;
+        }
+        Ok(())
+    })?
 }
 
 /// A running box; killed when dropped.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 
 use super::screen::{self, LiveScreen};
@@ -10,6 +10,7 @@ use crate::experiment::Plan;
 use crate::experiment::captures::RunCaptures;
 use crate::live::{Keeper, Links, NewLink};
 use crate::notes::note;
+use crate::toml_file::text_of;
 use crate::web::{Access, CertificateFiles, Listen, Listening, WebServer};
 use instruments::failure::{Blame, Failure};
 
@@ -153,7 +154,7 @@ pub(crate) fn token(file: Option<&Path>, variable: &str) -> Result<Option<String
         return Ok(said.filter(|token| !token.is_empty()));
     };
     let name = file.display();
-    let text = std::fs::read_to_string(file).with_context(|| format!("{name}: cannot read"))?;
+    let text = text_of(file)?;
     let token = text.trim();
     ensure!(!token.is_empty(), "{name}: there is no token in it");
     let is_one = token.len() <= LONGEST && token.bytes().all(|byte| byte.is_ascii_graphic());

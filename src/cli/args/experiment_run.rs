@@ -340,12 +340,7 @@ pub(crate) fn keep_only(plan: &mut Plan, names: &[String]) -> Result<()> {
     // A case by its name, or all that a sweep or a calibration made of it.
     let is_of = |case: &Case, name: &String| {
         let rest = case.name.strip_prefix(name.as_str());
-        rest.is_some_and(|rest| {
-            ["", "[", ": "].iter().any(|next| match *next {
-                "" => rest.is_empty(),
-                next => rest.starts_with(next),
-            })
-        })
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('[') || rest.starts_with(": "))
     };
     for name in names {
         let known = || plan.cases.iter().map(|case| case.name.as_str());

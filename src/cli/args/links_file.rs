@@ -3,14 +3,14 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use conditions::{At, LinkSpec, require};
 use record::quantity::counted;
 use record::summary::{DirectionSummary, Summary};
 use serde::{Deserialize, Serialize};
 
 use crate::emulate::BoxLink;
-use crate::toml_file::{Below, SourceFile};
+use crate::toml_file::{Below, read_checked};
 
 /// The file.
 #[derive(Debug, Deserialize)]
@@ -55,17 +55,7 @@ impl LinkBetween {
 /// # Errors
 /// A file that cannot be read, an unknown key or a value out of range, with file, line and key.
 pub(crate) fn read(file: &Path, also: &[PathBuf]) -> Result<Vec<LinkBetween>> {
-    let name = file.display().to_string();
-    let text = std::fs::read_to_string(file).with_context(|| format!("{name}: cannot read"))?;
-    let source = SourceFile {
-        file: &name,
-        text: &text,
-        also,
-    };
-    let table = source.parse()?;
-    let LinksFile { links } = source.read(&table)?;
-    let checked = check(&links);
-    checked.map_err(|error| source.refusal(&table, "", error))?;
+    let LinksFile { links } = read_checked(file, also, |held: &LinksFile| check(&held.links))?;
     Ok(links)
 }
 
@@ -226,10 +216,8 @@ mod tests {
             "{same}"
         );
         let unknown = refused(&format!("{one}dely = '1ms'\n"));
-        assert!(
-            unknown.contains("links.toml:4") && unknown.contains("dely"),
-            "{unknown}"
-        );
+        assert!(unknown.contains("links.toml:4"), "{unknown}");
+        assert!(unknown.contains("dely"), "{unknown}");
         let wrong = refused(&format!("{one}link = {{ queue = '5pkt' }}\n"));
         assert!(
             wrong.starts_with("links.toml:4: links 1: link: queue"),

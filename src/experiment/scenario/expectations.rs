@@ -246,70 +246,56 @@ impl ExpectTable {
     }
 
     fn rule(&self) -> Result<ExpectationRule> {
+        let is_said = [
+            self.least.is_some() || self.most.is_some(),
+            self.value.is_some(),
+            self.gain.is_some(),
+            self.ratio.is_some(),
+            self.published.is_some(),
+            self.spread.is_some(),
+        ];
+        ensure!(
+            is_said.into_iter().filter(|is_said| *is_said).count() == 1,
+            "say one of least and most, value, gain, ratio, spread, or published = {{ within or factor }}"
+        );
         let amount = |text: &AmountText| self.of.value(&text.0);
-        let range =
-            (self.least.is_some() || self.most.is_some()).then_some((&self.least, &self.most));
-        Ok(
-            match (
-                range,
-                &self.value,
-                &self.gain,
-                self.ratio,
-                &self.published,
-                &self.spread,
-            ) {
-                (Some((least, most)), None, None, None, None, None) => {
-                    require!(self.within.is_none(), "within": "a range needs none");
-                    ExpectationRule::Range {
-                        least: least.as_ref().map(amount).transpose().below("least")?,
-                        most: most.as_ref().map(amount).transpose().below("most")?,
-                    }
-                }
-                (None, Some(value), None, None, None, None) => {
-                    let value = amount(value).below("value")?;
-                    ExpectationRule::Value {
-                        value,
-                        within: self.absolute(value)?,
-                    }
-                }
-                (None, None, Some(gain), None, None, None) => {
-                    let gain = amount(gain).below("gain")?;
-                    ExpectationRule::Gain {
-                        gain,
-                        within: self.absolute(gain)?,
-                    }
-                }
-                (None, None, None, Some(RatioText::Times(ratio)), None, None) => {
-                    ExpectationRule::Ratio {
-                        ratio,
-                        within: fraction(self.within.as_ref())?,
-                    }
-                }
-                (None, None, None, Some(RatioText::Between(between)), None, None) => {
-                    let RatioTable { least, most } = between;
-                    require!(self.within.is_none(), "within": "a range needs none");
-                    require!(
-                        least.is_some() || most.is_some(),
-                        "ratio": "say `least`, `most` or both"
-                    );
-                    ExpectationRule::RatioRange { least, most }
-                }
-                (None, None, None, None, Some(published), None) => {
-                    published.rule().below("published")?
-                }
-                (None, None, None, None, None, Some(spread)) => {
-                    require!(self.within.is_none(), "within": "a spread needs none");
-                    require!(
-                        (self.over, self.met) == (Centre::Mean, Met::ByValue),
-                        "spread": "it is decided by its value: leave out `over` and `met`"
-                    );
-                    spread.rule().below("spread")?
-                }
-                _ => bail!(
-                    "say one of least and most, value, gain, ratio, spread, or published = {{ within or factor }}"
-                ),
-            },
-        )
+        if let Some(value) = &self.value {
+            let value = amount(value).below("value")?;
+            let within = self.absolute(value)?;
+            return Ok(ExpectationRule::Value { value, within });
+        }
+        if let Some(gain) = &self.gain {
+            let gain = amount(gain).below("gain")?;
+            let within = self.absolute(gain)?;
+            return Ok(ExpectationRule::Gain { gain, within });
+        }
+        if let Some(RatioText::Times(ratio)) = self.ratio {
+            let within = fraction(self.within.as_ref())?;
+            return Ok(ExpectationRule::Ratio { ratio, within });
+        }
+        if let Some(published) = &self.published {
+            return published.rule().below("published");
+        }
+        if let Some(spread) = &self.spread {
+            require!(self.within.is_none(), "within": "a spread needs none");
+            require!(
+                (self.over, self.met) == (Centre::Mean, Met::ByValue),
+                "spread": "it is decided by its value: leave out `over` and `met`"
+            );
+            return spread.rule().below("spread");
+        }
+        require!(self.within.is_none(), "within": "a range needs none");
+        if let Some(RatioText::Between(RatioTable { least, most })) = self.ratio {
+            require!(
+                least.is_some() || most.is_some(),
+                "ratio": "say `least`, `most` or both"
+            );
+            return Ok(ExpectationRule::RatioRange { least, most });
+        }
+        Ok(ExpectationRule::Range {
+            least: self.least.as_ref().map(amount).transpose().below("least")?,
+            most: self.most.as_ref().map(amount).transpose().below("most")?,
+        })
     }
 
     /// `within` in the metric's unit: an amount, or a percentage of `value`.

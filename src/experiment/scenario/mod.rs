@@ -21,7 +21,7 @@ pub(crate) use self::schema::schema;
 pub(crate) use self::tables::case_name;
 use self::tables::{CaseTable, InstrumentTable, QuickTable};
 use crate::experiment::{Case, Plan};
-use crate::toml_file::{Below, SourceFile};
+use crate::toml_file::{Below, SourceFile, text_of};
 use conditions::{nearest, require};
 use record::lateness::LateBudget;
 use record::plan::Order;
@@ -75,8 +75,7 @@ struct WholeCase<'t> {
 /// # Errors
 /// One that names the file, the line and the key.
 pub(crate) fn read(file: &Path, also: &[PathBuf], quick: bool) -> Result<(String, Plan)> {
-    let text = std::fs::read_to_string(file)
-        .with_context(|| format!("{}: cannot read", file.display()))?;
+    let text = text_of(file)?;
     let source = SourceFile {
         file: &file.display().to_string(),
         text: &text,

@@ -244,22 +244,17 @@ fn quick_leaves_alone_what_a_sweep_sets() {
 
 #[test]
 fn sweeps_that_contradict_themselves_are_refused_with_their_line() {
-    for (sweep, cause) in [
-        ("[]", "sets nothing"),
-        ("3", "sweep: must be a table"),
-        ("{}", "sets nothing"),
-        (
-            "{ 'link.delay' = ['1ms'], 'link.loss' = ['1%', '2%'] }",
-            "go together",
-        ),
-        (
-            "[{ 'link.delay' = ['1ms'] }, { 'link.delay' = ['2ms'] }]",
-            "swept twice",
-        ),
-        ("{ 'name.x' = ['1ms'] }", "name is a string, not a table"),
-        ("{ 'link.dealy' = ['1ms'] }", "did you mean `delay`?"),
-        ("{ 'parameters.pong.size' = [1] }", "no instrument `pong`"),
+    for case in [
+        "[] => sets nothing",
+        "3 => sweep: must be a table",
+        "{} => sets nothing",
+        "{ 'link.delay' = ['1ms'], 'link.loss' = ['1%', '2%'] } => go together",
+        "[{ 'link.delay' = ['1ms'] }, { 'link.delay' = ['2ms'] }] => swept twice",
+        "{ 'name.x' = ['1ms'] } => name is a string, not a table",
+        "{ 'link.dealy' = ['1ms'] } => did you mean `delay`?",
+        "{ 'parameters.pong.size' = [1] } => no instrument `pong`",
     ] {
+        let (sweep, cause) = case.split_once(" => ").unwrap();
         let message = refusal(&format!("name = 'a'\nsweep = {sweep}\n"));
         assert!(message.starts_with("x.toml:1"), "{sweep}: {message}");
         assert!(message.contains(cause), "{sweep}: {message}");
@@ -286,10 +281,8 @@ fn an_unknown_key_is_refused_with_its_line_and_the_nearest_key() {
 #[test]
 fn a_key_of_a_link_is_checked_like_any_other() {
     let message = refusal("name = 'a'\nlink = { dealy = '1ms' }\n");
-    assert!(
-        message.contains("x.toml:19") && message.contains("did you mean `delay`?"),
-        "{message}"
-    );
+    assert!(message.contains("x.toml:19"), "{message}");
+    assert!(message.contains("did you mean `delay`?"), "{message}");
     let message = refusal("name = 'a'\n[cases.link]\ndelay = '1parsec'\n");
     assert!(
         message.starts_with("x.toml:20: link: delay: `1parsec`"),
@@ -434,10 +427,8 @@ met = 'when-shown'
         panic!("{json}");
     };
     assert_eq!(by_value.as_object().unwrap().len(), 2);
-    assert_eq!(
-        (&by_median["over"], &by_median["met"]),
-        (&"median".into(), &"unless-contradicted".into())
-    );
+    assert_eq!(by_median["over"], "median");
+    assert_eq!(by_median["met"], "unless-contradicted");
     let read: RecordedPlan = serde_json::from_value(json.clone()).unwrap();
     assert_eq!(read, recorded);
     assert_eq!(record_plan(&read_plan(&read).unwrap()), recorded);
@@ -468,45 +459,19 @@ fn how_a_download_ran_is_no_figure_of_another_tool() {
 
 #[test]
 fn expectations_about_nothing_are_refused() {
-    for (expect, cause) in [
-        ("{ of = 'ping.rtt_ms.median' }", "say one of least and most"),
-        (
-            "{ of = 'ping.rtt_ms.median', value = '1ms' }",
-            "say `within`",
-        ),
-        (
-            "{ of = 'ping.rtt.median', value = 1, within = 1 }",
-            "did you mean `rtt_ms`?",
-        ),
-        (
-            "{ of = 'pong.rtt_ms.median', value = 1, within = 1 }",
-            "no instrument `pong`",
-        ),
-        (
-            "{ of = 'ping.rtt_ms.median', gain = 1, within = 1 }",
-            "name it in `reference`",
-        ),
-        (
-            "{ of = 'ping.rtt_ms.median', ratio = {} }",
-            "ratio: say `least`, `most` or both",
-        ),
-        (
-            "{ of = 'ping.rtt_ms.median', ratio = { least = 1 }, within = '5%' }",
-            "a range needs none",
-        ),
-        (
-            "{ of = 'ping.rtt_ms.median', ratio = { last = 1 } }",
-            "`last`",
-        ),
-        (
-            "{ of = 'ping.rtt_ms.median', ratio = '1' }",
-            "a number, or { least, most }",
-        ),
-        (
-            "{ of = 'ping.rtt_ms.median', published = { within = '5%' } }",
-            "needs its value in `published`",
-        ),
+    for case in [
+        "{ of = 'ping.rtt_ms.median' } => say one of least and most",
+        "{ of = 'ping.rtt_ms.median', value = '1ms' } => say `within`",
+        "{ of = 'ping.rtt.median', value = 1, within = 1 } => did you mean `rtt_ms`?",
+        "{ of = 'pong.rtt_ms.median', value = 1, within = 1 } => no instrument `pong`",
+        "{ of = 'ping.rtt_ms.median', gain = 1, within = 1 } => name it in `reference`",
+        "{ of = 'ping.rtt_ms.median', ratio = {} } => ratio: say `least`, `most` or both",
+        "{ of = 'ping.rtt_ms.median', ratio = { least = 1 }, within = '5%' } => a range needs none",
+        "{ of = 'ping.rtt_ms.median', ratio = { last = 1 } } => `last`",
+        "{ of = 'ping.rtt_ms.median', ratio = '1' } => a number, or { least, most }",
+        "{ of = 'ping.rtt_ms.median', published = { within = '5%' } } => needs its value in `published`",
     ] {
+        let (expect, cause) = case.split_once(" => ").unwrap();
         let message = refusal(&format!("name = 'a'\nexpect = [{expect}]\n"));
         assert!(message.contains(cause), "{expect}: {message}");
         assert!(message.starts_with("x.toml:"), "{expect}: {message}");

@@ -301,9 +301,7 @@ mod tests {
             flow.ports = Some([5201, 4000]);
         }
         let flow = sum(&[answer]);
-        assert_eq!(
-            (flow.direction, flow.ports),
-            (Direction::Down, [4000, 5201])
-        );
+        assert_eq!(flow.direction, Direction::Down);
+        assert_eq!(flow.ports, [4000, 5201]);
     }
 }

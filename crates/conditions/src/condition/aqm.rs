@@ -34,15 +34,17 @@ macro_rules! options {
 
         impl $name {
             /// The usual parameters with these options.
-            fn over(self, mut usual: $of) -> $of {
+            fn over_usual(self) -> $of {
+                let mut all = <$of>::default();
                 $(if let Some(value) = self.$key {
-                    usual.$($place).+ = value.into();
+                    all.$($place).+ = value.into();
                 })*
-                usual
+                all
             }
 
-            /// Writes what differs from the usual.
-            fn write(f: &mut fmt::Formatter<'_>, own: &$of, usual: &$of) -> fmt::Result {
+            /// Writes the name and what differs from the usual.
+            fn write(f: &mut fmt::Formatter<'_>, name: &str, own: &$of, usual: &$of) -> fmt::Result {
+                f.write_str(name)?;
                 $(if own.$($place).+ != usual.$($place).+ {
                     own.$($place).+.write(f, stringify!($key))?;
                 })*
@@ -146,7 +148,7 @@ impl RedOptions {
             (None, Some(max)) => self.min = Some(Bytes(max.0 / 3)),
             _ => {}
         }
-        self.over(Red::default())
+        self.over_usual()
     }
 }
 
@@ -157,14 +159,10 @@ impl Tagged for AqmSpec {
     fn read<'de, D: Deserializer<'de>>(kind: &'static str, rest: D) -> Result<Self, D::Error> {
         let discipline = match kind {
             "red" => Discipline::Red(RedOptions::deserialize(rest)?.to_model()),
-            "codel" => Discipline::Codel(CodelOptions::deserialize(rest)?.over(Codel::default())),
-            "fq_codel" => {
-                Discipline::FqCodel(FqCodelOptions::deserialize(rest)?.over(FqCodel::default()))
-            }
-            "pie" => Discipline::Pie(PieOptions::deserialize(rest)?.over(Pie::default())),
-            "dualpi2" => {
-                Discipline::DualPi2(DualPi2Options::deserialize(rest)?.over(DualPi2::default()))
-            }
+            "codel" => Discipline::Codel(CodelOptions::deserialize(rest)?.over_usual()),
+            "fq_codel" => Discipline::FqCodel(FqCodelOptions::deserialize(rest)?.over_usual()),
+            "pie" => Discipline::Pie(PieOptions::deserialize(rest)?.over_usual()),
+            "dualpi2" => Discipline::DualPi2(DualPi2Options::deserialize(rest)?.over_usual()),
             _ => {
                 let NoOptions {} = NoOptions::deserialize(rest)?;
                 Discipline::DropHead
@@ -240,24 +238,15 @@ impl fmt::Display for AqmSpec {
                 if (red.min, red.max) != (usual.min, usual.max) {
                     (usual.min, usual.max) = (Bytes(u64::MAX), Bytes(u64::MAX));
                 }
-                f.write_str("red")?;
-                RedOptions::write(f, red, &usual)
+                RedOptions::write(f, "red", red, &usual)
             }
-            Discipline::Pie(pie) => {
-                f.write_str("pie")?;
-                PieOptions::write(f, pie, &Pie::default())
+            Discipline::Pie(pie) => PieOptions::write(f, "pie", pie, &Pie::default()),
+            Discipline::Codel(law) => CodelOptions::write(f, "codel", law, &Codel::default()),
+            Discipline::FqCodel(law) => {
+                FqCodelOptions::write(f, "fq_codel", law, &FqCodel::default())
             }
-            Discipline::Codel(codel) => {
-                f.write_str("codel")?;
-                CodelOptions::write(f, codel, &Codel::default())
-            }
-            Discipline::FqCodel(fq) => {
-                f.write_str("fq_codel")?;
-                FqCodelOptions::write(f, fq, &FqCodel::default())
-            }
-            Discipline::DualPi2(dual) => {
-                f.write_str("dualpi2")?;
-                DualPi2Options::write(f, dual, &DualPi2::default())
+            Discipline::DualPi2(law) => {
+                DualPi2Options::write(f, "dualpi2", law, &DualPi2::default())
             }
         }
     }

@@ -176,24 +176,19 @@ fn what_is_wrong_comes_with_what_would_be_right() {
     );
     refused::<CorruptSpec>("0.1%,repair=yes", "repair: expected true or false");
     refused::<CorruptSpec>("0.1%,repair,repair", "repair: given twice");
-    for (text, right) in [
-        ("2", "unit"),
-        ("normal", "`normal` is not a time: write a time"),
-        ("free,normal", "as in 20ms"),
-        (
-            "2ms,zipf",
-            "lognormal, normal, pareto, paretonormal, uniform",
-        ),
-        ("2ms,normal,uniform", "law: given twice"),
-        ("2ms,free,per-flow", "ordering: given twice"),
-        (
-            "2ms,half-life=0ms",
-            "half_life: it is above 0; leave it out",
-        ),
-        ("2ms,half-life=5", "half_life: `5` has no unit"),
-        ("2ms,half-life=1s,half-life=2s", "half_life: given twice"),
-        ("2ms,law=table", "a table needs its values"),
+    for case in [
+        "2 => unit",
+        "normal => `normal` is not a time: write a time",
+        "free,normal => as in 20ms",
+        "2ms,zipf => lognormal, normal, pareto, paretonormal, uniform",
+        "2ms,normal,uniform => law: given twice",
+        "2ms,free,per-flow => ordering: given twice",
+        "2ms,half-life=0ms => half_life: it is above 0; leave it out",
+        "2ms,half-life=5 => half_life: `5` has no unit",
+        "2ms,half-life=1s,half-life=2s => half_life: given twice",
+        "2ms,law=table => a table needs its values",
     ] {
+        let (text, right) = case.split_once(" => ").unwrap();
         refused::<JitterSpec>(text, right);
     }
 }
@@ -210,34 +205,17 @@ fn a_table_of_values_keeps_them_in_records() {
     let written = serde_json::to_value(&spec).unwrap();
     assert_eq!(written["values"], "-8192 8192");
     assert_eq!(read::json::<JitterSpec>(written).unwrap(), spec);
-    for (table, right) in [
-        ("law = 'normal'", "`spread` is missing"),
-        (
-            "spread = '2ms'\nlaw = 'table'",
-            "law: a table needs its values",
-        ),
-        (
-            "spread = '2ms'\nlaw = 'table'\nfile = 'x'",
-            "file: x was not read",
-        ),
-        (
-            "spread = '2ms'\nlaw = 'table'\nvalues = '1 b'",
-            "values: line 1: `b` is no",
-        ),
-        (
-            "spread = '2ms'\nfile = 'x'",
-            "file: it needs law = \"table\"",
-        ),
-        ("spread = '2ms'\nvalues = '1'", "values: they need law"),
-        (
-            "spread = '2ms'\nhalf_life = '0s'",
-            "half_life: it is above 0",
-        ),
-        (
-            "spread = '2ms'\nordering = 'perflow'",
-            "ordering: unknown name `perflow`; did you mean `per-flow`?",
-        ),
+    for case in [
+        "law = 'normal' => `spread` is missing",
+        "spread = '2ms'\nlaw = 'table' => law: a table needs its values",
+        "spread = '2ms'\nlaw = 'table'\nfile = 'x' => file: x was not read",
+        "spread = '2ms'\nlaw = 'table'\nvalues = '1 b' => values: line 1: `b` is no",
+        "spread = '2ms'\nfile = 'x' => file: it needs law = \"table\"",
+        "spread = '2ms'\nvalues = '1' => values: they need law",
+        "spread = '2ms'\nhalf_life = '0s' => half_life: it is above 0",
+        "spread = '2ms'\nordering = 'perflow' => ordering: unknown name `perflow`; did you mean `per-flow`?",
     ] {
+        let (table, right) = case.split_once(" => ").unwrap();
         let error = read::toml_text::<JitterSpec>(table).unwrap_err();
         assert!(error.to_string().contains(right), "{table}: {error}");
     }

@@ -58,10 +58,7 @@ pub struct Delays {
 
 /// Passes packets one way, in model time, under what a link does at first.
 pub(super) fn pass(config: &LinkConfig, direction: Direction) -> Result<Tried, Error> {
-    let side = match direction {
-        Direction::Up => Side::A,
-        Direction::Down => Side::B,
-    };
+    let side = direction.choose(Side::A, Side::B);
     let mut config = config.clone();
     config.paths.retain(|path| path.class == 0);
     let mut gap = GAP;

@@ -212,10 +212,7 @@ impl OneWay {
     /// With other stages of the class of this number, where it says something of them.
     fn of_class(&self, link: &LinkSpec, hop: &str, number: usize) -> Vec<StageSpec> {
         let class = &link.classes[number];
-        let own = match self.direction {
-            Direction::Up => &class.up,
-            Direction::Down => &class.down,
-        };
+        let own = self.direction.choose(&class.up, &class.down);
         let layers = [own, &class.both, link.layer(self.direction), &link.both];
         let prefix = format!("{hop}.{}.{}", class.rule.name, self.direction.name());
         let differing = over_time(&layers, &prefix);
@@ -324,7 +321,7 @@ impl ConditionSet {
         let limit = match (rate, asked) {
             // A time needs a rate: that which served before, or will serve.
             (None, QueueLimit::Time(time)) => known.map_or(STALLED_QUEUE, |rate| {
-                QueueLimit::Bytes(bytes_in(rate, time))
+                QueueLimit::Bytes(rate.bytes_in(time).max(Bytes(1)))
             }),
             (_, limit) => limit,
         };
@@ -355,12 +352,6 @@ impl ConditionSet {
                 .and_then(|reorder: &ReorderSpec| reorder.to_model()),
         }
     }
-}
-
-/// What a rate serves in a time, at least one byte.
-fn bytes_in(rate: BitsPerSec, time: Nanos) -> Bytes {
-    let bytes = u128::from(rate.get()) * u128::from(time.0) / 8_000_000_000;
-    Bytes(u64::try_from(bytes).unwrap_or(u64::MAX).max(1))
 }
 
 /// Conditions that do nothing get no stage.

@@ -102,7 +102,7 @@ impl<'de, T: Tagged> Visitor<'de> for TaggedVisitor<T> {
                 first,
             ),
         };
-        T::read(kind, Apart::behind(first, map))
+        T::read(kind, Apart::of(first, map, |_, _| Ok(false)))
     }
 }
 
@@ -238,18 +238,8 @@ pub(crate) struct Apart<A, F> {
     take: F,
 }
 
-type TakeNone<A, E> = fn(&str, &mut A) -> Result<bool, E>;
-
-impl<'de, A: MapAccess<'de>> Apart<A, TakeNone<A, A::Error>> {
-    fn behind(first: Option<String>, map: A) -> MapAccessDeserializer<Self> {
-        let take: TakeNone<A, A::Error> = |_, _| Ok(false);
-        MapAccessDeserializer::new(Self { first, map, take })
-    }
-}
-
 impl<'de, A: MapAccess<'de>, F: FnMut(&str, &mut A) -> Result<bool, A::Error>> Apart<A, F> {
-    pub(crate) fn of(map: A, take: F) -> MapAccessDeserializer<Self> {
-        let first = None;
+    pub(crate) fn of(first: Option<String>, map: A, take: F) -> MapAccessDeserializer<Self> {
         MapAccessDeserializer::new(Self { first, map, take })
     }
 }

@@ -66,7 +66,7 @@ impl Channel {
         fastrand::fill(&mut outgoing);
         Ok(Self {
             socket: TrainReceiver::new(socket, SOCKET_BUFFER)?,
-            incoming: TrainBuffer::new(),
+            incoming: TrainBuffer::default(),
             outgoing,
             ipv6,
             segmentation: true,

@@ -30,17 +30,10 @@ const REPEAT: Duration = Duration::from_secs(1);
 const REFERENCE_TIME_S: u16 = 10;
 
 /// Measures the capacity between here and the server whose control port `target` is.
+///
+/// # Errors
+/// No test began.
 pub(crate) fn measure(
-    target: SocketAddr,
-    args: &CapacityArgs,
-    parameters: &TestParameters,
-    session: &Session,
-) -> Measurement {
-    run(target, args, parameters, session)
-        .unwrap_or_else(|error| Measurement::failed(format!("{error:#}")))
-}
-
-fn run(
     target: SocketAddr,
     args: &CapacityArgs,
     parameters: &TestParameters,

@@ -27,6 +27,7 @@ use self::client::measure;
 use self::wire::{Algorithm, CONTROL_PORT, Sizes, StartRow, TestParameters, Thresholds};
 use crate::failure::{Blame, Failure};
 use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, seconds};
+use crate::measured::failed;
 use crate::{Session, endpoint};
 use record::lateness::Traffic;
 use record::metric_table::MetricTable;
@@ -121,7 +122,7 @@ impl Instrument for CapacityArgs {
         let target = endpoint::resolve(&self.host, self.port, family).or_bad_input()?;
         let parameters = self.parameters().or_bad_input()?;
         let measurement = measure(target, self, &parameters, session);
-        Ok(measurement.into())
+        Ok(measurement.unwrap_or_else(failed).into())
     }
 
     fn text(&self, measurement: &Measurement) -> String {

@@ -8,9 +8,10 @@ use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::{ETHERNET_HEADER, WIRE};
 use stats::proportion;
 
-use super::outcome::{Agreed, End, TestOutcome, WholeSubInterval};
+use super::outcome::{Agreed, End, TestOutcome, TrialInterval, WholeSubInterval};
 use super::rates::RateTable;
 use super::wire::{NO_DELAY, SubInterval};
+use crate::measured::{figures, mean, total};
 
 /// By how much a sub-interval's ends may be off: kernel stamps here, the far end's wake-ups there.
 const EDGES_HERE_S: f64 = 0.000_2;
@@ -32,9 +33,8 @@ pub(crate) fn measurement(outcome: &TestOutcome, agreed: &Agreed) -> Measurement
         figures.extend(delays(best, agreed.direction));
     }
     if outcome.host_drops > 0 {
-        let drops = f64::from(outcome.host_drops);
-        let figure = Figure::new(Metric::HostDroppedPackets, Statistic::Total, drops);
-        figures.push(figure.toward(agreed.direction));
+        let drops = total(Metric::HostDroppedPackets, outcome.host_drops.into());
+        figures.push(drops.toward(agreed.direction));
     }
     let peer = agreed.peer;
     Measurement {
@@ -97,15 +97,21 @@ fn ended_rising(outcome: &TestOutcome, agreed: &Agreed) -> bool {
         [rate * (1.0 - off), rate * (1.0 + off)]
     };
     let earlier: Vec<[f64; 2]> = earlier.iter().map(bounds).collect();
-    let span = Duration::from_micros(last.counted.span_us.into());
-    let begun = last.at.saturating_sub(span);
-    let load: Vec<f64> = outcome
-        .trials
-        .iter()
-        .filter(|trial| trial.at >= begun && trial.at <= last.at)
+    let load: Vec<f64> = trials_within(outcome, last)
         .map(|trial| trial.l3_bit_per_s)
         .collect();
     is_rising(&earlier, bounds(last), &load)
+}
+
+/// The trial intervals of a sub-interval.
+fn trials_within<'o>(
+    outcome: &'o TestOutcome,
+    whole: &WholeSubInterval,
+) -> impl Iterator<Item = &'o TrialInterval> + use<'o> {
+    let span = Duration::from_micros(whole.counted.span_us.into());
+    let times = whole.at.saturating_sub(span)..=whole.at;
+    let trials = outcome.trials.iter();
+    trials.filter(move |trial| times.contains(&trial.at))
 }
 
 /// Whether the last sub-interval's rate is above all earlier ones, each given by its bounds, and the load rose in it.
@@ -119,13 +125,8 @@ fn is_rising(earlier: &[[f64; 2]], last: [f64; 2], load: &[f64]) -> bool {
 fn table_ended(outcome: &TestOutcome, agreed: &Agreed) -> bool {
     let last = RateTable::new(agreed.sizes).last();
     outcome.sub_intervals.iter().any(|whole| {
-        let span = Duration::from_micros(whole.counted.span_us.into());
-        let begun = whole.at.saturating_sub(span);
-        let trials = outcome.trials.iter();
-        let mut rows = trials
-            .filter(|trial| trial.at >= begun && trial.at <= whole.at)
-            .map(|trial| trial.row)
-            .peekable();
+        let rows = trials_within(outcome, whole).map(|trial| trial.row);
+        let mut rows = rows.peekable();
         rows.peek().is_some() && rows.all(|row| row == Some(last))
     })
 }
@@ -156,23 +157,20 @@ fn capacity(best: &SubInterval, agreed: &Agreed, unlimited: bool) -> [Figure; 4]
 /// What became of the load of the sub-interval that gave the capacity (RFC 9097 section 6.3); not its loss where the host
 /// dropped some of it.
 fn packets(best: &SubInterval, host_dropped: bool, direction: Direction) -> Vec<Figure> {
-    let received = f64::from(best.datagrams.saturating_sub(best.counts.duplicated));
-    let lost = f64::from(best.counts.lost);
-    let [reordered, duplicated] = [best.counts.reordered, best.counts.duplicated].map(f64::from);
+    let received = best.datagrams.saturating_sub(best.counts.duplicated);
     let mut figures = vec![
-        (Metric::ReceivedPackets, Statistic::Total, received),
-        (Metric::ReorderedPackets, Statistic::Total, reordered),
-        (Metric::DuplicatePackets, Statistic::Total, duplicated),
+        total(Metric::ReceivedPackets, received.into()),
+        total(Metric::ReorderedPackets, best.counts.reordered.into()),
+        total(Metric::DuplicatePackets, best.counts.duplicated.into()),
     ];
-    let sent = received + lost;
+    let lost = f64::from(best.counts.lost);
+    let sent = f64::from(received) + lost;
     if !host_dropped && sent > 0.0 {
-        figures.push((Metric::LostPackets, Statistic::Total, lost));
-        figures.push((Metric::LostPercent, Statistic::Mean, lost / sent * 100.0));
+        figures.push(total(Metric::LostPackets, best.counts.lost.into()));
+        figures.push(mean(Metric::LostPercent, lost / sent * 100.0));
     }
-    figures
-        .into_iter()
-        .map(|(metric, statistic, value)| Figure::new(metric, statistic, value).toward(direction))
-        .collect()
+    let figures = figures.into_iter();
+    figures.map(|figure| figure.toward(direction)).collect()
 }
 
 /// The delays of the sub-interval that gave the capacity.
@@ -181,35 +179,20 @@ fn delays(best: &WholeSubInterval, direction: Direction) -> impl Iterator<Item =
     let known = counted.rtt_min_ms != NO_DELAY && best.least_rtt_ms != NO_DELAY;
     let rtt = |above: u32| known.then(|| best.least_rtt_ms.saturating_add(above));
     let variation = |ms: u32| (counted.delays.count > 0).then_some(ms);
-    let (rtts, variations) = (
-        [counted.rtt_min_ms, counted.rtt_max_ms].map(rtt),
-        [counted.delays.min_ms, counted.delays.max_ms].map(variation),
-    );
-    [
-        (Metric::RttMs, Statistic::Min, rtts[0], None),
-        (Metric::RttMs, Statistic::Max, rtts[1], None),
-        (
-            Metric::PdvMs,
-            Statistic::Min,
-            variations[0],
-            Some(direction),
-        ),
-        (
-            Metric::PdvMs,
-            Statistic::Max,
-            variations[1],
-            Some(direction),
-        ),
-    ]
-    .into_iter()
-    .filter_map(|(metric, statistic, ms, direction)| {
-        let ms = f64::from(ms?);
-        let figure = Figure::new(metric, statistic, ms);
-        Some(Figure {
-            direction,
-            ..figure.within((ms - ROUNDING_MS).max(0.0), ms + ROUNDING_MS)
+    let range = move |metric, way, least_and_most: [Option<u32>; 2]| {
+        let range = [Statistic::Min, Statistic::Max].into_iter();
+        let range = range.zip(least_and_most.map(|ms| ms.map(f64::from)));
+        let found = range.map(move |(statistic, ms)| (metric, statistic, ms));
+        figures(way, found)
+    };
+    let rtts = [counted.rtt_min_ms, counted.rtt_max_ms].map(rtt);
+    let variations = [counted.delays.min_ms, counted.delays.max_ms].map(variation);
+    range(Metric::RttMs, None, rtts)
+        .chain(range(Metric::PdvMs, Some(direction), variations))
+        .map(|figure| {
+            let ms = figure.value;
+            figure.within((ms - ROUNDING_MS).max(0.0), ms + ROUNDING_MS)
         })
-    })
 }
 
 /// What became of the load of the whole search, in words: its loss is what the search itself causes by going too far.
@@ -417,7 +400,6 @@ fn troubles(outcome: &TestOutcome) -> impl Iterator<Item = (&'static str, String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capacity::outcome::TrialInterval;
     use crate::capacity::wire::{
         Algorithm, ArrivalCounts, DelayVariation, FeedbackMessage, Sizes, StartRow, TestParameters,
         Thresholds, Version,

@@ -102,14 +102,11 @@ impl TestSession {
         rate: &SendingRate,
         now: ArrivalTime,
     ) -> Self {
-        let run = Run::new(agreed, control, now.mono);
-        let role = if agreed.receives_here() {
-            Role::Receiver(Box::new(LoadReceiver::new(&agreed, now.mono)))
-        } else {
-            let mut sender = LoadSender::new(None, now.mono);
+        let mut role = Role::of(&agreed, None, now.mono);
+        if let Role::Sender(sender) = &mut role {
             sender.pacer.set(rate, now.mono);
-            Role::Sender(Box::new(sender))
-        };
+        }
+        let run = Run::new(agreed, control, now.mono);
         Self { run, role }
     }
 
@@ -122,19 +119,16 @@ impl TestSession {
         draw: u64,
         now: ArrivalTime,
     ) -> Self {
-        let run = Run {
-            answer,
-            answer_is_due: true,
-            budget: Some(budget),
-            ..Run::new(agreed, control, now.mono)
-        };
-        let role = if agreed.receives_here() {
-            Role::Receiver(Box::new(LoadReceiver::new(&agreed, now.mono)))
-        } else {
-            let proof = AddressProof::new(now, draw);
-            Role::Sender(Box::new(LoadSender::new(Some(proof), now.mono)))
-        };
-        Self { run, role }
+        let proof = AddressProof::new(now, draw);
+        Self {
+            role: Role::of(&agreed, Some(proof), now.mono),
+            run: Run {
+                answer,
+                answer_is_due: true,
+                budget: Some(budget),
+                ..Run::new(agreed, control, now.mono)
+            },
+        }
     }
 
     /// Takes a datagram of the peer that arrived at `at`.
@@ -212,6 +206,17 @@ impl TestSession {
             }
         }
         self.run.outcome
+    }
+}
+
+impl Role {
+    /// This end's; one that sends waits for this `proof`, if there is one.
+    fn of(agreed: &Agreed, proof: Option<AddressProof>, now: Nanos) -> Self {
+        if agreed.receives_here() {
+            Self::Receiver(Box::new(LoadReceiver::new(agreed, now)))
+        } else {
+            Self::Sender(Box::new(LoadSender::new(proof, now)))
+        }
     }
 }
 

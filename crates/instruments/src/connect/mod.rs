@@ -3,32 +3,31 @@
 //! One connection at a time: each begins an interval after the one before it began, or when that one is over if it took
 //! longer. Nothing is sent on it. The time ends when this program is woken, so waking up is part of it.
 
+mod probes;
+
 use std::io;
 use std::net::SocketAddr;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::error::{Context, Error, Result};
+use crate::error::{Context, Result};
 use clap::Args;
 use model::Nanos;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::probes::{ConnectProbes, Times, metrics, profile};
 use crate::Session;
 use crate::echo_stats::lines;
 use crate::endpoint::{self, Local};
-use crate::failure::{Blame, Failure, go_on};
+use crate::failure::{Blame, Failure};
 use crate::instrument::{
     CommonArgs, FarEnd, Instrument, MeasureOutput, above_zero, estimated, interval,
 };
-use crate::measured::{LOSS_INTERVAL, distribution, failure, lost_percent, total};
-use netio::stop::STOP_INTERVAL;
+use crate::measured;
 use record::lateness::Traffic;
-use record::metric_table::{MetricRow, MetricTable};
+use record::metric_table::MetricTable;
 use record::pace::PathPace;
-use record::profile::{Calibration, Headline, HostLimit, InstrumentProfile, SampleKind};
-use record::quantity::counted;
-use record::{Measurement, Metric, Sample, Statistic};
-use stats::losses::Losses;
+use record::profile::InstrumentProfile;
+use record::{Measurement, Metric};
 
 /// Of the web, where HOST says none.
 const DEFAULT_PORT: u16 = 80;
@@ -50,15 +49,8 @@ pub struct ConnectArgs {
     common: CommonArgs,
 }
 
-fn metrics() -> MetricTable {
-    use Statistic::{Max, Mean, Median, Min};
-    MetricTable::new([
-        MetricRow::new(Metric::ConnectMs, &[Min, Mean, Median, Max]).headlines(&[Median]),
-        MetricRow::mean(Metric::LostPercent).headline(),
-        MetricRow::total(Metric::SentPackets),
-        MetricRow::total(Metric::ReceivedPackets),
-    ])
-}
+/// What is timed of each connection.
+const TIMED: [Metric; 1] = [Metric::ConnectMs];
 
 impl Instrument for ConnectArgs {
     fn common(&self) -> &CommonArgs {
@@ -66,20 +58,11 @@ impl Instrument for ConnectArgs {
     }
 
     fn profile(&self) -> InstrumentProfile {
-        let connect = Headline::new(Metric::ConnectMs, Statistic::Median);
-        let profile = metrics().profile(connect, HostLimit::RoundTrip);
-        InstrumentProfile {
-            samples: Some(SampleKind::Probes),
-            calibration: Calibration {
-                sends_again: true,
-                ..profile.calibration
-            },
-            ..profile
-        }
+        profile(&TIMED)
     }
 
     fn metrics(&self) -> Result<MetricTable> {
-        Ok(metrics())
+        Ok(metrics(&TIMED))
     }
 
     fn traffic(&self) -> Vec<Traffic> {
@@ -137,127 +120,39 @@ impl ConnectPlan {
     }
 }
 
-/// Connects to `target` as `plan` says, from `local` if that is said.
+/// Connects to `target` as `plan` says, from `local` if that is said. What goes wrong in another way than refusal and silence
+/// counts as lost and ends it all.
 pub(crate) fn measure(
     target: SocketAddr,
     plan: &ConnectPlan,
     local: Option<&Local>,
     session: &Session,
 ) -> Measurement {
-    let mut connector = Connector {
-        target,
-        plan,
-        local,
-        start: Instant::now(),
-        probes: Vec::new(),
-    };
-    let ended = failure(connector.run(session));
-    let mut measurement = connector.finish();
-    measurement.failure = ended.or(measurement.failure);
-    measurement
-}
-
-/// What became of a connection that was asked for.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Outcome {
-    Connected { ms: f64 },
-    Refused { ms: f64 },
-    Lost,
-}
-
-struct Connector<'a> {
-    target: SocketAddr,
-    plan: &'a ConnectPlan,
-    local: Option<&'a Local>,
-    start: Instant,
-    /// When each connection was asked for, in seconds, and what became of it.
-    probes: Vec<(f64, Outcome)>,
-}
-
-impl Connector<'_> {
-    /// A connection that is stopped is not counted.
-    fn run(&mut self, session: &Session) -> Result<()> {
-        let mut progress = session.live.since(self.start);
-        let mut due = Duration::ZERO;
-        for _ in 0..self.plan.count {
-            self.wait_until(due, session)?;
-            let begun = self.start.elapsed();
-            due = begun + Duration::from(self.plan.interval);
-            self.probe(begun, session)?;
-            progress.tell(|| {
-                let (answered, sent) = (self.answers().count(), self.probes.len());
-                format!("{answered} of {sent} answered")
-            });
-        }
-        Ok(())
-    }
-
-    fn wait_until(&self, due: Duration, session: &Session) -> Result<()> {
-        loop {
-            go_on(&session.stop)?;
-            let left = due.saturating_sub(self.start.elapsed());
-            if left.is_zero() {
-                return Ok(());
-            }
-            thread::sleep(left.min(STOP_INTERVAL));
-        }
-    }
-
-    /// Asks for one connection; what goes wrong in another way than refusal and silence counts as lost and ends it all.
-    fn probe(&mut self, begun: Duration, session: &Session) -> Result<()> {
-        let (target, timeout) = (self.target, Duration::from(self.plan.timeout));
-        let socket = endpoint::tcp(target, self.local)?;
+    let (timeout, mut refused) = (Duration::from(plan.timeout), 0);
+    let mut probes = ConnectProbes::new(target, plan, &TIMED);
+    let ended = probes.run(session, || {
+        let socket = endpoint::tcp(target, local)?;
         let asked = Instant::now();
         let went = endpoint::attempt(&socket, target, timeout, &session.stop)?;
-        let ms = asked.elapsed().as_secs_f64() * 1e3;
-        let (outcome, ended) = match went {
-            Ok(()) => (Outcome::Connected { ms }, Ok(())),
-            Err(error) => match error.kind() {
-                io::ErrorKind::ConnectionRefused => (Outcome::Refused { ms }, Ok(())),
-                io::ErrorKind::TimedOut => (Outcome::Lost, Ok(())),
-                _ => (Outcome::Lost, Err(Error::from(error))),
-            },
+        let times = vec![(Metric::ConnectMs, asked.elapsed().as_secs_f64() * 1e3)];
+        let Err(error) = went else {
+            return Ok((times, Ok(())));
         };
-        self.probes.push((begun.as_secs_f64(), outcome));
-        ended.with_context(|| format!("no connection to {target}"))
-    }
-
-    fn answers(&self) -> impl Iterator<Item = f64> {
-        self.probes.iter().filter_map(|(_, outcome)| outcome.ms())
-    }
-
-    /// What it all adds up to; no answer at all is a failure.
-    fn finish(&self) -> Measurement {
-        let times: Vec<f64> = self.answers().collect();
-        let (sent, received) = (self.probes.len() as u64, times.len() as u64);
-        let is_refused = |outcome: &Outcome| matches!(outcome, Outcome::Refused { .. });
-        let refused = self.probes.iter().filter(|(_, o)| is_refused(o)).count();
-        let mut figures = vec![
-            total(Metric::SentPackets, sent),
-            total(Metric::ReceivedPackets, received),
-        ];
-        figures.extend((sent > 0).then(|| {
-            lost_percent(Losses::in_order(
-                self.probes
-                    .iter()
-                    .map(|(_, outcome)| outcome.ms().is_none()),
-            ))
-        }));
-        figures.extend(distribution(
-            Metric::ConnectMs,
-            &times,
-            metrics().statistics(Metric::ConnectMs),
-        ));
-        let (target, timeout) = (self.target, Duration::from(self.plan.timeout));
-        let failure = (received == 0)
-            .then(|| counted(sent, "connection"))
-            .map(|sent| format!("no answer from {target} to {sent} within {timeout:?}"));
-        Measurement {
-            samples: self.samples(),
-            figures,
-            failure,
-            ..Measurement::default()
-        }
+        Ok(match error.kind() {
+            io::ErrorKind::ConnectionRefused => {
+                refused += 1;
+                (times, Ok(()))
+            }
+            io::ErrorKind::TimedOut => (Times::new(), Ok(())),
+            _ => {
+                let ended = Err(error).with_context(|| format!("no connection to {target}"));
+                (Times::new(), ended)
+            }
+        })
+    });
+    let sent = probes.probes.len();
+    probes
+        .measurement(ended, "connection")
         .with_fact("refused", format!("{refused} of {sent}"))
         .with_fact(
             "connect",
@@ -271,34 +166,15 @@ impl Connector<'_> {
         .with_fact("loss", format!("neither there nor refused within {timeout:?}"))
         .with_fact(
             "loss interval",
-            LOSS_INTERVAL,
+            measured::LOSS_INTERVAL,
         )
-    }
-
-    fn samples(&self) -> Vec<Sample> {
-        let probes = self.probes.iter().zip(1..);
-        let sample = |((at_s, outcome), index): (&(f64, Outcome), u64)| match outcome.ms() {
-            Some(ms) => Sample::new(*at_s, Metric::ConnectMs, index, ms),
-            None => Sample::new(*at_s, Metric::LostPackets, index, 1.0),
-        };
-        probes.map(sample).collect()
-    }
-}
-
-impl Outcome {
-    /// Until there was an answer, if there was.
-    fn ms(&self) -> Option<f64> {
-        match self {
-            Self::Connected { ms } | Self::Refused { ms } => Some(*ms),
-            Self::Lost => None,
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use netio::stop::Stop;
+    use record::Statistic;
     use std::net::TcpListener;
 
     const PLAN: ConnectPlan = ConnectPlan {
@@ -362,20 +238,19 @@ mod tests {
 
     #[test]
     fn a_connection_without_an_answer_is_lost_and_all_lost_is_a_failure() {
-        let connector = |probes| Connector {
-            target: "192.0.2.1:80".parse().unwrap(),
-            plan: &PLAN,
-            local: None,
-            start: Instant::now(),
-            probes,
+        let measured = |probes| {
+            let target = "192.0.2.1:80".parse().unwrap();
+            let mut all = ConnectProbes::new(target, &PLAN, &TIMED);
+            all.probes = probes;
+            all.measurement(Ok(()), "connection")
         };
-        let (lost, there) = (Outcome::Lost, Outcome::Connected { ms: 2.0 });
-        let measurement = connector(vec![(0.0, there), (1.0, lost)]).finish();
+        let (lost, there) = (Times::new(), vec![(Metric::ConnectMs, 2.0)]);
+        let measurement = measured(vec![(0.0, there), (1.0, lost.clone())]);
         assert_eq!(measurement.failure, None);
         assert_eq!(totals(&measurement), [Some(2.0), Some(1.0), Some(50.0)]);
         let metrics: Vec<Metric> = measurement.samples.iter().map(|s| s.metric).collect();
         assert_eq!(metrics, [Metric::ConnectMs, Metric::LostPackets]);
-        let cause = connector(vec![(0.0, lost)]).finish().failure.unwrap();
+        let cause = measured(vec![(0.0, lost)]).failure.unwrap();
         assert!(cause.contains("no answer from 192.0.2.1:80"), "{cause}");
     }
 }

@@ -201,10 +201,8 @@ Saving to: '/dev/null'
     fn a_refused_connection_is_a_failure_with_its_cause() {
         let text = "Connecting to 127.0.0.1:8098... failed: Connection refused.\n";
         let cause = parse(&captured(text, 4), SECOND).failure.unwrap();
-        assert!(
-            cause.contains("code 4") && cause.contains("Connection refused"),
-            "{cause}"
-        );
+        assert!(cause.contains("code 4"), "{cause}");
+        assert!(cause.contains("Connection refused"), "{cause}");
     }
 
     #[test]

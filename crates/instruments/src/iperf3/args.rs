@@ -439,14 +439,9 @@ mod tests {
             assert_eq!(dscp(text).unwrap(), code);
         }
         assert!(dscp("64").is_err() && dscp("af54").is_err() && dscp("x").is_err());
-        assert_eq!(
-            (
-                tos("0xb8").unwrap(),
-                tos("0270").unwrap(),
-                tos("184").unwrap()
-            ),
-            (184, 184, 184)
-        );
+        assert_eq!(tos("0xb8").unwrap(), 184);
+        assert_eq!(tos("0270").unwrap(), 184);
+        assert_eq!(tos("184").unwrap(), 184);
         assert!(tos("256").is_err());
     }
 }

@@ -495,8 +495,7 @@ fn with_facts(plan: &PingpongArgs, keep: bool) -> Measurement {
         .with_fact("variation", VARIATION)
         .with_fact(
             "interval",
-            "of the mean: Student's t over the runs; of the median: order statistics of all messages; their lower ends \
-             less twice the mean over loopback, which bounds the hosts' part; of loss: Wilson's, which takes lost messages for independent: one message is on its way at a time, and each \
-             waits for the time-out of the one before",
+            "of the mean: Student's t over the runs; of quantiles: Woodruff's method from blocks of consecutive messages; their lower ends \
+             less twice the mean over loopback, which bounds the hosts' part; of loss: Wilson's, which takes lost messages for independent, since each waits for the time-out of the one before",
         )
 }

@@ -442,44 +442,21 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_request_is_named() {
         let start = "farwire-messages/1 ";
-        for (rest, cause) in [
-            ("dance size=1", "the mode is pingpong, blast or transfer"),
-            ("blast size=1 count=1", "nagle is yes or no"),
-            (
-                "blast size=0 count=1 nagle=no",
-                "size=0 is not within 1 to 1000000",
-            ),
-            ("blast size=1000001 count=1 nagle=no", "not within"),
-            (
-                "blast size=-1 count=1 nagle=no",
-                "size=\"-1\" is not a number",
-            ),
-            (
-                "blast size=1 size=2 count=1 nagle=no",
-                "\"size\" comes twice",
-            ),
-            (
-                "blast size=1 count=1 nagle=no x=1",
-                "there is no \"x\" here",
-            ),
-            ("blast size", "\"size\" is not key=value"),
-            (
-                "pingpong size=1 count=0 wait=block nagle=no",
-                "count=0 is not within",
-            ),
-            (
-                "pingpong size=1 count=1 wait=nap nagle=no",
-                "wait is block or spin",
-            ),
-            (
-                "pingpong size=65508 count=1 wait=block nagle=no udp=1",
-                "1 to 65507",
-            ),
-            (
-                "transfer block=8388609 bytes=1 nagle=no latency_us=0",
-                "not within",
-            ),
+        for case in [
+            "dance size=1 => the mode is pingpong, blast or transfer",
+            "blast size=1 count=1 => nagle is yes or no",
+            "blast size=0 count=1 nagle=no => size=0 is not within 1 to 1000000",
+            "blast size=1000001 count=1 nagle=no => not within",
+            "blast size=-1 count=1 nagle=no => size=\"-1\" is not a number",
+            "blast size=1 size=2 count=1 nagle=no => \"size\" comes twice",
+            "blast size=1 count=1 nagle=no x=1 => there is no \"x\" here",
+            "blast size => \"size\" is not key=value",
+            "pingpong size=1 count=0 wait=block nagle=no => count=0 is not within",
+            "pingpong size=1 count=1 wait=nap nagle=no => wait is block or spin",
+            "pingpong size=65508 count=1 wait=block nagle=no udp=1 => 1 to 65507",
+            "transfer block=8388609 bytes=1 nagle=no latency_us=0 => not within",
         ] {
+            let (rest, cause) = case.split_once(" => ").unwrap();
             let error = format!("{start}{rest}")
                 .parse::<MessageRequest>()
                 .unwrap_err();

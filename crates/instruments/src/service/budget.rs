@@ -1,19 +1,21 @@
 //! What the far end can give at a time: so much in all, and so much of it to one source.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use crate::lock;
 use model::Bytes;
 
 /// Whom a client counts with: its IPv4 address, or its IPv6 network of 64 bits, all of whose addresses one host may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ClientKey(IpAddr);
+pub struct ClientKey(IpAddr);
 
 /// A quantity of which there is only so much.
 #[derive(Clone, Debug)]
-pub(crate) struct ResourceBudget {
+pub struct ResourceBudget {
     what: Unit,
     most: u64,
     most_per_source: u64,
@@ -22,15 +24,15 @@ pub(crate) struct ResourceBudget {
 
 /// A part of it; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub struct Share {
     taken: Arc<Mutex<Taken>>,
-    source: ClientKey,
+    source: Option<ClientKey>,
     amount: u64,
 }
 
 /// What a budget counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub enum Unit {
     /// Tests that run.
     Tests,
     /// Open connections and sockets of tests, each of which has a descriptor and at most a thread.
@@ -43,7 +45,7 @@ pub(crate) enum Unit {
 
 /// A budget does not have what was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shortage {
+pub struct Shortage {
     what: Unit,
     most: u64,
     /// Whether the source has too much of it, rather than all together.
@@ -58,7 +60,7 @@ struct Taken {
 
 impl ClientKey {
     /// Of a client's address.
-    pub(crate) fn of(address: IpAddr) -> Self {
+    pub fn of(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             // Hosts of one link share fe80::/64.
             IpAddr::V6(v6) if !v6.is_unicast_link_local() && !v6.is_loopback() => {
@@ -72,7 +74,7 @@ impl ClientKey {
 
 impl ResourceBudget {
     /// `most` in all, of which one source may have `most_per_source`.
-    pub(crate) fn new(what: Unit, most: u64, most_per_source: u64) -> Self {
+    pub fn new(what: Unit, most: u64, most_per_source: u64) -> Self {
         Self {
             what,
             most,
@@ -83,26 +85,27 @@ impl ResourceBudget {
 
     /// Whether `source` may have one more.
     pub(crate) fn has_room(&self, source: ClientKey) -> bool {
-        self.take(source, 1).is_ok()
+        self.take(Some(source), 1).is_ok()
     }
 
-    /// Gives `amount` to `source`.
+    /// Gives `amount` to `source`; what is of none counts with all alone.
     ///
     /// # Errors
     /// That would be more than it may have, or more than there is.
-    pub(crate) fn take(&self, source: ClientKey, amount: u64) -> Result<Share, Shortage> {
+    pub fn take(&self, source: Option<ClientKey>, amount: u64) -> Result<Share, Shortage> {
         let mut taken = lock(&self.taken);
-        let of_source = taken.by_source.get(&source).copied().unwrap_or(0);
+        let of_source = source.and_then(|source| taken.by_source.get(&source).copied());
         let short = |most, of_source| Shortage {
             what: self.what,
             most,
             of_source,
         };
         let within = |taken: u64, most: u64| taken.checked_add(amount).filter(|sum| *sum <= most);
-        let source_then = within(of_source, self.most_per_source);
+        let source_then = within(of_source.unwrap_or(0), self.most_per_source);
         let source_then = source_then.ok_or(short(self.most_per_source, true))?;
         taken.all = within(taken.all, self.most).ok_or(short(self.most, false))?;
-        taken.by_source.insert(source, source_then);
+        let by_source = source.map(|source| (source, source_then));
+        taken.by_source.extend(by_source);
         Ok(Share {
             taken: Arc::clone(&self.taken),
             source,
@@ -115,12 +118,14 @@ impl Drop for Share {
     fn drop(&mut self) {
         let mut taken = lock(&self.taken);
         taken.all -= self.amount;
-        let left = taken.by_source.get_mut(&self.source).map(|of_source| {
-            *of_source -= self.amount;
-            *of_source
-        });
-        if left == Some(0) {
-            taken.by_source.remove(&self.source);
+        let Some(source) = self.source else {
+            return;
+        };
+        if let Entry::Occupied(mut of_source) = taken.by_source.entry(source) {
+            *of_source.get_mut() -= self.amount;
+            if *of_source.get() == 0 {
+                of_source.remove();
+            }
         }
     }
 }
@@ -140,10 +145,6 @@ impl fmt::Display for Shortage {
             ""
         })
     }
-}
-
-fn lock(taken: &Mutex<Taken>) -> MutexGuard<'_, Taken> {
-    taken.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -167,21 +168,21 @@ mod tests {
     fn one_source_has_its_share_and_leaves_the_rest() {
         let budget = ResourceBudget::new(Unit::Tests, 3, 2);
         let (one, other) = (source("192.0.2.1"), source("192.0.2.2"));
-        let first = budget.take(one, 2).unwrap();
-        let refused = budget.take(one, 1).unwrap_err();
+        let first = budget.take(Some(one), 2).unwrap();
+        let refused = budget.take(Some(one), 1).unwrap_err();
         assert_eq!(refused.to_string(), "2 tests run already for this address");
-        let second = budget.take(other, 1).unwrap();
-        let refused = budget.take(other, 1).unwrap_err();
+        let second = budget.take(Some(other), 1).unwrap();
+        let refused = budget.take(Some(other), 1).unwrap_err();
         assert_eq!(refused.to_string(), "3 tests run already");
         drop((first, second));
-        let _all = budget.take(one, 2).unwrap();
+        let _all = budget.take(Some(one), 2).unwrap();
         assert_eq!(lock(&budget.taken).by_source.len(), 1);
     }
 
     #[test]
     fn what_overflows_is_too_much() {
         let budget = ResourceBudget::new(Unit::Memory, u64::MAX, u64::MAX);
-        let _share = budget.take(source("192.0.2.1"), 1).unwrap();
-        assert!(budget.take(source("192.0.2.1"), u64::MAX).is_err());
+        let _share = budget.take(Some(source("192.0.2.1")), 1).unwrap();
+        assert!(budget.take(Some(source("192.0.2.1")), u64::MAX).is_err());
     }
 }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use serde::Serialize;
 use record::printable::{printable, printable_json};
 use record::{Figure, Measurement, now};
 
+use crate::lock;
 use crate::output::is_stdout;
 
 /// Lines that wait to be written; more are lost.
@@ -248,10 +249,6 @@ impl Drop for Writer {
         // The writer is done, or does not get done: nobody's end waits for who does not read.
         let _ = done.recv_timeout(LAST_LINES);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Work {

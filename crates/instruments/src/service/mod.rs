@@ -22,8 +22,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use self::accept::{ACCEPT_PAUSE, accept_all, await_input, keep_alive, listen};
 pub(crate) use self::bound::BoundService;
-pub(crate) use self::budget::ClientKey;
-use self::budget::{ResourceBudget, Share, Shortage, Unit};
+use self::budget::Shortage;
+pub use self::budget::{ClientKey, ResourceBudget, Share, Unit};
 pub use self::congestion::check_congestion;
 use self::congestion::{Choices, effective_congestion, set_congestion};
 pub use self::log::Log;
@@ -173,8 +173,8 @@ impl Shared {
         }
         let source = ClientKey::of(address);
         Ok(ConnectionPermit {
-            _connection: self.connections.take(source, 1)?,
-            waiting: Mutex::new(Some(self.waiting.take(source, 1)?)),
+            _connection: self.connections.take(Some(source), 1)?,
+            waiting: Mutex::new(Some(self.waiting.take(Some(source), 1)?)),
         })
     }
 
@@ -194,9 +194,9 @@ impl Shared {
         let source = ClientKey::of(peer.ip());
         Ok(Permit {
             _shares: [
-                self.tests.take(source, 1)?,
-                self.memory.take(source, needs.memory)?,
-                self.connections.take(source, needs.sockets)?,
+                self.tests.take(Some(source), 1)?,
+                self.memory.take(Some(source), needs.memory)?,
+                self.connections.take(Some(source), needs.sockets)?,
             ],
             shared: Arc::clone(self),
             test,

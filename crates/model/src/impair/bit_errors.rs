@@ -28,7 +28,7 @@ impl BitErrorRate {
     pub(crate) fn behaviour(self) -> Behaviour<'static> {
         Behaviour {
             loss: LossLaw::BitErrors(self),
-            ..Behaviour::NONE
+            ..Behaviour::default()
         }
     }
 }

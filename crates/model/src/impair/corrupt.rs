@@ -39,7 +39,7 @@ impl Corruption {
                 share: self.share.into(),
                 repaired: self.repair,
             }),
-            ..Behaviour::NONE
+            ..Behaviour::default()
         }
     }
 }

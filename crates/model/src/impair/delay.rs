@@ -23,7 +23,7 @@ const PLACES: usize = 4_096;
 ///
 /// In order, a later packet never leaves before an earlier one: due = max(own, the previous packet's), of all packets or of
 /// those of its flow; unless it passes at once.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct DelayLaw {
     law: Delay,
     offsets: Box<Offsets>,
@@ -39,13 +39,9 @@ pub(crate) struct DelayLaw {
 impl DelayLaw {
     pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
         Self {
-            law: Delay::default(),
-            offsets: Box::default(),
             at_once: AtOnce::new(draws.stream(1)),
             draws,
-            last: Nanos::ZERO,
-            last_of_flows: Box::default(),
-            tally: Tally::default(),
+            ..Self::default()
         }
     }
 
@@ -103,7 +99,7 @@ impl Delay {
                 entries,
                 departures,
             },
-            ..Behaviour::NONE
+            ..Behaviour::default()
         }
     }
 }

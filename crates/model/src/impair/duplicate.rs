@@ -39,7 +39,7 @@ impl Duplication {
                 },
                 ..Timing::NONE
             },
-            ..Behaviour::NONE
+            ..Behaviour::default()
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::draw::Draws;
 use crate::impair::delay::DelayLaw;
+use crate::impair::tally::Tally;
 use crate::in_flight::InFlight;
 use crate::packet::{Packet, PacketId, Side};
 use crate::spec::{Delay, Effect, Ordering};
@@ -53,35 +54,28 @@ impl Delay {
             kept.pass(at, index, is_counted);
             free.pass(at, index, is_counted);
         }
+        let (in_order, alone) = (kept.counted.achieved()?, free.counted.achieved()?);
         Some(DelayEstimate {
-            added: nanos((kept.sum - free.sum) / kept.count),
-            deviation: nanos(kept.deviation()),
+            added: in_order.mean - alone.mean,
+            deviation: in_order.deviation,
             clamped: free.clamped(),
         })
     }
 }
 
-/// Packets that pass a delay, and those of them that count.
+/// Packets that pass a delay, and what the delays of those that count add up to.
 struct Run {
     delay: DelayLaw,
-    count: f64,
-    /// Of their delays, less that of a packet without jitter.
-    sum: f64,
-    squares: f64,
-    base: f64,
+    counted: Tally,
 }
 
 impl Run {
     fn of(delay: Delay) -> Self {
-        let base = delay.time.0 as f64;
         let mut law = DelayLaw::new(Nanos::ZERO, Draws::new(1, 0, "estimate"));
         law.set(Nanos::ZERO, &Effect::Delay(delay));
         Self {
             delay: law,
-            count: 0.0,
-            sum: 0.0,
-            squares: 0.0,
-            base,
+            counted: Tally::default(),
         }
     }
 
@@ -89,31 +83,14 @@ impl Run {
         let mut t = InFlight::of(Packet::new(PacketId(index), Bytes(1_514)), Side::A, at);
         let entered = self.delay.enter(at, index, &mut t, &mut Out::default());
         if let (Entered::Passes(leaves), true) = (entered, is_counted) {
-            let delay = (leaves - at).0 as f64 - self.base;
-            self.count += 1.0;
-            self.sum += delay;
-            self.squares += delay * delay;
+            self.counted.add(leaves - at, false);
         }
-    }
-
-    fn deviation(&self) -> f64 {
-        let mean = self.sum / self.count;
-        libm::sqrt((self.squares / self.count - mean * mean).max(0.0))
     }
 
     fn clamped(&self) -> f64 {
         let all = self.delay.delays();
         all.map_or(0.0, |all| all.clamped as f64 / all.packets as f64)
     }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "saturates; a delay in order is never less than its own"
-)]
-fn nanos(value: f64) -> Nanos {
-    Nanos(libm::rint(value) as u64)
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub(crate) fn behaviour(n: NonZeroU32) -> Behaviour<'static> {
     Behaviour {
         loss: LossLaw::EveryNth(n),
         timing: Timing::IN_ORDER,
-        ..Behaviour::NONE
+        ..Behaviour::default()
     }
 }
 

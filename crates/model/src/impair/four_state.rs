@@ -27,8 +27,9 @@ enum State {
     LostInGap,
 }
 
-/// What each draw leads to: below the first of a row to one state, below the second to another, and else to no other.
-#[derive(Clone, Copy, Debug)]
+/// What each draw leads to: below the first of a row to one state, below the second to another, and else to no other. By
+/// default nothing is lost, in whatever state; that stays as it is.
+#[derive(Clone, Copy, Debug, Default)]
 struct Rows {
     p14: Chance,
     p14_or_p13: Chance,
@@ -41,7 +42,7 @@ struct Rows {
 impl FourStateLoss {
     pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
         Self {
-            rows: Rows::NONE,
+            rows: Rows::default(),
             states: [State::ReceivedInGap; 2],
             draws,
         }
@@ -49,16 +50,6 @@ impl FourStateLoss {
 }
 
 impl Rows {
-    /// Nothing is lost, in whatever state; that stays as it is.
-    const NONE: Self = Self {
-        p14: Chance::NEVER,
-        p14_or_p13: Chance::NEVER,
-        p23: Chance::NEVER,
-        p32: Chance::NEVER,
-        p32_or_p31: Chance::NEVER,
-        ecn: false,
-    };
-
     fn of(law: &FourState) -> Self {
         Self {
             p14: Chance::of(law.p14),
@@ -94,7 +85,7 @@ impl FourState {
             loss: LossLaw::Bursts(self.long_run()),
             marks: self.ecn,
             timing: Timing::IN_ORDER,
-            ..Behaviour::NONE
+            ..Behaviour::default()
         }
     }
 }
@@ -115,7 +106,7 @@ impl Stage for FourStateLoss {
             Effect::FourState(law) => self.rows = Rows::of(law),
             // From its first state it never comes to a loss.
             _ => {
-                self.rows = Rows::NONE;
+                self.rows = Rows::default();
                 self.states = [State::ReceivedInGap; 2];
             }
         }

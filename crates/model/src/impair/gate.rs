@@ -50,7 +50,7 @@ impl Gate {
             },
             room: Some(self.queue),
             timing: Timing::NOW,
-            ..Behaviour::NONE
+            ..Behaviour::default()
         }
     }
 }

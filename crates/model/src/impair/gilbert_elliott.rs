@@ -14,7 +14,7 @@ use crate::units::Probability;
 /// `loss_gilb_ell`): the state changes first, the state that was left decides.
 ///
 /// Originals and copies each walk a chain of their own, so that duplication changes nothing for originals.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct BurstLoss {
     to_bad: Chance,
     to_good: Chance,
@@ -30,14 +30,9 @@ pub(crate) struct BurstLoss {
 impl BurstLoss {
     pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
         Self {
-            to_bad: Chance::NEVER,
-            to_good: Chance::NEVER,
-            bad_loss: Chance::NEVER,
-            good_loss: Chance::NEVER,
-            ecn: false,
-            is_bad: [false; 2],
             transitions: draws,
             losses: draws.stream(1),
+            ..Self::default()
         }
     }
 }
@@ -48,7 +43,7 @@ impl GilbertElliott {
             loss: LossLaw::Bursts(self.long_run()),
             marks: self.ecn,
             timing: Timing::IN_ORDER,
-            ..Behaviour::NONE
+            ..Behaviour::default()
         }
     }
 }
@@ -69,7 +64,7 @@ impl Stage for BurstLoss {
     }
 
     fn set(&mut self, _at: Nanos, effect: &Effect) {
-        let nothing = GilbertElliott::NOTHING;
+        let nothing = GilbertElliott::default();
         let law = match effect {
             Effect::GilbertElliott(law) => law,
             _ => &nothing,
@@ -83,14 +78,6 @@ impl Stage for BurstLoss {
 }
 
 impl GilbertElliott {
-    const NOTHING: Self = Self {
-        to_bad: Probability::ZERO,
-        to_good: Probability::ZERO,
-        bad_loss: Probability::ZERO,
-        good_loss: Probability::ZERO,
-        ecn: false,
-    };
-
     /// The chain that loses `loss` of all packets in runs of `burst` in the mean (Gilbert's: everything in the bad state,
     /// nothing in the good one): to good with r = 1/B, to bad with p = r L / (1 - L).
     ///

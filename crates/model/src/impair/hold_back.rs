@@ -10,7 +10,7 @@ use crate::stage::{Entered, Out, Stage, Timing};
 use crate::time::Nanos;
 
 /// Holds packets back until later ones have passed; see [`HoldBack`]. Copies pass, and overtake nobody.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct HoldingBack {
     chance: Chance,
     extent: u64,
@@ -33,12 +33,8 @@ struct Held {
 impl HoldingBack {
     pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
         Self {
-            chance: Chance::NEVER,
-            extent: 0,
-            timeout: Nanos::ZERO,
-            held: VecDeque::new(),
-            passed: 0,
             draws,
+            ..Self::default()
         }
     }
 }
@@ -50,7 +46,7 @@ impl HoldBack {
             varies: true,
             holds: Holding::Awhile,
             timing: Timing::NOW,
-            ..Behaviour::NONE
+            ..Behaviour::default()
         }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn behaviour() -> Behaviour<'static> {
     Behaviour {
         loss: LossLaw::Numbered,
         timing: Timing::IN_ORDER,
-        ..Behaviour::NONE
+        ..Behaviour::default()
     }
 }
 

@@ -40,7 +40,7 @@ impl RandomLoss {
         Behaviour {
             loss: LossLaw::Random(self.share.into()),
             marks: self.ecn,
-            ..Behaviour::NONE
+            ..Behaviour::default()
         }
     }
 }

@@ -23,7 +23,7 @@ impl Mtu {
 pub(crate) fn behaviour(mtu: u16) -> Behaviour<'static> {
     Behaviour {
         loss: LossLaw::LongerThan(mtu),
-        ..Behaviour::NONE
+        ..Behaviour::default()
     }
 }
 

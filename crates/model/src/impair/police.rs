@@ -28,7 +28,7 @@ impl Police {
         Behaviour {
             loss: LossLaw::FasterThan(self.rate),
             timing: Timing::IN_ORDER,
-            ..Behaviour::NONE
+            ..Behaviour::default()
         }
     }
 }

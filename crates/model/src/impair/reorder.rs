@@ -7,7 +7,7 @@ use crate::spec::Reorder;
 /// Finds the packets that pass a delay at once; see [`Reorder`].
 ///
 /// Originals and copies are counted by themselves, so that duplication changes nothing for originals.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct AtOnce {
     chance: Chance,
     gap: u32,
@@ -19,10 +19,8 @@ pub(crate) struct AtOnce {
 impl AtOnce {
     pub(crate) fn new(draws: Draws) -> Self {
         Self {
-            chance: Chance::NEVER,
-            gap: 0,
-            waited: [0; 2],
             draws,
+            ..Self::default()
         }
     }
 

@@ -12,7 +12,7 @@ use crate::time::Nanos;
 
 /// netem's slots behind its delay (Linux, `net/sched/sch_netem.c`, `netem_dequeue` and `get_slot_next`), as arithmetic on the
 /// times at which packets come: which slot a packet leaves in is known when it enters.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SlotStage {
     slots: Slots,
     offsets: Box<Offsets>,
@@ -26,12 +26,10 @@ pub(crate) struct SlotStage {
 impl SlotStage {
     pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
         Self {
-            slots: Slots::default(),
-            offsets: Box::default(),
             draws,
-            opens: None,
             packets_left: u32::MAX,
             bytes_left: u64::MAX,
+            ..Self::default()
         }
     }
 
@@ -54,7 +52,7 @@ impl Slots {
                 entries: Entries::InOrder,
                 departures: Departures::LaterInOrder,
             },
-            ..Behaviour::NONE
+            ..Behaviour::default()
         }
     }
 }

@@ -44,7 +44,7 @@ impl Stall {
                 entries: Entries::InOrder,
                 departures: Departures::LaterInOrder,
             },
-            ..Behaviour::NONE
+            ..Behaviour::default()
         }
     }
 }

@@ -1,11 +1,10 @@
 //! CoDel (RFC 8289): drops at the head while packets have waited too long for too long.
 
-use alloc::collections::VecDeque;
-
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::QueueDiscipline;
+use crate::queue::discipline::{Entry, QueueDiscipline};
+use crate::queue::fifo::Fifo;
 use crate::queue::service::Service;
 use crate::spec::{Codel, Discipline, Queue};
 use crate::stage::{Entered, Out};
@@ -15,10 +14,8 @@ use crate::units::{Bytes, QueueLimit};
 /// One queue under CoDel.
 #[derive(Debug)]
 pub(crate) struct CodelQueue {
-    limit: QueueLimit,
+    fifo: Fifo,
     law: Codel,
-    waiting: VecDeque<InFlight>,
-    backlog: Backlog,
     /// The longest packet that came, be it to a full queue.
     longest: Bytes,
     control: Control,
@@ -28,8 +25,9 @@ pub(crate) struct CodelQueue {
 ///
 /// `control_law` (section 5.6) has the exact square root, rounded down to a nanosecond. Linux approximates it by one Newton
 /// step a drop, from its last value: it drops 100, 50.0, 56.2 and 48.8 ms apart, not 100, 70.7, 57.7 and 50, so that the
-/// third comes after 150 ms and not after 170.7. An empty `first_above_time` stands for its 0.
-#[derive(Clone, Copy, Debug)]
+/// third comes after 150 ms and not after 170.7. An empty `first_above_time` stands for its 0. The
+/// default is that of a queue that nothing has come to.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Control {
     first_above_time: Option<Nanos>,
     drop_next: Nanos,
@@ -44,43 +42,25 @@ const REMEMBERED: u64 = 16;
 impl CodelQueue {
     pub(crate) fn new(limit: QueueLimit, law: Codel) -> Self {
         Self {
-            limit,
+            fifo: Fifo::new(limit),
             law,
-            waiting: VecDeque::new(),
-            backlog: Backlog::default(),
             longest: Bytes(0),
-            control: Control::EMPTY,
+            control: Control::default(),
         }
     }
 }
 
 impl QueueDiscipline for CodelQueue {
-    fn enqueue(
-        &mut self,
-        now: Nanos,
-        _: u64,
-        t: InFlight,
-        service: &Service,
-        _: &mut Out,
-    ) -> Entered {
+    fn enqueue(&mut self, at: Entry, t: InFlight, service: &Service, out: &mut Out) -> Entered {
         self.longest = self.longest.max(t.packet.len);
-        if !self
-            .backlog
-            .plus(t.packet.len, service)
-            .fits(self.limit, now, service)
-        {
-            return Entered::Dropped(DropCause::QueueFull);
-        }
-        self.adopt(t, service);
-        Entered::Taken
+        self.fifo.enqueue(at, t, service, out)
     }
 
     fn dequeue(&mut self, now: Nanos, service: &Service, out: &mut Out) -> Option<InFlight> {
-        let (waiting, backlog) = (&mut self.waiting, &mut self.backlog);
+        let fifo = &mut self.fifo;
         let take = || {
-            let t = waiting.pop_front()?;
-            *backlog = backlog.minus(t.packet.len, service);
-            Some((t, backlog.bytes))
+            let t = fifo.give_up(service)?;
+            Some((t, fifo.bytes()))
         };
         self.control
             .dequeue(&self.law, self.longest, now, take, out)
@@ -90,42 +70,30 @@ impl QueueDiscipline for CodelQueue {
         let Discipline::Codel(law) = queue.discipline else {
             return false;
         };
-        self.limit = queue.limit;
+        self.fifo.limit = queue.limit;
         self.law = law;
         true
     }
 
     fn adopt(&mut self, t: InFlight, service: &Service) {
         self.longest = self.longest.max(t.packet.len);
-        self.backlog = self.backlog.plus(t.packet.len, service);
-        self.waiting.push_back(t);
+        self.fifo.adopt(t, service);
     }
 
     fn give_up(&mut self, service: &Service) -> Option<InFlight> {
-        let t = self.waiting.pop_front()?;
-        self.backlog = self.backlog.minus(t.packet.len, service);
-        Some(t)
+        self.fifo.give_up(service)
     }
 
     fn len(&self) -> usize {
-        self.waiting.len()
+        self.fifo.len()
     }
 
     fn backlog(&self) -> Backlog {
-        self.backlog
+        self.fifo.backlog()
     }
 }
 
 impl Control {
-    /// Of a queue that nothing has come to.
-    pub(crate) const EMPTY: Self = Self {
-        first_above_time: None,
-        drop_next: Nanos::ZERO,
-        count: 0,
-        lastcount: 0,
-        dropping: false,
-    };
-
     /// The packet that is served at `now` from a queue whose head `take` gives, with the bytes that are left then: in all
     /// queues that share the link, if there are several (RFC 8289, section 4.4).
     ///
@@ -224,7 +192,7 @@ mod tests {
         let after = |count| {
             let control = Control {
                 count,
-                ..Control::EMPTY
+                ..Control::default()
             };
             control.control_law(&law, Nanos(7)).0 - 7
         };

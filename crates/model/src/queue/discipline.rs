@@ -7,30 +7,23 @@ use crate::spec::Queue;
 use crate::stage::{Entered, Out};
 use crate::time::Nanos;
 
+/// When a packet comes to a queue, and its number in its stream, from which follows what is drawn for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) now: Nanos,
+    pub(crate) index: u64,
+}
+
 /// What waits for a server.
 ///
 /// It is work-conserving: while something waits, [`QueueDiscipline::dequeue`] gives a packet, or drops all. It has no timers: a
 /// controller catches up when it is asked. The server alone says when to dequeue.
 pub(crate) trait QueueDiscipline {
-    /// Takes in `t`, which came at `t.since` as packet number `index` of its stream: what is drawn for it follows from that
-    /// number. It and others may be marked; others may be dropped through `out`.
-    fn enqueue(
-        &mut self,
-        now: Nanos,
-        index: u64,
-        t: InFlight,
-        service: &Service,
-        out: &mut Out,
-    ) -> Entered;
+    /// Takes in `t`, which came at `t.since`. It and others may be marked; others may be dropped through `out`.
+    fn enqueue(&mut self, at: Entry, t: InFlight, service: &Service, out: &mut Out) -> Entered;
 
     /// Takes in `t` likewise, which finds the server idle and nothing waiting: it needs no room.
-    fn enqueue_at_idle(
-        &mut self,
-        _: Nanos,
-        _index: u64,
-        t: InFlight,
-        service: &Service,
-    ) -> Entered {
+    fn enqueue_at_idle(&mut self, _: Entry, t: InFlight, service: &Service) -> Entered {
         self.adopt(t, service);
         Entered::Taken
     }

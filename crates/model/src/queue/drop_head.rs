@@ -3,7 +3,7 @@
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::QueueDiscipline;
+use crate::queue::discipline::{Entry, QueueDiscipline};
 use crate::queue::fifo::Fifo;
 use crate::queue::service::Service;
 use crate::spec::{Discipline, Queue};
@@ -16,18 +16,11 @@ use crate::time::Nanos;
 pub(crate) struct DropHead(pub(crate) Fifo);
 
 impl QueueDiscipline for DropHead {
-    fn enqueue(
-        &mut self,
-        now: Nanos,
-        _: u64,
-        t: InFlight,
-        service: &Service,
-        out: &mut Out,
-    ) -> Entered {
+    fn enqueue(&mut self, at: Entry, t: InFlight, service: &Service, out: &mut Out) -> Entered {
         self.0.adopt(t, service);
-        while !self.0.fits(now, service) {
+        while !self.0.fits(at.now, service) {
             match self.0.give_up(service) {
-                Some(first) => out.drop(now, first, DropCause::QueueFull),
+                Some(first) => out.drop(at.now, first, DropCause::QueueFull),
                 None => break,
             }
         }

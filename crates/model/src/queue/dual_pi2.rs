@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use crate::in_flight::InFlight;
 use crate::packet::{DropCause, Ecn};
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::QueueDiscipline;
+use crate::queue::discipline::{Entry, QueueDiscipline};
 use crate::queue::service::Service;
 use crate::spec::{Discipline, DualPi2, Queue};
 use crate::stage::{Entered, Out};
@@ -191,19 +191,12 @@ impl Lane {
 }
 
 impl QueueDiscipline for DualPi2Queue {
-    fn enqueue(
-        &mut self,
-        now: Nanos,
-        _: u64,
-        t: InFlight,
-        service: &Service,
-        _: &mut Out,
-    ) -> Entered {
-        self.catch_up(now);
+    fn enqueue(&mut self, at: Entry, t: InFlight, service: &Service, _: &mut Out) -> Entered {
+        self.catch_up(at.now);
         if !self
             .backlog
             .plus(t.packet.len, service)
-            .fits(self.limit, now, service)
+            .fits(self.limit, at.now, service)
         {
             return Entered::Dropped(DropCause::QueueFull);
         }

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::QueueDiscipline;
+use crate::queue::discipline::{Entry, QueueDiscipline};
 use crate::queue::service::Service;
 use crate::spec::{Discipline, Queue};
 use crate::stage::{Entered, Out};
@@ -48,16 +48,9 @@ impl Fifo {
 
 impl QueueDiscipline for Fifo {
     #[inline]
-    fn enqueue(
-        &mut self,
-        now: Nanos,
-        _: u64,
-        t: InFlight,
-        service: &Service,
-        _: &mut Out,
-    ) -> Entered {
+    fn enqueue(&mut self, at: Entry, t: InFlight, service: &Service, _: &mut Out) -> Entered {
         let backlog = self.backlog.plus(t.packet.len, service);
-        if !backlog.fits(self.limit, now, service) {
+        if !backlog.fits(self.limit, at.now, service) {
             return Entered::Dropped(DropCause::QueueFull);
         }
         self.backlog = backlog;

@@ -8,7 +8,7 @@ use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
 use crate::queue::codel::Control;
-use crate::queue::discipline::QueueDiscipline;
+use crate::queue::discipline::{Entry, QueueDiscipline};
 use crate::queue::service::Service;
 use crate::spec::{Discipline, FqCodel, Queue};
 use crate::stage::{Entered, Out};
@@ -37,7 +37,7 @@ pub(crate) struct FqCodelQueue {
 }
 
 /// One of the queues, and where it stands in its turns.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Flow {
     chain: Chain,
     /// Bytes that it may still send in its turn.
@@ -47,7 +47,7 @@ struct Flow {
 }
 
 /// Packets in the order in which they came.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Chain {
     first: Option<u32>,
     last: u32,
@@ -79,7 +79,7 @@ impl FqCodelQueue {
         Self {
             limit,
             law,
-            queues: vec![Flow::EMPTY; usize::from(law.flows)],
+            queues: vec![Flow::default(); usize::from(law.flows)],
             new: VecDeque::new(),
             old: VecDeque::new(),
             store: Store::default(),
@@ -172,17 +172,10 @@ impl FqCodelQueue {
 }
 
 impl QueueDiscipline for FqCodelQueue {
-    fn enqueue(
-        &mut self,
-        now: Nanos,
-        _: u64,
-        t: InFlight,
-        service: &Service,
-        out: &mut Out,
-    ) -> Entered {
+    fn enqueue(&mut self, at: Entry, t: InFlight, service: &Service, out: &mut Out) -> Entered {
         self.adopt(t, service);
-        while !self.backlog.fits(self.limit, now, service) {
-            self.drop_batch(now, service, out);
+        while !self.backlog.fits(self.limit, at.now, service) {
+            self.drop_batch(at.now, service, out);
         }
         Entered::Taken
     }
@@ -230,20 +223,6 @@ impl QueueDiscipline for FqCodelQueue {
     fn backlog(&self) -> Backlog {
         self.backlog
     }
-}
-
-impl Flow {
-    const EMPTY: Self = Self {
-        chain: Chain {
-            first: None,
-            last: 0,
-            packets: 0,
-            bytes: 0,
-        },
-        credits: 0,
-        is_active: false,
-        control: Control::EMPTY,
-    };
 }
 
 impl Chain {

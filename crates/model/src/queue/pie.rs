@@ -4,7 +4,7 @@ use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::QueueDiscipline;
+use crate::queue::discipline::{Entry, QueueDiscipline};
 use crate::queue::fifo::Fifo;
 use crate::queue::service::Service;
 use crate::spec::{Discipline, Pie, Queue};
@@ -177,34 +177,21 @@ fn is_below_half(delay: Nanos, target: Nanos) -> bool {
 }
 
 impl QueueDiscipline for PieQueue {
-    fn enqueue(
-        &mut self,
-        now: Nanos,
-        index: u64,
-        mut t: InFlight,
-        service: &Service,
-        out: &mut Out,
-    ) -> Entered {
-        if !self.fifo.has_room_for(now, &t, service) {
-            self.catch_up(now);
+    fn enqueue(&mut self, at: Entry, mut t: InFlight, service: &Service, out: &mut Out) -> Entered {
+        if !self.fifo.has_room_for(at.now, &t, service) {
+            self.catch_up(at.now);
             self.accumulated = 0.0;
             return Entered::Dropped(DropCause::QueueFull);
         }
-        match self.judge(now, index, &mut t) {
-            Entered::Taken => self.fifo.enqueue(now, index, t, service, out),
+        match self.judge(at.now, at.index, &mut t) {
+            Entered::Taken => self.fifo.enqueue(at, t, service, out),
             dropped => dropped,
         }
     }
 
     /// It is not dropped, since nothing waits, but may be the first of a burst.
-    fn enqueue_at_idle(
-        &mut self,
-        now: Nanos,
-        index: u64,
-        mut t: InFlight,
-        service: &Service,
-    ) -> Entered {
-        let entered = self.judge(now, index, &mut t);
+    fn enqueue_at_idle(&mut self, at: Entry, mut t: InFlight, service: &Service) -> Entered {
+        let entered = self.judge(at.now, at.index, &mut t);
         self.fifo.adopt(t, service);
         entered
     }

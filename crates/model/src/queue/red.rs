@@ -4,7 +4,7 @@ use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::QueueDiscipline;
+use crate::queue::discipline::{Entry, QueueDiscipline};
 use crate::queue::fifo::Fifo;
 use crate::queue::service::Service;
 use crate::spec::{Discipline, Queue, Red, power};
@@ -116,33 +116,20 @@ impl RedQueue {
 }
 
 impl QueueDiscipline for RedQueue {
-    fn enqueue(
-        &mut self,
-        now: Nanos,
-        index: u64,
-        mut t: InFlight,
-        service: &Service,
-        out: &mut Out,
-    ) -> Entered {
-        match self.judge(now, index, &mut t, service) {
-            Entered::Taken => self.fifo.enqueue(now, index, t, service, out),
+    fn enqueue(&mut self, at: Entry, mut t: InFlight, service: &Service, out: &mut Out) -> Entered {
+        match self.judge(at.now, at.index, &mut t, service) {
+            Entered::Taken => self.fifo.enqueue(at, t, service, out),
             dropped => dropped,
         }
     }
 
     /// The average may still be high when nothing waits any more.
-    fn enqueue_at_idle(
-        &mut self,
-        now: Nanos,
-        index: u64,
-        mut t: InFlight,
-        service: &Service,
-    ) -> Entered {
-        let entered = self.judge(now, index, &mut t, service);
+    fn enqueue_at_idle(&mut self, at: Entry, mut t: InFlight, service: &Service) -> Entered {
+        let entered = self.judge(at.now, at.index, &mut t, service);
         if entered == Entered::Taken {
             self.fifo.adopt(t, service);
         } else {
-            self.idle_since = Some(now);
+            self.idle_since = Some(at.now);
         }
         entered
     }

@@ -11,7 +11,7 @@ use crate::draw::Draws;
 use crate::framing::Framing;
 use crate::in_flight::InFlight;
 use crate::queue::AnyDiscipline;
-use crate::queue::discipline::QueueDiscipline as _;
+use crate::queue::discipline::{Entry, QueueDiscipline as _};
 use crate::queue::service::Service;
 use crate::spec::{Discipline, Effect, Queue, Rate, Toffee, Trace};
 use crate::stage::{Entered, Out, Stage, Timing};
@@ -117,7 +117,7 @@ fn of_server(bottleneck: Bottleneck<'_>, queue: Queue) -> Behaviour<'_> {
         room: Some(queue.limit),
         bottleneck: Some(bottleneck),
         timing: Timing::NOW,
-        ..Behaviour::NONE
+        ..Behaviour::default()
     }
 }
 
@@ -133,8 +133,9 @@ impl Stage for Server {
             self.begin(at, *t);
             return Entered::Taken;
         }
+        let entry = Entry { now: at, index };
         if self.in_service.is_none() {
-            let entered = self.queue.enqueue_at_idle(at, index, *t, &self.service);
+            let entered = self.queue.enqueue_at_idle(entry, *t, &self.service);
             if entered != Entered::Taken {
                 return entered;
             }
@@ -144,7 +145,7 @@ impl Stage for Server {
             }
             return Entered::Taken;
         }
-        let entered = self.queue.enqueue(at, index, *t, &self.service, out);
+        let entered = self.queue.enqueue(entry, *t, &self.service, out);
         self.longest = self.longest.max(self.queue.len());
         entered
     }

@@ -181,10 +181,8 @@ fn copies_go_through_what_follows_and_every_one_has_an_outcome() {
         let id = usize::try_from(outcome.id().0).unwrap();
         match *outcome {
             Outcome::Copied { copy, .. } => {
-                assert!(
-                    !begun[id] && copy != 0,
-                    "a copy comes before every other outcome"
-                );
+                assert!(!begun[id], "a copy comes before every other outcome");
+                assert!(copy != 0, "a copy comes before every other outcome");
                 promised[id].push(copy);
                 copies += 1.0;
             }

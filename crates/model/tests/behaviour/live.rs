@@ -112,10 +112,8 @@ fn a_change_a_millisecond_loses_nothing_and_reorders_nothing() {
         .unwrap();
     left(&mut link, Nanos::MAX);
     let counters = link.counters(Side::A) + link.counters(Side::B);
-    assert_eq!(
-        (counters.packets, counters.delivered),
-        (offered as u64, offered as u64)
-    );
+    assert_eq!(counters.packets, offered as u64);
+    assert_eq!(counters.delivered, offered as u64);
     assert_eq!(counters.held() + counters.late, 0);
 }
 

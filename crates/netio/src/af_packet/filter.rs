@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use super::socket;
+use crate::socket_option;
 
 /// Which frames a socket takes, by their length.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ pub(super) fn attach(
         len: u16::try_from(program.len()).map_err(io::Error::other)?,
         filter: program.as_mut_ptr(),
     };
-    socket::set_at(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    socket_option::set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
 /// Stretches that a program has room for: six instructions each, of 4,096 (`BPF_MAXINSNS`).

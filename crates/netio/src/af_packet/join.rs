@@ -11,10 +11,10 @@ use arrayvec::ArrayVec;
 use super::BATCH;
 use crate::checksum;
 use crate::frame::{Gso, GsoKind, Offload, PartialChecksum};
+use crate::ip::UDP;
 use crate::port::TxFrame;
 
 const ETHERNET: usize = 14;
-const UDP: u8 = 17;
 const UDP_LEN: usize = 8;
 /// Ethernet, IPv6 without extensions, UDP.
 const LONGEST_HEAD: usize = ETHERNET + 40 + UDP_LEN;

@@ -27,6 +27,7 @@ use model::Nanos;
 use crate::clock::{self, StampConverter};
 use crate::gso;
 use crate::port::{Capabilities, MAX_HEAD, Missed, PortSet, ReceivedFrame, SendTimes, TxFrame};
+use crate::socket_option;
 use crate::wait::Wakes;
 use filter::Takes;
 use interfaces::Interfaces;
@@ -169,7 +170,6 @@ impl AfPacket {
     }
 
     /// Bytes of memory that the receive rings take.
-    #[must_use]
     pub fn ring_bytes(&self) -> usize {
         self.rings.iter().map(Ring::bytes).sum()
     }
@@ -410,7 +410,7 @@ fn message(parts: &mut [libc::iovec], address: Option<&mut libc::sockaddr_ll>) -
     message.msg_hdr.msg_iovlen = parts.len();
     if let Some(address) = address {
         message.msg_hdr.msg_name = std::ptr::from_mut(address).cast();
-        message.msg_hdr.msg_namelen = socket::socklen::<libc::sockaddr_ll>();
+        message.msg_hdr.msg_namelen = socket_option::length_of::<libc::sockaddr_ll>();
     }
     message
 }

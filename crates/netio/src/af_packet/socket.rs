@@ -1,33 +1,33 @@
 //! The options of the packet socket.
 
-use std::ffi::CString;
 use std::io;
-use std::mem::size_of;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::net::if_::if_nametoindex;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType};
 
 use super::OpenError;
+use crate::socket_option;
 
 const VERSION: libc::c_int = 1; // TPACKET_V2
 const ETH_P_ALL: u16 = 0x0003;
 
 pub(super) fn interface_index(name: &str) -> Result<libc::c_int, OpenError> {
-    let missing = || OpenError::NoInterface(name.to_owned());
-    let c_name = CString::new(name).map_err(|_| missing())?;
-    // SAFETY: `c_name` is a terminated string that outlives the call.
-    let index = unsafe { libc::if_nametoindex(c_name.as_ptr()) };
-    match libc::c_int::try_from(index) {
-        Ok(index) if index > 0 => Ok(index),
-        _ => Err(missing()),
-    }
+    let index = if_nametoindex(name).map(libc::c_uint::cast_signed);
+    index.map_err(|_| OpenError::NoInterface(name.to_owned()))
 }
 
 /// A socket that receives nothing until it is bound.
 pub(super) fn open() -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: a plain socket call; the result is checked before it is owned.
-    let fd = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
-    // SAFETY: `fd` was just opened and nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let family = AddressFamily::Packet;
+    Ok(nix::sys::socket::socket(
+        family,
+        SockType::Raw,
+        flags,
+        None,
+    )?)
 }
 
 pub(super) fn configure(socket: &OwnedFd) -> io::Result<()> {
@@ -37,8 +37,8 @@ pub(super) fn configure(socket: &OwnedFd) -> io::Result<()> {
     // Frames that wait for a real card's completion count against this; the forced form needs privilege.
     let bytes: libc::c_int = 8 << 20;
     let wanted = [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF];
-    let set = |option: &libc::c_int| set_at(socket, libc::SOL_SOCKET, *option, &bytes).is_ok();
-    let _ = wanted.iter().any(set);
+    let set = |option| socket_option::set(socket, libc::SOL_SOCKET, option, &bytes).is_ok();
+    let _ = wanted.into_iter().any(set);
     Ok(())
 }
 
@@ -62,7 +62,7 @@ pub(super) fn bind(socket: &OwnedFd, index: libc::c_int) -> io::Result<()> {
         libc::bind(
             socket.as_raw_fd(),
             (&raw const address).cast(),
-            socklen::<libc::sockaddr_ll>(),
+            socket_option::length_of::<libc::sockaddr_ll>(),
         )
     })?;
     Ok(())
@@ -80,56 +80,17 @@ pub(super) fn promiscuous(socket: &OwnedFd, index: libc::c_int) -> io::Result<()
 
 /// Frames dropped by the ring since the last call; reading resets the kernel's counter.
 pub(super) fn take_drops(socket: &OwnedFd) -> u32 {
-    let mut stats = libc::tpacket_stats {
-        tp_packets: 0,
-        tp_drops: 0,
-    };
-    let mut len = socklen::<libc::tpacket_stats>();
-    // SAFETY: `stats` and `len` are valid for the call to fill; len is the size of stats.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            libc::PACKET_STATISTICS,
-            (&raw mut stats).cast(),
-            &raw mut len,
-        )
-    };
-    if result == 0 { stats.tp_drops } else { 0 }
+    // `struct tpacket_stats`: frames, and those of them that were dropped.
+    let stats = socket_option::get::<8>(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS);
+    stats.map_or(0, |[.., a, b, c, d]| u32::from_ne_bytes([a, b, c, d]))
 }
 
 /// Sets an option of the packet level.
 pub(super) fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
-    set_at(socket, libc::SOL_PACKET, option, value)
+    socket_option::set(socket, libc::SOL_PACKET, option, value)
 }
 
-pub(super) fn set_at<T>(
-    socket: &OwnedFd,
-    level: libc::c_int,
-    option: libc::c_int,
-    value: &T,
-) -> io::Result<()> {
-    // SAFETY: `value` is valid for reads of its size for the length of the call.
-    check(unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            std::ptr::from_ref(value).cast(),
-            socklen::<T>(),
-        )
-    })?;
-    Ok(())
-}
-
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
-}
-
-pub(super) fn socklen<T>() -> libc::socklen_t {
-    libc::socklen_t::try_from(size_of::<T>()).expect("a small struct")
+/// The answer of a system call, or its error.
+pub(super) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    Ok(Errno::result(result)?)
 }

@@ -21,6 +21,7 @@ use crate::netlink::{self, NetlinkError, RequestContext as _};
 use crate::offloads::{OffloadError, Offloads};
 use crate::redirect::Redirect;
 
+use super::socket::check;
 use super::vnet::TUNNEL_LEN;
 
 /// Its name; the kernel puts a number in.
@@ -172,12 +173,4 @@ fn set_up(index: u32) -> Result<(), NetlinkError> {
         let set = handle.link().set(up).execute().await;
         set.asked(|| "set a tap up".to_owned())
     })
-}
-
-fn check(result: libc::c_int) -> io::Result<()> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
 }

@@ -41,7 +41,6 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// On segment `segment`, from 0 at the client.
-    #[must_use]
     pub const fn on(segment: u8, side: SegmentEnd) -> Self {
         match side {
             SegmentEnd::Client => Self::numbered(segment, 1),

@@ -7,17 +7,17 @@ mod star;
 mod wiring;
 
 use model::Bytes;
-use rtnetlink::{LinkBridge, LinkUnspec};
 
 use self::address::Attachment;
 use self::wiring::{ipv6_exists, join, silence};
+use crate::bridge;
 use crate::iface::InterfaceError;
-use crate::netlink::{self, NetlinkError, RequestContext as _};
+use crate::netlink::{self, NetlinkError};
 use crate::netns::{NetNs, NetNsError};
 use crate::offloads::OffloadError;
 
 pub(crate) use self::node::prepare_for_nic;
-pub(crate) use self::wiring::{index_of, wait_running};
+pub(crate) use self::wiring::{index_of, up, wait_running};
 
 pub use self::address::{
     CLIENT, CLIENT_PORT, Endpoint, LEFT, RIGHT, SERVER, SERVER_PORT, SegmentEnd, WAN,
@@ -55,7 +55,6 @@ impl Default for BedConfig {
 
 impl BedConfig {
     /// Whether the bed has IPv6: the MTU allows it, and so does the kernel.
-    #[must_use]
     pub fn has_ipv6(&self) -> bool {
         self.mtu >= 1280 && ipv6_exists()
     }
@@ -160,50 +159,36 @@ impl Bed {
     /// On a kernel without bridges.
     pub fn bridge(&self) -> Result<(), BedError> {
         for emulator in &self.emulators {
-            netlink::call(emulator, async |handle| {
-                let bridge = LinkBridge::new(BRIDGE).mcast_snooping(false).up().build();
-                let add = handle.link().add(bridge).execute().await;
-                add.asked(|| "make a bridge in the test bed".to_owned())?;
-                let index = index_of(BRIDGE)?;
-                for port in [CLIENT_PORT, SERVER_PORT] {
-                    let join = LinkUnspec::new_with_name(port).controller(index).build();
-                    let set = handle.link().set(join).execute().await;
-                    set.asked(|| format!("put the test bed's {port} into a bridge"))?;
-                }
-                Ok(())
-            })?;
-            emulator.run(|| wait_running(&[BRIDGE]))??;
+            emulator.run(|| -> Result<(), BedError> {
+                bridge::join(BRIDGE, [index_of(CLIENT_PORT)?, index_of(SERVER_PORT)?])?;
+                wait_running(&[BRIDGE])
+            })??;
         }
         Ok(())
     }
 
     /// Where the client runs, the first node; its interface is [`WAN`], its addresses are [`CLIENT`].
-    #[must_use]
     pub fn client(&self) -> &NetNs {
         &self.nodes[0]
     }
 
     /// Where the emulator of the first segment runs, between [`CLIENT_PORT`] and [`SERVER_PORT`].
-    #[must_use]
     pub fn emulator(&self) -> &NetNs {
         &self.emulators[0]
     }
 
     /// Where the server runs, the last node; its interface is [`WAN`], its addresses are [`SERVER`] if there is one
     /// segment.
-    #[must_use]
     pub fn server(&self) -> &NetNs {
         &self.nodes[self.nodes.len() - 1]
     }
 
     /// From the client to the server; a router's interfaces are [`LEFT`] and [`RIGHT`].
-    #[must_use]
     pub fn nodes(&self) -> &[NetNs] {
         &self.nodes
     }
 
     /// Of every segment, from the client to the server, as [`Bed::emulator`].
-    #[must_use]
     pub fn emulators(&self) -> &[NetNs] {
         &self.emulators
     }

@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use model::Bytes;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
 use rtnetlink::packet_route::route::RouteMessage;
-use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
+use rtnetlink::{Handle, RouteMessageBuilder};
 
 use super::address::{Attachment, Endpoint};
-use super::wiring::index_of;
+use super::wiring::{index_of, up};
 use super::{BedConfig, BedError};
 use crate::kernel::KernelVersion;
 use crate::netlink::{NetlinkError, RequestContext as _};
@@ -136,13 +136,9 @@ pub(super) async fn connect(
     segments: u8,
     ipv6: bool,
 ) -> Result<(), NetlinkError> {
-    let loopback = LinkUnspec::new_with_name("lo").up().build();
-    let set = handle.link().set(loopback).execute().await;
-    set.asked(|| "set the test bed's loopback interface up".to_owned())?;
+    up(&handle, "lo").await?;
     for interface in &interfaces {
-        let up = LinkUnspec::new_with_name(interface.name).up().build();
-        let set = handle.link().set(up).execute().await;
-        set.asked(|| format!("set the test bed's interface {} up", interface.name))?;
+        up(&handle, interface.name).await?;
         address(&handle, interface, ipv6).await?;
     }
     for interface in &interfaces {

@@ -1,15 +1,13 @@
 //! The bed of many clients: each is in its own namespace behind its own link, and all reach one far end.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::{AsFd as _, AsRawFd as _};
 
-use rtnetlink::packet_route::link::{InfoData, InfoVeth};
 use rtnetlink::packet_route::route::RouteScope;
-use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
+use rtnetlink::{Handle, RouteMessageBuilder};
 
 use super::address::{CLIENT_PORT, SERVER, SERVER_PORT, WAN};
 use super::node::{prepare_host, switch_offloads};
-use super::wiring::{index_of, silence, wait_running};
+use super::wiring::{Wire, add, index_of, silence, up, wait_running};
 use super::{BedConfig, BedError};
 use crate::netlink::{self, NetlinkError, RequestContext as _};
 use crate::netns::{NetNs, NetNsError};
@@ -24,16 +22,6 @@ pub struct Star {
     clients: Vec<NetNs>,
     emulator: NetNs,
     server: NetNs,
-}
-
-/// What a veth pair joins to the emulator.
-struct Wire<'a> {
-    /// The emulator's end.
-    port: String,
-    /// The other one, where it is, and its hardware address.
-    name: String,
-    namespace: &'a NetNs,
-    mac: [u8; 6],
 }
 
 impl Star {
@@ -78,25 +66,21 @@ impl Star {
     }
 
     /// Where the clients run, in their order; the interface of each is [`WAN`].
-    #[must_use]
     pub fn clients(&self) -> &[NetNs] {
         &self.clients
     }
 
     /// Where the emulator runs.
-    #[must_use]
     pub fn emulator(&self) -> &NetNs {
         &self.emulator
     }
 
     /// Where the far end runs; its IPv4 address is that of [`SERVER`].
-    #[must_use]
     pub fn server(&self) -> &NetNs {
         &self.server
     }
 
     /// The emulator's interfaces, a client's two after the other's: towards the client, towards the far end.
-    #[must_use]
     pub fn ports(&self) -> Vec<String> {
         let numbers = (1..).zip(&self.clients);
         numbers.flat_map(|(number, _)| ports(number)).collect()
@@ -122,24 +106,7 @@ impl Star {
         });
         netlink::call(&self.emulator, async |handle| {
             for wire in wires {
-                let peer = LinkUnspec::new_with_name(&wire.name)
-                    .mtu(mtu)
-                    .address(wire.mac.to_vec())
-                    .setns_by_fd(wire.namespace.as_fd().as_raw_fd())
-                    .build();
-                let pair = LinkVeth::new(&wire.port, &wire.name)
-                    .mtu(mtu)
-                    .arp(false)
-                    .up()
-                    .set_info_data(InfoData::Veth(InfoVeth::Peer(peer)))
-                    .build();
-                let add = handle.link().add(pair).execute().await;
-                add.asked(|| {
-                    format!(
-                        "join the test bed's interface {} to {}",
-                        wire.port, wire.name
-                    )
-                })?;
+                add(&handle, &wire, mtu).await?;
             }
             Ok(())
         })
@@ -202,12 +169,6 @@ async fn connect_server(handle: Handle, clients: u16) -> Result<(), NetlinkError
         reach(&handle, index, SERVER.v4, address(number), mac(number)).await?;
     }
     Ok(())
-}
-
-async fn up(handle: &Handle, name: &str) -> Result<(), NetlinkError> {
-    let up = LinkUnspec::new_with_name(name).up().build();
-    let set = handle.link().set(up).execute().await;
-    set.asked(|| format!("set the test bed's interface {name} up"))
 }
 
 async fn give(handle: &Handle, index: u32, own: Ipv4Addr) -> Result<(), NetlinkError> {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rtnetlink::packet_route::link::{InfoData, InfoVeth};
-use rtnetlink::{LinkUnspec, LinkVeth};
+use rtnetlink::{Handle, LinkUnspec, LinkVeth};
 
 use super::BedError;
 use super::address::Attachment;
@@ -23,6 +23,16 @@ pub(super) fn silence() -> Result<(), NetNsError> {
     Ok(())
 }
 
+/// What a veth pair joins to an emulator.
+pub(super) struct Wire<'a> {
+    /// The emulator's end.
+    pub(super) port: String,
+    /// The other one, where it is, and its hardware address.
+    pub(super) name: String,
+    pub(super) namespace: &'a NetNs,
+    pub(super) mac: [u8; 6],
+}
+
 /// Joins the emulator to a new interface of the node in `namespace`; both ends have the MTU, the emulator's is up.
 pub(super) fn join(
     emulator: &NetNs,
@@ -30,27 +40,41 @@ pub(super) fn join(
     interface: Attachment,
     mtu: u32,
 ) -> Result<(), NetlinkError> {
-    let (name, port) = (interface.name, interface.port());
-    let node = LinkUnspec::new_with_name(name)
+    let wire = Wire {
+        port: interface.port().to_owned(),
+        name: interface.name.to_owned(),
+        namespace,
+        mac: interface.own().mac,
+    };
+    netlink::call(emulator, async |handle| {
+        up(&handle, "lo").await?;
+        add(&handle, &wire, mtu).await
+    })
+}
+
+/// Makes the pair of a wire; both ends have the MTU, the emulator's is up and answers no ARP.
+pub(super) async fn add(handle: &Handle, wire: &Wire<'_>, mtu: u32) -> Result<(), NetlinkError> {
+    let Wire { port, name, .. } = wire;
+    let peer = LinkUnspec::new_with_name(name)
         .mtu(mtu)
-        .address(interface.own().mac.to_vec())
-        .setns_by_fd(namespace.as_fd().as_raw_fd())
+        .address(wire.mac.to_vec())
+        .setns_by_fd(wire.namespace.as_fd().as_raw_fd())
         .build();
     let pair = LinkVeth::new(port, name)
         .mtu(mtu)
-        .set_info_data(InfoData::Veth(InfoVeth::Peer(node)))
+        .arp(false)
+        .up()
+        .set_info_data(InfoData::Veth(InfoVeth::Peer(peer)))
         .build();
-    let up = LinkUnspec::new_with_name(port).arp(false).up().build();
-    let loopback = LinkUnspec::new_with_name("lo").up().build();
-    netlink::call(emulator, async |handle| {
-        let add = handle.link().add(pair).execute().await;
-        add.asked(|| format!("join the test bed's interface {port} to its {name}"))?;
-        for (name, message) in [("lo", loopback), (port, up)] {
-            let set = handle.link().set(message).execute().await;
-            set.asked(|| format!("set the test bed's interface {name} up"))?;
-        }
-        Ok(())
-    })
+    let add = handle.link().add(pair).execute().await;
+    add.asked(|| format!("join the test bed's interface {port} to its {name}"))
+}
+
+/// Sets an interface up.
+pub(crate) async fn up(handle: &Handle, name: &str) -> Result<(), NetlinkError> {
+    let up = LinkUnspec::new_with_name(name).up().build();
+    let set = handle.link().set(up).execute().await;
+    set.asked(|| format!("set the test bed's interface {name} up"))
 }
 
 pub(crate) fn index_of(name: &str) -> Result<u32, NetlinkError> {

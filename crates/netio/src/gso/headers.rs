@@ -2,7 +2,7 @@
 
 use super::{IpHeader, Layout};
 use crate::frame::{Gso, GsoKind, Offload};
-use crate::ip::{Fragment, Ip, byte, u16_at};
+use crate::ip::{Fragment, Ip, TCP, UDP, byte, u16_at};
 use crate::port::MAX_HEAD;
 
 /// Why a GSO frame cannot be taken apart into its segments.
@@ -15,9 +15,6 @@ pub enum UnsupportedGso {
     #[error("headers longer than {MAX_HEAD} bytes")]
     LongHeaders,
 }
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 
 /// Finds what segmentation of `frame` has to rewrite. The virtio header says where the segments' own transport
 /// header is; what lies between it and the outermost IP header is a tunnel.

@@ -180,19 +180,16 @@ impl GsoFrame {
     }
 
     /// How many packets the frame stands for, at least 1.
-    #[must_use]
     pub fn segments(&self) -> u32 {
         self.segments
     }
 
     /// L2 bytes of segment `index` on the wire, VLAN tag included, FCS not.
-    #[must_use]
     pub fn segment_len(&self, index: u32) -> u32 {
         u32::try_from(self.wire_len(index..index + 1)).expect("a frame is far below 4 GiB")
     }
 
     /// L2 bytes of the segments `run` on the wire, each with headers of its own, VLAN tags included, FCS not.
-    #[must_use]
     pub fn wire_len(&self, run: Range<u32>) -> u64 {
         let (headers, bytes) = match &self.layout {
             Some(layout) => (
@@ -205,14 +202,12 @@ impl GsoFrame {
     }
 
     /// How many neighbouring segments may leave as one frame, at least 1.
-    #[must_use]
     pub fn longest_run(&self) -> u32 {
         self.longest_run
     }
 
     /// As [`GsoFrame::longest_run`], by a port that sends a tunnel's GSO frames
     /// ([`Capabilities::tunnel_gso`](crate::Capabilities::tunnel_gso)).
-    #[must_use]
     pub fn longest_train(&self) -> u32 {
         match &self.layout {
             Some(layout) if self.tag_len == 0 && layout.tunnel_headers().is_some() => self.segments,

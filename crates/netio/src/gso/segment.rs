@@ -16,7 +16,6 @@ impl GsoFrame {
     ///
     /// `frame` is the one that this was made of; `run` is not empty and ends at most at [`GsoFrame::segments`]. What has to be
     /// built anew is built in a piece of `spare`.
-    #[must_use]
     pub fn part<'f>(
         &self,
         frame: impl Into<FrameRef<'f>>,
@@ -39,7 +38,6 @@ impl GsoFrame {
 
     /// As [`GsoFrame::part`], for a port that sends a tunnel's GSO frames
     /// ([`Capabilities::tunnel_gso`](crate::Capabilities::tunnel_gso)); `run` is as long as [`GsoFrame::longest_train`] at most.
-    #[must_use]
     pub fn train<'f>(
         &self,
         frame: impl Into<FrameRef<'f>>,

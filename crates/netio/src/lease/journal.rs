@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{LeaseError, Replaced};
 use crate::netns;
+use crate::userns::outside;
 
 /// How long a journal may stay locked before its interface counts as in use: what puts an interface back holds it only so long.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -286,37 +287,7 @@ const TEMPORARY: &str = "farwire-";
 /// The last resort: it has to be found again by a process with another environment.
 fn temporary() -> PathBuf {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    let uid = outer(&map, geteuid().as_raw());
+    let own = geteuid().as_raw();
+    let uid = outside(&map, own).unwrap_or(own);
     PathBuf::from(format!("/tmp/{TEMPORARY}{uid}"))
-}
-
-/// The user number outside the user namespace whose `uid_map` this is (user_namespaces(7)): inside, every user may be 0.
-fn outer(map: &str, uid: u32) -> u32 {
-    let ranges = map.lines().filter_map(|line| {
-        let mut numbers = line.split_whitespace().map(str::parse::<u32>);
-        Some((
-            numbers.next()?.ok()?,
-            numbers.next()?.ok()?,
-            numbers.next()?.ok()?,
-        ))
-    });
-    let mut mapped = ranges.filter_map(|(inside, outside, count)| {
-        let offset = uid.checked_sub(inside).filter(|offset| *offset < count)?;
-        outside.checked_add(offset)
-    });
-    mapped.next().unwrap_or(uid)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_user_has_the_same_number_inside_and_outside_a_user_namespace() {
-        assert_eq!(outer("         0          0 4294967295\n", 1000), 1000);
-        assert_eq!(outer("         0       1000          1\n", 0), 1000);
-        assert_eq!(outer("0 1000 1\n1 100000 65536\n", 7), 100_006);
-        assert_eq!(outer("0 1000 1\n", 7), 7);
-        assert_eq!(outer("", 0), 0);
-    }
 }

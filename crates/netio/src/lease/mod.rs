@@ -110,7 +110,6 @@ pub enum LeaseError {
 
 impl LeaseError {
     /// Whether it failed because the interface is no longer there.
-    #[must_use]
     pub fn is_gone(&self) -> bool {
         match self {
             Self::Offload(OffloadError { source, .. }) => {
@@ -123,23 +122,15 @@ impl LeaseError {
 }
 
 impl InterfaceLease {
-    /// Leases `interface` of the calling thread's namespace, and first undoes what a killed process left changed; as root, also
-    /// one of another user.
+    /// Leases an interface of the calling thread's namespace that was looked up, and first undoes what a killed process left
+    /// changed; as root, also one of another user.
     ///
     /// The journal is kept under `/run/farwire`, or where that cannot be written under `$XDG_RUNTIME_DIR/farwire`,
     /// else in `/tmp/farwire-UID`.
     ///
     /// # Errors
     /// When another farwire holds the interface, or the journal cannot be kept.
-    pub fn take(interface: &str) -> Result<Self, LeaseError> {
-        Self::take_found(&Interface::find(interface)?)
-    }
-
-    /// As [`InterfaceLease::take`], of an interface that was looked up.
-    ///
-    /// # Errors
-    /// As [`InterfaceLease::take`].
-    pub fn take_found(found: &Interface) -> Result<Self, LeaseError> {
+    pub fn take(found: &Interface) -> Result<Self, LeaseError> {
         for dir in JournalDir::of_others() {
             if let Some(journal) =
                 LeaseJournal::lock(&Arc::new(dir), found.index, &found.name, false)?
@@ -185,7 +176,6 @@ impl InterfaceLease {
     }
 
     /// Whether to lease the interface meant to set it up again: its carrier may take its time.
-    #[must_use]
     pub fn has_raised(&self) -> bool {
         self.has_raised
     }
@@ -249,7 +239,6 @@ impl InterfaceLease {
     }
 
     /// What the changes so far have replaced, oldest first.
-    #[must_use]
     pub fn replaced(&self) -> &[Replaced] {
         &self.replaced
     }
@@ -319,7 +308,6 @@ impl fmt::Display for Replaced {
 }
 
 /// The directories in which this user's journals may be, the preferred one first; they need not be there.
-#[must_use]
 pub fn journal_dirs() -> Vec<PathBuf> {
     JournalDir::candidates()
 }

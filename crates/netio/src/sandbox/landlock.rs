@@ -22,7 +22,6 @@ pub struct Reach<'a> {
 }
 
 /// The version of Landlock that this kernel has, if it has one that is switched on.
-#[must_use]
 pub fn version() -> Option<i32> {
     // SAFETY: without attributes the call asks for the version, and reads no memory (landlock_create_ruleset(2)).
     let version = unsafe {

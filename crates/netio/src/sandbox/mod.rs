@@ -94,7 +94,6 @@ pub fn give_up(kept: &[Capability], reach: Reach<'_>) -> Result<bool, SandboxErr
 
 /// Lets this process run before ordinary threads without CAP_SYS_NICE, by `RLIMIT_RTPRIO` (sched(7)); whether the limit could be
 /// raised, which takes CAP_SYS_RESOURCE.
-#[must_use]
 pub fn allow_real_time() -> bool {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_RTPRIO) else {
         return false;

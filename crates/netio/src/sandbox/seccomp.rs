@@ -36,8 +36,8 @@ pub struct SystemCall {
 enum Only {
     /// Any.
     Any,
-    /// One of these values in this argument, of which 32 bits count.
-    OneOf(u8, &'static [u64]),
+    /// One of the values of these lists in this argument, of which 32 bits count.
+    OneOf(u8, &'static [&'static [u64]]),
     /// All these bits in this argument.
     With(u8, u64),
     /// None of these bits in this argument.
@@ -89,11 +89,11 @@ pub const FAR_END: Allowed = &[
     SOCKETS,
     CallPurpose {
         name: "making a socket of IP",
-        calls: calls![SYS_socket(Only::OneOf(0, &[INET, INET6]))],
+        calls: calls![SYS_socket(Only::OneOf(0, &[&[INET, INET6]]))],
     },
     CallPurpose {
         name: "what is queued, whether it is a terminal, and not to block",
-        calls: calls![SYS_ioctl(Only::OneOf(1, OF_DESCRIPTORS))],
+        calls: calls![SYS_ioctl(Only::OneOf(1, &[OF_DESCRIPTORS]))],
     },
     OF_X86_64,
 ];
@@ -112,12 +112,12 @@ pub const EMULATOR: Allowed = &[
         name: "making a socket: a port, netlink, ethtool's, the service manager's",
         calls: calls![SYS_socket(Only::OneOf(
             0,
-            &[INET, INET6, PACKET, NETLINK, UNIX]
+            &[&[INET, INET6, PACKET, NETLINK, UNIX]]
         ))],
     },
     CallPurpose {
         name: "an interface's flags, offloads, MTU and address",
-        calls: calls![SYS_ioctl(Only::OneOf(1, OF_INTERFACES))],
+        calls: calls![SYS_ioctl(Only::OneOf(1, &[OF_DESCRIPTORS, OF_INTERFACES]))],
     },
     CallPurpose {
         name: "journals",
@@ -174,7 +174,7 @@ const THREADS: CallPurpose = CallPurpose {
         SYS_sched_setattr,
         // Refused by the kernel without a privilege or a limit that allows it (sched(7)).
         SYS_sched_setscheduler,
-        SYS_prctl(Only::OneOf(0, &[SET_NAME, SET_TIMER_SLACK, SET_VMA])),
+        SYS_prctl(Only::OneOf(0, &[&[SET_NAME, SET_TIMER_SLACK, SET_VMA]])),
         SYS_exit,
         SYS_exit_group,
     ],
@@ -287,9 +287,11 @@ const SOCKETS: CallPurpose = CallPurpose {
 };
 
 /// The older forms of calls above, which newer processors never had.
-#[cfg(target_arch = "x86_64")]
 const OF_X86_64: CallPurpose = CallPurpose {
     name: "on x86-64, older forms of the same",
+    #[cfg(not(target_arch = "x86_64"))]
+    calls: &[],
+    #[cfg(target_arch = "x86_64")]
     calls: calls![
         SYS_poll,
         SYS_select,
@@ -306,21 +308,13 @@ const OF_X86_64: CallPurpose = CallPurpose {
         SYS_arch_prctl,
     ],
 };
-#[cfg(not(target_arch = "x86_64"))]
-const OF_X86_64: CallPurpose = CallPurpose {
-    name: "on x86-64, older forms of the same",
-    calls: &[],
-};
 
-#[cfg(target_arch = "x86_64")]
 const JOURNALS_OF_X86_64: CallPurpose = CallPurpose {
     name: "on x86-64, older forms for journals",
-    calls: calls![SYS_mkdir, SYS_unlink, SYS_rename],
-};
-#[cfg(not(target_arch = "x86_64"))]
-const JOURNALS_OF_X86_64: CallPurpose = CallPurpose {
-    name: "on x86-64, older forms for journals",
+    #[cfg(not(target_arch = "x86_64"))]
     calls: &[],
+    #[cfg(target_arch = "x86_64")]
+    calls: calls![SYS_mkdir, SYS_unlink, SYS_rename],
 };
 
 const OF_DESCRIPTORS: &[u64] = &[
@@ -333,12 +327,6 @@ const OF_DESCRIPTORS: &[u64] = &[
 ];
 
 const OF_INTERFACES: &[u64] = &[
-    libc::FIONBIO,
-    libc::FIONREAD,
-    libc::TIOCOUTQ,
-    libc::TIOCGWINSZ,
-    libc::TCGETS,
-    libc::TCGETS2,
     // The terminal of `--tui` is put back.
     libc::TCSETS,
     libc::TCSETS2,
@@ -366,7 +354,6 @@ const SET_VMA: u64 = libc::PR_SET_VMA as u64;
 
 impl SystemCall {
     /// As the manual has it.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         self.constant.trim_start_matches("SYS_")
     }
@@ -381,9 +368,9 @@ impl SystemCall {
         };
         match self.only {
             Only::Any => Ok(Vec::new()),
-            Only::OneOf(argument, values) => {
+            Only::OneOf(argument, lists) => {
                 let of = |value: &u64| one(argument, Dword, SeccompCmpOp::Eq, *value);
-                values.iter().map(of).collect()
+                lists.iter().copied().flatten().map(of).collect()
             }
             Only::With(argument, bits) => {
                 let masked = SeccompCmpOp::MaskedEq(bits);
@@ -417,7 +404,6 @@ pub fn install(allowed: Allowed, threads: Threads) -> Result<(), SeccompError> {
 }
 
 /// Whether this kernel takes filters and can kill a process by one, told by asking (seccomp(2), `SECCOMP_GET_ACTION_AVAIL`).
-#[must_use]
 pub fn is_available() -> bool {
     let action = libc::SECCOMP_RET_KILL_PROCESS;
     // SAFETY: the kernel reads the one number that the pointer leads to.

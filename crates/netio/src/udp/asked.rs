@@ -28,7 +28,6 @@ pub struct UdpRequest {
 
 impl UdpRequest {
     /// Who sent it; of IPv4 never mapped.
-    #[must_use]
     pub fn peer(&self) -> SocketAddr {
         match self.from.ip().to_canonical() {
             ip @ IpAddr::V4(_) => SocketAddr::new(ip, self.from.port()),
@@ -37,7 +36,6 @@ impl UdpRequest {
     }
 
     /// The address that was asked, with `port`, to bind a socket to that [`peer`](Self::peer) can be answered from.
-    #[must_use]
     pub fn local(&self, port: u16) -> Option<SocketAddr> {
         match (self.asked?, self.peer()) {
             (IpAddr::V4(asked), SocketAddr::V4(_)) => Some((asked, port).into()),
@@ -62,7 +60,6 @@ impl AskedUdp {
     }
 
     /// The socket itself.
-    #[must_use]
     pub fn socket(&self) -> &UdpSocket {
         &self.socket
     }

@@ -13,6 +13,8 @@ use nix::errno::Errno;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, getsockopt, recvmsg, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 
+use crate::socket_option;
+
 pub use self::asked::{AskedUdp, UdpRequest};
 pub use self::shared_port::SharedPort;
 
@@ -78,7 +80,6 @@ impl TrainSender {
     }
 
     /// Datagrams that one call can send; 1 where the kernel or the interface cuts no trains.
-    #[must_use]
     pub fn most_segments(&self) -> usize {
         self.most
     }
@@ -231,7 +232,6 @@ impl TrainReceiver {
     }
 
     /// Bytes that the socket can hold, by the kernel's own count; 0 when it does not say.
-    #[must_use]
     pub fn room(&self) -> usize {
         // What it says is twice what was asked for: half of it is for the kernel's own use.
         getsockopt(&self.socket, sockopt::RcvBuf).unwrap_or(0) / 2
@@ -242,26 +242,12 @@ impl TrainReceiver {
     /// # Errors
     /// The kernel does not say (before 4.12).
     pub fn drops(&self) -> io::Result<u32> {
-        /// `SK_MEMINFO_VARS` and `SK_MEMINFO_DROPS` of linux/sock_diag.h.
-        const VARIABLES: usize = 9;
+        /// `SK_MEMINFO_DROPS` of linux/sock_diag.h, the last of the variables.
         const DROPS: usize = 8;
-        let mut variables = [0u32; VARIABLES];
-        let mut length = libc::socklen_t::try_from(size_of_val(&variables)).expect("36 bytes");
-        // SAFETY: `variables` has room for `length` bytes, and both are valid for the call to fill.
-        let result = unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_MEMINFO,
-                variables.as_mut_ptr().cast(),
-                &raw mut length,
-            )
-        };
-        if result == 0 {
-            Ok(variables[DROPS])
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        let variables: [u8; 4 * (DROPS + 1)] =
+            socket_option::get(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
+        let [.., a, b, c, d] = variables;
+        Ok(u32::from_ne_bytes([a, b, c, d]))
     }
 
     /// Sends one datagram back to the peer.
@@ -273,20 +259,13 @@ impl TrainReceiver {
     }
 }
 
-impl TrainBuffer {
+impl Default for TrainBuffer {
     /// An empty one.
-    #[must_use]
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self {
             bytes: vec![0; RECEIVE_BYTES],
             control: nix::cmsg_space!(TimeSpec, u32, i32),
         }
-    }
-}
-
-impl Default for TrainBuffer {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -321,7 +300,7 @@ mod tests {
 
     /// All that is sent, in order, as segments.
     fn receive(receiver: &TrainReceiver, bytes: usize) -> Vec<Vec<u8>> {
-        let (mut buffer, mut segments, mut got) = (TrainBuffer::new(), Vec::new(), 0);
+        let (mut buffer, mut segments, mut got) = (TrainBuffer::default(), Vec::new(), 0);
         while got < bytes {
             await_datagram(receiver);
             let train = receiver.receive(&mut buffer).unwrap().unwrap();
@@ -338,7 +317,7 @@ mod tests {
         assert_eq!(sender.send(&train).unwrap(), 10);
         let expected: Vec<Vec<u8>> = train.chunks(SEGMENT).map(<[u8]>::to_vec).collect();
         assert_eq!(receive(&receiver, train.len()), expected);
-        assert_eq!(receiver.receive(&mut TrainBuffer::new()).unwrap(), None);
+        assert_eq!(receiver.receive(&mut TrainBuffer::default()).unwrap(), None);
     }
 
     #[test]
@@ -346,7 +325,7 @@ mod tests {
         let (mut sender, receiver) = pair();
         sender.send(&[7; SEGMENT]).unwrap();
         await_datagram(&receiver);
-        let mut buffer = TrainBuffer::new();
+        let mut buffer = TrainBuffer::default();
         let train = receiver.receive(&mut buffer).unwrap().unwrap();
         assert_eq!((train.bytes.len(), train.segment), (SEGMENT, SEGMENT));
         assert!(train.stamp.is_some());
@@ -371,7 +350,7 @@ mod tests {
         }
         let dropped = receiver.drops().unwrap();
         assert!((1..100).contains(&dropped), "{dropped}");
-        let mut buffer = TrainBuffer::new();
+        let mut buffer = TrainBuffer::default();
         let before =
             std::iter::from_fn(|| receiver.receive(&mut buffer).unwrap().map(drop)).count();
         assert_eq!(before, 100 - usize::try_from(dropped).unwrap());

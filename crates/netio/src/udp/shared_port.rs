@@ -13,6 +13,7 @@ use nix::sys::socket::{
 };
 
 use super::asked::{AskedUdp, UdpRequest};
+use crate::socket_option;
 use crate::timestamped::address as address_of;
 
 /// Addresses of one host that are answered from although its routes prefer another one.
@@ -178,21 +179,13 @@ fn always_first(socket: &UdpSocket) -> io::Result<()> {
         len: 1,
         filter: &raw mut take_first,
     };
-    // SAFETY: the program points at its one instruction, and both outlive the call, which copies them.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_REUSEPORT_CBPF,
-            (&raw const program).cast(),
-            libc::socklen_t::try_from(size_of_val(&program)).expect("a small struct"),
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    // The program points at its one instruction, and both outlive the call.
+    socket_option::set(
+        socket,
+        libc::SOL_SOCKET,
+        libc::SO_ATTACH_REUSEPORT_CBPF,
+        &program,
+    )
 }
 
 #[cfg(test)]

@@ -16,11 +16,16 @@ use crate::helper::{self, PATIENCE_MS};
 
 const TSO: &str = "tx-tcp-segmentation";
 
+/// Runs `within` beside an interface WAN, with a directory for journals; none must be left in it.
+fn in_a_namespace(within: impl FnOnce(&TempDir) + Send) {
+    let dir = tempfile::tempdir().unwrap();
+    plain().client().run(|| within(&dir)).unwrap();
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
 #[test_support::test(serial, Namespaces)]
 fn a_feature_and_the_state_are_put_back() {
-    let dir = tempfile::tempdir().unwrap();
-    let bed = plain();
-    let within = || {
+    in_a_namespace(|dir| {
         let mut lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
         assert_eq!(lease.switch(TSO, false).unwrap(), Switched::Changed);
         assert_eq!(lease.switch(TSO, false).unwrap(), Switched::Unchanged);
@@ -30,70 +35,52 @@ fn a_feature_and_the_state_are_put_back() {
         assert_eq!(state(), (false, false));
         drop(lease);
         assert_eq!(state(), (true, true));
-    };
-    bed.client().run(within).unwrap();
-    assert_eq!(files(&dir), 0);
+    });
 }
 
 #[test_support::test(serial, Namespaces)]
 fn what_a_killed_process_left_is_put_back() {
-    let dir = tempfile::tempdir().unwrap();
-    let bed = plain();
-    let within = || {
-        kill_holder(&dir);
+    in_a_namespace(|dir| {
+        kill_holder(dir);
         let lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
         assert_eq!(state(), (true, true));
         assert_eq!(lease.replaced(), []);
-    };
-    bed.client().run(within).unwrap();
-    assert_eq!(files(&dir), 0);
+    });
 }
 
 #[test_support::test(serial, Namespaces, Tool("ip"))]
 fn what_a_killed_process_left_is_put_back_under_another_name() {
-    let dir = tempfile::tempdir().unwrap();
-    let bed = plain();
-    let within = || {
-        kill_holder(&dir);
+    in_a_namespace(|dir| {
+        kill_holder(dir);
         ip(&["link", "set", WAN, "name", "lan"]);
         let lease = InterfaceLease::take_in(dir.path(), "lan").unwrap();
         assert_eq!(state_of("lan"), (true, true));
         assert!(lease.has_raised());
-    };
-    bed.client().run(within).unwrap();
-    assert_eq!(files(&dir), 0);
+    });
 }
 
 /// It may be another one, which has got the number of the first.
 #[test_support::test(serial, Namespaces, Tool("ip"))]
 fn an_interface_of_another_address_is_left_alone() {
-    let dir = tempfile::tempdir().unwrap();
-    let bed = plain();
-    let within = || {
-        kill_holder(&dir);
+    in_a_namespace(|dir| {
+        kill_holder(dir);
         ip(&["link", "set", WAN, "address", "02:00:00:00:00:77"]);
         let lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
         assert_eq!(state(), (false, false));
         assert!(!lease.has_raised());
-    };
-    bed.client().run(within).unwrap();
-    assert_eq!(files(&dir), 0);
+    });
 }
 
 #[test_support::test(serial, Namespaces, Tool("ip"))]
 fn a_renamed_interface_is_put_back() {
-    let dir = tempfile::tempdir().unwrap();
-    let bed = plain();
-    let within = || {
+    in_a_namespace(|dir| {
         let mut lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
         lease.switch(TSO, false).unwrap();
         lease.set_up(false).unwrap();
         ip(&["link", "set", WAN, "name", "lan"]);
         drop(lease);
         assert_eq!(state_of("lan"), (true, true));
-    };
-    bed.client().run(within).unwrap();
-    assert_eq!(files(&dir), 0);
+    });
 }
 
 /// Leaves the feature off and the interface down.
@@ -129,18 +116,13 @@ fn an_interface_is_leased_once() {
 
 #[test_support::test(serial, Namespaces)]
 fn a_feature_that_is_unknown_or_fixed_is_told() {
-    let dir = tempfile::tempdir().unwrap();
-    let bed = plain();
-    let within = || {
+    in_a_namespace(|dir| {
         let mut lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
-        assert_eq!(
-            lease.switch("no-such-feature", true).unwrap(),
-            Switched::Absent
-        );
+        let absent = lease.switch("no-such-feature", true).unwrap();
+        assert_eq!(absent, Switched::Absent);
         assert_eq!(lease.switch("rx-lro", true).unwrap(), Switched::Refused);
         assert_eq!(lease.replaced(), []);
-    };
-    bed.client().run(within).unwrap();
+    });
 }
 
 #[test_support::test(serial, Namespaces)]
@@ -197,9 +179,4 @@ fn state() -> (bool, bool) {
 fn state_of(interface: &str) -> (bool, bool) {
     let wan = Offloads::open(interface).unwrap();
     (wan.features().unwrap()[TSO].active, wan.is_up().unwrap())
-}
-
-/// How many journals a directory has.
-fn files(dir: &TempDir) -> usize {
-    fs::read_dir(dir.path()).unwrap().count()
 }

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use stats::losses::{Losses, inflation};
 use stats::proportion::percent;
 
-use super::is_zero;
 use crate::quantity::counted;
 
 /// The two-sided 95 % quantile of the normal distribution.
@@ -30,7 +29,7 @@ pub struct ShareSummary {
     /// Those to which it did that.
     pub count: u64,
     /// How often it began to; absent of copies.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub runs: u64,
     /// To how many it should in the long run, in percent.
     pub asked_percent: f64,
@@ -241,16 +240,12 @@ mod tests {
         let [loss, copies] = all.as_slice() else {
             panic!("{all:?}");
         };
-        assert_eq!(
-            (loss.stage.as_str(), loss.what.as_str()),
-            ("box.up.loss", "lost")
-        );
+        assert_eq!(loss.stage.as_str(), "box.up.loss");
+        assert_eq!(loss.what.as_str(), "lost");
         assert_eq!(loss.packets, 100_000);
         let share = loss.share().unwrap();
-        assert!(
-            share.interval[0] < 1.0 && 1.0 < share.interval[1],
-            "{share:?}"
-        );
+        assert!(share.interval[0] < 1.0, "{share:?}");
+        assert!(1.0 < share.interval[1], "{share:?}");
         assert!(share.interval[1] - share.interval[0] < 0.13, "{share:?}");
         assert_eq!(loss.run(), None);
         assert_eq!(copies.what, "copied");
@@ -263,10 +258,8 @@ mod tests {
         let all = after(400_000, "up.loss = '1%,burst=8'");
         let bursts = &all[0];
         let (share, run) = (bursts.share().unwrap(), bursts.run().unwrap());
-        assert!(
-            share.interval[0] < 1.0 && 1.0 < share.interval[1],
-            "{share:?}"
-        );
+        assert!(share.interval[0] < 1.0, "{share:?}");
+        assert!(1.0 < share.interval[1], "{share:?}");
         assert!(run.interval[0] < 8.0 && 8.0 < run.interval[1], "{run:?}");
         // Of as many independent losses it is 0.06 wide.
         assert!(share.interval[1] - share.interval[0] > 0.2, "{share:?}");

@@ -543,10 +543,8 @@ pub(crate) mod tests {
         record.runs = (1..=5).map(run).collect();
         spoil(&mut record.runs[3], cause);
         let analysis = Analysis::of(&record);
-        assert_eq!(
-            (analysis.verdict, analysis.cases[0].runs.len()),
-            (Verdict::Met, 4)
-        );
+        assert_eq!(analysis.verdict, Verdict::Met);
+        assert_eq!(analysis.cases[0].runs.len(), 4);
         let told = format!("run 4 is invalid: {cause}");
         let findings = crate::findings::findings(&analysis).join("\n");
         let [junit, html] = [
@@ -679,10 +677,8 @@ pub(crate) mod tests {
         assert!(base.faults.is_empty());
         let check = base.checks.last().unwrap();
         let cause = "2 of 100 packets up left more than 1 ms late";
-        assert_eq!(
-            (check.verdict, check.measured.as_str()),
-            (Verdict::Invalid, cause)
-        );
+        assert_eq!(check.verdict, Verdict::Invalid);
+        assert_eq!(check.measured.as_str(), cause);
         let told = format!("run 1 does not count for ping.rtt_ms.p99: {cause}");
         let findings = crate::findings::findings(&analysis).join("\n");
         let [junit, html] = [
@@ -728,10 +724,8 @@ pub(crate) mod tests {
         spoil(&mut record.runs[0], "the ring dropped 3");
         record.runs.push(again);
         let analysis = Analysis::of(&record);
-        assert_eq!(
-            (analysis.cases[0].repeated, analysis.verdict),
-            (1, Verdict::Met)
-        );
+        assert_eq!(analysis.cases[0].repeated, 1);
+        assert_eq!(analysis.verdict, Verdict::Met);
     }
 
     #[test]

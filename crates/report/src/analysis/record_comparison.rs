@@ -446,10 +446,8 @@ mod tests {
         both.at_first.set("1ms".parse::<DelaySpec>().unwrap());
         let refusal = Comparison::of(&reference, &other, false, |_, _| true).unwrap_err();
         let refusal = refusal.to_string();
-        assert!(
-            refusal.contains("`reference`") && refusal.contains("--across-links"),
-            "{refusal}"
-        );
+        assert!(refusal.contains("`reference`"), "{refusal}");
+        assert!(refusal.contains("--across-links"), "{refusal}");
         let comparison = Comparison::of(&reference, &other, true, |_, _| true).unwrap();
         let [across] = &comparison.across[..] else {
             panic!("{:?}", comparison.across);

@@ -172,10 +172,8 @@ mod tests {
     #[test]
     fn what_does_not_settle_or_is_short_is_left_whole_and_said() {
         let unsettled = Steady::of(&rising(100), None).unwrap();
-        assert_eq!(
-            (unsettled.warm_up, unsettled.ramp_s),
-            (LeftOutStart::Unsettled, None)
-        );
+        assert_eq!(unsettled.warm_up, LeftOutStart::Unsettled);
+        assert_eq!(unsettled.ramp_s, None);
         let short = Steady::of(&rising(0)[..10], None).unwrap();
         assert_eq!(short.warm_up, LeftOutStart::TooShort);
         assert!(Steady::of(&rising(0)[..1], None).is_none());

@@ -264,10 +264,8 @@ mod tests {
         assert_eq!(question.drawings.len(), 2);
         for drawing in &question.drawings {
             let axes = axes(&drawing.svg);
-            assert!(
-                axes.len() >= 2 && axes.iter().all(|axis| *axis == axes[0]),
-                "{axes:?}"
-            );
+            assert!(axes.len() >= 2, "{axes:?}");
+            assert!(axes.iter().all(|axis| *axis == axes[0]), "{axes:?}");
             assert_eq!(drawing.svg.matches(">seconds<").count(), 1);
             let place = |title: &str| drawing.svg.find(title).unwrap();
             assert!(place(">goodput, Mbit/s<") < place(">RTT, ms<"));

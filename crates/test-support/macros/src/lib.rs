@@ -4,7 +4,8 @@ use proc_macro::TokenStream;
 
 /// Makes a function a test that runs beside others: `#[test(Namespaces, Tool("ping"))]` names what it needs, as variants of `Need`.
 ///
-/// With `serial` as the first word it runs alone, because it measures time or uses what the machine has once.
+/// With `serial` as the first word it runs alone, because it measures time or uses what the machine has once. `each(CASES)` before
+/// the needs makes a test of each case: the function is called with it, and the test's name ends with it.
 #[proc_macro_attribute]
 pub fn test(needs: TokenStream, function: TokenStream) -> TokenStream {
     submitted("submit_test", &needs, function)

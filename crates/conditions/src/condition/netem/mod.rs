@@ -11,11 +11,11 @@ mod write;
 
 use model::Netem;
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, de};
 
 pub(crate) use self::notes::notes;
 use self::words::Words;
-use super::describe;
+use super::{describe, text_form};
 
 /// One netem, written as tc's options: `delay 100ms 10ms 25% loss gemodel 1% 10%`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema)]
@@ -27,11 +27,7 @@ describe! {
     "What Linux's netem does, in tc's words: \"delay 100ms 10ms loss 1% 25%\""
 }
 
-impl Serialize for NetemSpec {
-    fn serialize<S: Serializer>(&self, target: S) -> Result<S::Ok, S::Error> {
-        target.collect_str(self)
-    }
-}
+text_form!(NetemSpec);
 
 impl<'de> Deserialize<'de> for NetemSpec {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use super::needed;
 use crate::condition::LossSpec;
 use crate::error::Error;
 use model::{BitErrorRate, Effect, FourState, GilbertElliott, Probability};
@@ -74,10 +75,9 @@ parameters! {
 
 impl GemodelStage {
     pub(super) fn effect(&self) -> Result<Effect, Error> {
-        let missing = |key, example| move || Error::missing(key, example);
         Ok(Effect::GilbertElliott(GilbertElliott {
-            to_bad: self.p.ok_or_else(missing("p", "p = \"1%\""))?,
-            to_good: self.r.ok_or_else(missing("r", "r = \"10%\""))?,
+            to_bad: needed(self.p, "p", "p = \"1%\"")?,
+            to_good: needed(self.r, "r", "r = \"10%\"")?,
             bad_loss: self.bad_loss.unwrap_or(certain()),
             good_loss: self.good_loss.unwrap_or_default(),
             ecn: self.ecn.unwrap_or_default(),
@@ -88,8 +88,7 @@ impl GemodelStage {
 impl FourStateStage {
     /// tc's defaults are those of its `loss state`.
     pub(super) fn effect(&self) -> Result<Effect, Error> {
-        let missing = || Error::missing("p13", "p13 = \"1%\"");
-        let p13 = self.p13.ok_or_else(missing)?;
+        let p13 = needed(self.p13, "p13", "p13 = \"1%\"")?;
         let rest = Probability::from_percent(100.0 - p13.percent()).map_err(Error::other)?;
         Ok(Effect::FourState(FourState {
             p13,
@@ -102,36 +101,13 @@ impl FourStateStage {
     }
 }
 
-impl IndexesStage {
-    pub(super) fn effect(&self) -> Result<Effect, Error> {
-        let missing = || Error::missing("indexes", "indexes = [0, 3, 7]");
-        let indexes = self.indexes.as_deref().ok_or_else(missing)?;
-        Ok(Effect::Indexes(indexes.into()))
-    }
-}
-
-impl EveryNthStage {
-    pub(super) fn effect(&self) -> Result<Effect, Error> {
-        let n = self.n.ok_or_else(|| Error::missing("n", "n = 100"))?;
-        Ok(Effect::EveryNth(n))
-    }
-}
-
 impl LossStage {
     pub(super) fn effect(&self) -> Result<Effect, Error> {
-        let missing = || Error::missing("loss", "loss = \"1%\"");
-        let loss = self.loss.ok_or_else(missing)?;
+        let loss = needed(self.loss, "loss", "loss = \"1%\"")?;
         Ok(match loss.effects() {
             [Effect::Nothing, bursts] => bursts,
             [single, _] => single,
         })
-    }
-}
-
-impl BerStage {
-    pub(super) fn effect(&self) -> Result<Effect, Error> {
-        let missing = || Error::missing("ber", "ber = \"1e-6\"");
-        self.ber.map(Effect::BitErrors).ok_or_else(missing)
     }
 }
 

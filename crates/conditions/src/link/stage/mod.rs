@@ -38,6 +38,7 @@ pub use self::packets::{CorruptStage, DuplicateStage, MtuStage};
 pub use self::queues::{GateStage, TraceStage};
 pub use self::times::{DelayStage, HoldBackStage, SlotsStage, StallStage};
 use crate::Direction;
+use crate::condition::{CorruptSpec, DuplicateSpec};
 use crate::error::{At, Error};
 use crate::link::is_name;
 use crate::read::{self, Apart, KIND, Tagged, read_tagged, serialize_keys};
@@ -81,17 +82,21 @@ tagged! {
 }
 
 /// A stage beside those that conditions make.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ExtraStage {
+    /// What it does at first.
+    #[serde(flatten)]
+    pub does: StageKind,
     /// Its name; the kind's when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The one direction that has it; each has such a stage when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
     /// Where it is among the stages of its direction.
     pub place: Place,
-    /// What it does at first.
-    pub does: StageKind,
     /// What changes later, in order of time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub schedule: Vec<StageStep>,
 }
 
@@ -165,6 +170,11 @@ impl ExtraStage {
     }
 }
 
+/// The value of a parameter without which a stage cannot be; `example` is what could be written.
+fn needed<T>(value: Option<T>, key: &str, example: &str) -> Result<T, Error> {
+    value.ok_or_else(|| Error::missing(key, example))
+}
+
 impl StageKind {
     fn effect(&self) -> Result<Effect, Error> {
         match self {
@@ -172,17 +182,26 @@ impl StageKind {
             Self::Trace(own) => own.effect(),
             Self::Gemodel(own) => own.effect(),
             Self::FourState(own) => own.effect(),
-            Self::Indexes(own) => own.effect(),
-            Self::Mtu(own) => own.effect(),
-            Self::EveryNth(own) => own.effect(),
+            Self::Indexes(own) => {
+                let indexes = needed(own.indexes.as_deref(), "indexes", "indexes = [0, 3, 7]")?;
+                Ok(Effect::Indexes(indexes.into()))
+            }
+            Self::Mtu(own) => needed(own.mtu, "mtu", "mtu = 1400").map(Effect::Mtu),
+            Self::EveryNth(own) => needed(own.n, "n", "n = 100").map(Effect::EveryNth),
             Self::Loss(own) => own.effect(),
-            Self::Ber(own) => own.effect(),
+            Self::Ber(own) => needed(own.ber, "ber", "ber = \"1e-6\"").map(Effect::BitErrors),
             Self::Delay(own) => own.effect(),
             Self::Slots(own) => own.effect(),
             Self::Stall(own) => own.effect(),
             Self::HoldBack(own) => own.effect(),
-            Self::Duplicate(own) => own.effect(),
-            Self::Corrupt(own) => own.effect(),
+            Self::Duplicate(own) => {
+                let copies = needed(own.duplicate, "duplicate", "duplicate = \"1%\"");
+                copies.map(DuplicateSpec::effect)
+            }
+            Self::Corrupt(own) => {
+                let flips = needed(own.corrupt, "corrupt", "corrupt = \"0.1%\"");
+                flips.map(CorruptSpec::effect)
+            }
         }
     }
 
@@ -246,7 +265,7 @@ impl<'de> Visitor<'de> for StageVisitor {
             }
             Ok(true)
         };
-        let does = StageKind::read(kind, Apart::of(map, own))?;
+        let does = StageKind::read(kind, Apart::of(None, map, own))?;
         Ok(ExtraStage {
             name,
             direction,
@@ -325,28 +344,9 @@ impl<'de> Visitor<'de> for StepOf {
             }),
             _ => Ok(false),
         };
-        let does = StageKind::read(self.0, Apart::of(map, own))?;
+        let does = StageKind::read(self.0, Apart::of(None, map, own))?;
         let at = at.ok_or_else(|| de::Error::missing_field("at"))?;
         Ok(StageStep { at, does })
-    }
-}
-
-impl Serialize for ExtraStage {
-    fn serialize<S: Serializer>(&self, target: S) -> Result<S::Ok, S::Error> {
-        let mut map = target.serialize_map(None)?;
-        map.serialize_entry(KIND, self.does.kind())?;
-        if let Some(name) = &self.name {
-            map.serialize_entry("name", name)?;
-        }
-        if let Some(direction) = &self.direction {
-            map.serialize_entry("direction", direction)?;
-        }
-        map.serialize_entry("place", &self.place)?;
-        serialize_keys(&mut map, &self.does)?;
-        if !self.schedule.is_empty() {
-            map.serialize_entry("schedule", &self.schedule)?;
-        }
-        map.end()
     }
 }
 

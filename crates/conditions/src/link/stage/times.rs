@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use super::needed;
 use crate::condition::{Condition, DelaySpec, JitterSpec, ReorderSpec, SizeDelaySpec};
 use crate::error::Error;
 use crate::layer::ConditionSet;
@@ -110,7 +111,6 @@ impl SlotsStage {
                 return Err(Error::other("either delay, with jitter, or min and max").at("delay"));
             }
             (false, delay) => {
-                let missing = || Error::missing("min", "min = \"1ms\", max = \"4ms\"");
                 let jitter = self.jitter.as_ref();
                 let is_ordered = jitter.is_none_or(|spec| {
                     spec.ordering == Ordering::Fifo || spec.spread == Nanos::ZERO
@@ -120,7 +120,8 @@ impl SlotsStage {
                     "jitter": "slots keep the order of packets: leave free or per-flow out"
                 );
                 let jitter = jitter.and_then(JitterSpec::to_model);
-                (delay.ok_or_else(missing)?, jitter)
+                let delay = needed(delay, "min", "min = \"1ms\", max = \"4ms\"")?;
+                (delay, jitter)
             }
         };
         Ok(Effect::Slots(Slots {
@@ -134,10 +135,9 @@ impl SlotsStage {
 
 impl HoldBackStage {
     pub(super) fn effect(&self) -> Result<Effect, Error> {
-        let missing = |key, example| move || Error::missing(key, example);
         Ok(Effect::HoldBack(HoldBack {
-            share: self.share.ok_or_else(missing("share", "share = \"1%\""))?,
-            extent: self.extent.ok_or_else(missing("extent", "extent = 3"))?,
+            share: needed(self.share, "share", "share = \"1%\"")?,
+            extent: needed(self.extent, "extent", "extent = 3")?,
             timeout: self.timeout.unwrap_or(DEFAULT_TIMEOUT),
         }))
     }
@@ -145,12 +145,9 @@ impl HoldBackStage {
 
 impl StallStage {
     pub(super) fn effect(&self) -> Result<Effect, Error> {
-        let missing = |key, example| move || Error::missing(key, example);
         Ok(Effect::Stall(Stall {
-            every: self.every.ok_or_else(missing("every", "every = \"15s\""))?,
-            lasts: self
-                .lasts
-                .ok_or_else(missing("lasts", "lasts = \"100ms\""))?,
+            every: needed(self.every, "every", "every = \"15s\"")?,
+            lasts: needed(self.lasts, "lasts", "lasts = \"100ms\"")?,
         }))
     }
 }

@@ -21,9 +21,9 @@ use netio::udp::SharedPort;
 use crate::endpoint::Local;
 use crate::iperf3::control::{ControlChannel, ControlError, ControlResult, MESSAGE_TIMEOUT};
 use crate::iperf3::plan::MOST_STREAMS;
-use crate::iperf3::run::lock;
 use crate::iperf3::udp::wire;
 use crate::iperf3::wire::Cookie;
+use crate::lock;
 use crate::service::{ConnectionPermit, Shared};
 
 /// What all connections of the far end share.

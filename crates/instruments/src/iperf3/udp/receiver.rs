@@ -14,7 +14,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::receiver_stats::ReceiverStats;
 use super::wire;
-use crate::iperf3::run::{CpuMeter, lock};
+use crate::iperf3::run::CpuMeter;
+use crate::lock;
 
 /// How long the thread sleeps without looking whether it is to end, in milliseconds.
 const WAIT_MS: u16 = 20;
@@ -38,7 +39,7 @@ pub(super) struct Incoming {
 
 /// Receives `streams` until `stop` rises; states to `cpu` what CPU time it took, now and then.
 pub(super) fn run(streams: &[Incoming], stop: &AtomicBool, cpu: &CpuMeter) {
-    let mut buffer = TrainBuffer::new();
+    let mut buffer = TrainBuffer::default();
     let sockets = streams.iter().map(|stream| stream.socket.as_fd());
     let mut fds: Vec<PollFd<'_>> = sockets
         .map(|socket| PollFd::new(socket, PollFlags::POLLIN))

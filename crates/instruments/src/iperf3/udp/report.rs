@@ -196,8 +196,9 @@ impl UdpTest<'_> {
         );
         fact(
             "interval",
-            "95 %. Loss: Wilson's on the datagrams, which takes them for independent, widened by what host and network \
-             cannot be told apart. Goodput: of what the network carried meanwhile, to which sampling adds nothing: twice the first arrival for the edges, the sender's whole time for the least, and \
+            "95 %. Loss: of the probability with which a datagram is lost, from the observed bursts of losses, widened by what \
+             host and network cannot be told apart; where an iperf3 receives, from 0, since it does not tell what its own socket \
+             dropped. Goodput: of what the network carried meanwhile, to which sampling adds nothing: twice the first arrival for the edges, the sender's whole time for the least, and \
              what the host dropped or came twice; where an iperf3 receives, between its bytes over its own time and over the time of sending",
         );
         fact(

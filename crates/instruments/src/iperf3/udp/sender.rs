@@ -13,7 +13,8 @@ use netio::{Sleeper, clock};
 use super::schedule::{DatagramRate, PacingStats, Schedule};
 use super::wire::{self, Counter, Stamped};
 use crate::iperf3::detail::SenderDetail;
-use crate::iperf3::run::{SendControl, lock};
+use crate::iperf3::run::SendControl;
+use crate::lock;
 
 /// Errors of a socket that come again after so long are no passing ones.
 const PERSISTS: Nanos = Nanos(500_000_000);
@@ -105,7 +106,7 @@ pub(super) fn run(streams: Vec<Outgoing>, config: SendConfig, control: &SendCont
     let mut sleeper = if config.urgent && streams.iter().all(PacedStream::sleeps) {
         Sleeper::urgent()
     } else {
-        Sleeper::new()
+        Sleeper::default()
     };
     let mut looked = clock::now();
     while !control.is_stopped() {

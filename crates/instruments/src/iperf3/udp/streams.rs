@@ -18,8 +18,9 @@ use super::wire::Counter;
 use crate::iperf3::detail::Detail;
 use crate::iperf3::messages::{Params, StreamResults};
 use crate::iperf3::plan::{Iperf3Test, StreamSpec, Until};
-use crate::iperf3::run::{CpuMeter, CpuTime, SendControl, Streams, TestProgress, lock};
+use crate::iperf3::run::{CpuMeter, CpuTime, SendControl, Streams, TestProgress};
 use crate::iperf3::tcp::set_tos;
+use crate::lock;
 
 /// Kernel memory asked for by a test's sockets in each direction, unless the user says: half a second of 1 gbit. Without
 /// privileges the kernel gives `net.core.rmem_max` and `wmem_max` at most.

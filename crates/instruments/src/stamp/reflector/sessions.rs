@@ -424,14 +424,9 @@ mod tests {
         let mut packet = request(9, 3);
         let reply = ask(&mut sessions(), &mut packet, 5000, SECOND).unwrap();
         let answer = ProbeReply::parse(&packet).unwrap();
-        assert_eq!(
-            (
-                answer.sequence,
-                answer.request.sequence,
-                answer.request.sent
-            ),
-            (0, 9, 77)
-        );
+        assert_eq!(answer.sequence, 0);
+        assert_eq!(answer.request.sequence, 9);
+        assert_eq!(answer.request.sent, 77);
         assert_eq!((answer.ssid, answer.ttl, reply.tos), (3, 63, 0b1011_1000));
         assert_eq!(answer.received, ntp(came(BASE, 5000).at.unwrap()));
         assert_eq!(packet.len(), BASE);

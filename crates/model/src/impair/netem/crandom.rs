@@ -94,19 +94,14 @@ impl Crandom {
     }
 }
 
-/// A share of packets; of none nothing is drawn.
-#[derive(Clone, Copy, Debug)]
+/// A share of packets, by default of none; of none nothing is drawn.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Hits {
     share: u32,
     random: Option<Crandom>,
 }
 
 impl Hits {
-    pub(super) const NEVER: Self = Self {
-        share: 0,
-        random: None,
-    };
-
     pub(super) fn new(draws: Draws, purpose: Purpose, share: Option<NetemShare>) -> Self {
         let correlation = share.and_then(|of| of.correlation);
         let random = Crandom::new(draws, purpose, correlation);

@@ -6,8 +6,9 @@ use crate::spec::{FourState, GilbertElliott, NetemLoss};
 use super::crandom::{Hits, Key, Purpose, draw, scaled};
 
 /// A model of loss, with the state that all packets share.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) enum LossModel {
+    #[default]
     Nothing,
     Random(Hits),
     FourStates(FourStates),

@@ -31,7 +31,7 @@ use self::loss::LossModel;
 use self::slot::NetemSlots;
 
 /// One netem: what it does, and the packets that it holds in the order in which they are due (the kernel's tfifo).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct NetemStage {
     start: Nanos,
     draws: Draws,
@@ -72,22 +72,8 @@ impl NetemStage {
             start,
             draws,
             spec: Box::new(NOTHING),
-            duplicate: Hits::NEVER,
-            loss: LossModel::Nothing,
-            corrupt: Hits::NEVER,
             bits: draws,
-            reorder: Hits::NEVER,
-            gap: 0,
-            counter: 0,
-            delay: DelayDraw::default(),
-            rate: None,
-            slots: None,
-            held: Line::default(),
-            last: Nanos::ZERO,
-            longest: 0,
-            tally: Tally::default(),
-            now: Nanos::ZERO,
-            copies: false,
+            ..Self::default()
         }
     }
 
@@ -180,7 +166,7 @@ impl Netem {
             bottleneck: self.rate.map(Bottleneck::Netem),
             netem: Some(self),
             timing: Timing::NOW,
-            ..Behaviour::NONE
+            ..Behaviour::default()
         }
     }
 }
