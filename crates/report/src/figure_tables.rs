@@ -402,9 +402,9 @@ mod tests {
                 .is_of_too_few(),
             ..FigureValue::default()
         };
-        assert_eq!(tail(99.0).in_words(Statistic::P99, Label::default()), "n/a");
+        assert_eq!(tail(499.0).in_words(Statistic::P99, Label::default()), "n/a");
         assert_eq!(
-            tail(100.0).in_words(Statistic::P99, Label::default()),
+            tail(500.0).in_words(Statistic::P99, Label::default()),
             "7.000"
         );
     }

@@ -410,6 +410,32 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn shares_of_losses_are_pooled_over_the_runs() {
+        let lost = |lost: u64| Measurement {
+            figures: vec![Figure {
+                losses: Some(Losses::independent(lost, 1000)),
+                ..Figure::new(Metric::LostPercent, Statistic::Mean, lost as f64 / 10.0)
+            }],
+            ..Measurement::default()
+        };
+        let interval = |counts: [u64; 2]| {
+            let mut record = record();
+            let of_slow = record.runs.iter_mut().filter(|run| run.case == "slow");
+            for (run, count) in of_slow.zip(counts) {
+                run.measurements[0].measurement = lost(count);
+            }
+            let analysis = Analysis::of(&record);
+            let figure = analysis.cases[1].figures[&name("ping.lost_percent.mean")].clone();
+            figure.interval.unwrap().ends
+        };
+        // Wilson's interval of 0 and of 4 in 2,000. Student's t would say 0 to 0, and -2.34 to 2.74 %.
+        let [low, high] = interval([0, 0]);
+        assert!(low == 0.0 && (high - 0.1917).abs() < 1e-3, "{low} {high}");
+        let [low, high] = interval([2, 2]);
+        assert!((low - 0.0778).abs() < 1e-3 && (high - 0.5131).abs() < 1e-3, "{low} {high}");
+    }
+
+    #[test]
     fn a_figure_is_the_mean_over_the_runs_with_its_interval() {
         let record = record();
         let analysis = Analysis::of(&record);
