@@ -221,8 +221,8 @@ impl Crossing<'_> {
             || self.steady_route().is_some_and(has_bit_errors)
     }
 
-    /// With which each packet is dropped, independently of the others; unknown where losses depend on each other. No packet was
-    /// dropped because of how it came.
+    /// The probability with which a packet is dropped, in bursts or alone; unknown where losses are counted or depend on each other in
+    /// another way. No packet was dropped because of how it came.
     fn probability(&self, way: Direction) -> Option<f64> {
         let route = self.steady_route()?;
         let mut passes = 1.0;
@@ -231,9 +231,9 @@ impl Crossing<'_> {
                 LossLaw::Random(share) if !share.is_correlated() => {
                     passes *= 1.0 - share.share.fraction();
                 }
+                LossLaw::Bursts(bursts) => passes *= 1.0 - bursts.share,
                 LossLaw::Never | LossLaw::LongerThan(_) | LossLaw::FasterThan(_) => {}
                 LossLaw::Random(_)
-                | LossLaw::Bursts(_)
                 | LossLaw::EveryNth(_)
                 | LossLaw::BitErrors(_)
                 | LossLaw::Numbered => return None,
