@@ -24,6 +24,9 @@ pub(crate) struct ConfidenceInterval {
 pub(crate) enum IntervalScope {
     /// What the network did in one run, as its instrument states it.
     TheRun,
+    /// The mean rate that one run would have shown had it gone on for long under the same conditions, estimated from how its
+    /// intervals vary. It is wider than the interval of what the network did in that run.
+    Intervals,
     /// The mean of so many runs, which scatter.
     Runs(usize),
 }
@@ -33,6 +36,8 @@ pub(crate) enum IntervalScope {
 pub(crate) struct Label {
     /// One of them is of a single run.
     in_the_run: bool,
+    /// One of them is of the intervals of a single run.
+    of_intervals: bool,
     /// The fewest and the most runs of the others.
     runs: Option<[usize; 2]>,
 }
@@ -84,6 +89,7 @@ impl IntervalScope {
     pub(crate) fn words(self) -> String {
         match self {
             Self::TheRun => "in the run".to_owned(),
+            Self::Intervals => "over the run's intervals".to_owned(),
             Self::Runs(count) => format!("over {}", counted(count, "run")),
         }
     }
@@ -95,6 +101,7 @@ impl Label {
         for of in all {
             match of {
                 IntervalScope::TheRun => label.in_the_run = true,
+                IntervalScope::Intervals => label.of_intervals = true,
                 IntervalScope::Runs(count) => {
                     let [least, most] = label.runs.unwrap_or([count, count]);
                     label.runs = Some([least.min(count), most.max(count)]);
@@ -109,13 +116,19 @@ impl Label {
         match self.runs {
             Some([least, most]) if least < most => Some(format!("over {least} to {most} runs")),
             Some([_, most]) => Some(IntervalScope::Runs(most).words()),
-            None => self.in_the_run.then(|| IntervalScope::TheRun.words()),
+            None if self.in_the_run => Some(IntervalScope::TheRun.words()),
+            None => self.of_intervals.then(|| IntervalScope::Intervals.words()),
         }
     }
 
     /// What stands beside a value that the heading does not speak of.
     pub(crate) fn beside(self, of: IntervalScope) -> Option<String> {
-        (of == IntervalScope::TheRun && self.runs.is_some()).then(|| of.words())
+        let is_headed = match of {
+            IntervalScope::Runs(_) => true,
+            IntervalScope::TheRun => self.runs.is_none(),
+            IntervalScope::Intervals => self.runs.is_none() && !self.in_the_run,
+        };
+        (!is_headed).then(|| of.words())
     }
 
     /// What the intervals say, in sentences.
@@ -128,6 +141,10 @@ impl Label {
         if self.in_the_run {
             text += " In the run: the 95 % interval of what the network did in the only run, as the instrument states it; it says \
                      nothing of other runs.";
+        }
+        if self.of_intervals {
+            text += " Over the run's intervals: the 95 % interval of the mean that a run of any length would have had under the same \
+                     conditions, from how the intervals of the only run vary.";
         }
         text
     }
