@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::analysis::{Analysis, CaseFigures};
+use crate::changes;
 use crate::interval::{ConfidenceInterval, Label, NOT_AVAILABLE, around, is_tail};
 use record::Record;
 use record::figure_name::FigureName;
@@ -12,7 +13,6 @@ use record::quantity::{counted, number, scale};
 use record::table::{Cell, Column, Mark, Table};
 use record::{Direction, Metric, Phase, Statistic};
 use stats::deciding::Centre;
-use stats::hodges_lehmann::Shift;
 
 /// What an instrument measured in every case that uses it.
 pub(super) struct FigureTable<'a> {
@@ -50,8 +50,8 @@ pub(super) struct FigureValue {
     pub(super) published: Option<f64>,
     /// Against the reference, in plain words.
     pub(super) change: Option<String>,
-    /// Against the reference, in percent, of a percentage in points; where there is no percentage with its unit.
-    pub(super) shift: Option<String>,
+    /// Likewise in percent, of a percentage in points; with its own sign or unit where it is a factor or a difference.
+    pub(super) short_change: Option<String>,
 }
 
 /// The tables of a record, in the order of its instruments.
@@ -144,31 +144,20 @@ fn value(figures: &CaseFigures<'_>, name: &FigureName) -> FigureValue {
         };
     };
     let interval = figure.interval.map(|own| own.in_units_of(scale));
-    let shift = figure.shift.as_ref();
+    let (change, shift) = (figure.change.as_ref(), figure.shift.as_ref());
     FigureValue {
         value: Some(figure.value() / scale),
         at_least: figure.at_least,
         interval,
         too_few: figure.too_few,
         published,
-        change: shift.map(|shift| shift.words(name.metric.sense(), name.metric.unit())),
-        shift: shift.map(|shift| in_column(shift, name.metric)),
+        change: change.map(|change| changes::in_words(change, shift, name.metric)),
+        short_change: change.map(|change| changes::in_column(change, name.metric)),
     }
 }
 
-/// A shift as it stands below [`shift_unit`].
-fn in_column(shift: &Shift, metric: Metric) -> String {
-    let (by, unit) = scale(metric);
-    let absolute = shift.absolute.value;
-    match (unit, shift.percent) {
-        ("%", _) => format!("{absolute:+.2}"),
-        (_, Some(percent)) => format!("{:+.1}", percent.value),
-        _ => format!("{:+.1} {unit}", absolute / by),
-    }
-}
-
-/// In what the shifts of a metric are.
-fn shift_unit(metric: Metric) -> &'static str {
+/// In what the changes of a metric are.
+fn change_unit(metric: Metric) -> &'static str {
     match metric.unit() {
         "%" => "points",
         _ => "%",
@@ -183,7 +172,7 @@ pub fn is_headline(record: &Record, name: &FigureName) -> bool {
 }
 
 impl FigureTable<'_> {
-    /// As a table whose shifts are numbers, to be narrow, or words.
+    /// As a table whose changes are numbers, to be narrow, or words.
     pub(super) fn table(&self, narrow: bool) -> Table {
         let any = |at: usize, has: fn(&FigureValue) -> bool| {
             self.rows.iter().any(|row| has(&row.values[at]))
@@ -192,13 +181,14 @@ impl FigureTable<'_> {
             .map(|at| {
                 [
                     any(at, |v| v.published.is_some()),
-                    any(at, |v| v.shift.is_some()),
+                    any(at, |v| v.change.is_some()),
                 ]
             })
             .collect();
         let mut columns = vec![Column::words("case")];
         let labels: Vec<Label> = (0..self.columns.len()).map(|at| self.label(at)).collect();
-        for ((column, [published, shift]), label) in self.columns.iter().zip(&shown).zip(&labels) {
+        for ((column, [published, changed]), label) in self.columns.iter().zip(&shown).zip(&labels)
+        {
             let unit = scale(column.metric).1;
             let lines = [Some(column.title()), label.heading(), Some(unit.to_owned())];
             let lines: Vec<String> = lines.into_iter().flatten().collect();
@@ -206,23 +196,27 @@ impl FigureTable<'_> {
             let publication = || Column::numbers(format!("published\n{unit}")).beside();
             columns.extend(published.then(publication));
             let change = || match narrow {
-                true => Column::numbers(format!("Δ\n{}", shift_unit(column.metric))),
+                true => Column::numbers(format!("Δ\n{}", change_unit(column.metric))),
                 false => Column::words("Δ against the reference"),
             };
-            columns.extend(shift.then(|| change().beside()));
+            columns.extend(changed.then(|| change().beside()));
         }
         let row = |row: &CaseRow<'_>| {
             let mut cells = vec![Cell::from(row.title())];
             let columns = self.columns.iter().zip(&shown).zip(&labels);
-            for (value, ((column, [published, shift]), label)) in row.values.iter().zip(columns) {
+            for (value, ((column, [published, changed]), label)) in row.values.iter().zip(columns) {
                 cells.push(value.in_words(column.statistic, *label).into());
                 cells.extend(
                     published.then(|| {
                         Cell::marked(or_dash(value.published.map(number)), Mark::Published)
                     }),
                 );
-                cells.extend(shift.then(|| {
-                    let change = if narrow { &value.shift } else { &value.change };
+                cells.extend(changed.then(|| {
+                    let change = if narrow {
+                        &value.short_change
+                    } else {
+                        &value.change
+                    };
                     or_dash(change.clone()).into()
                 }));
             }

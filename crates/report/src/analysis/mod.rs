@@ -21,6 +21,7 @@ use bottleneck::bottlenecks;
 use record::figure_name::FigureName;
 use record::plan::Case;
 use record::{Latest, MOST_ATTEMPTS, Measurement, Record, Run, RunOutcome};
+use stats::change::Change;
 use stats::hodges_lehmann::Shift;
 use stats::repeats;
 use stats::sample_summary::SampleSummary;
@@ -78,7 +79,9 @@ pub(crate) struct Across {
     pub(crate) interval: Option<ConfidenceInterval>,
     /// In one of the runs its samples are too few for what it says, or for an interval.
     pub(crate) too_few: bool,
-    /// Against the reference case; absent for the reference, or without its figure.
+    /// Of the mean against the reference case's; absent for the reference, or without its figure.
+    pub(crate) change: Option<Change>,
+    /// Between the values of both; absent where the change is.
     pub(crate) shift: Option<Shift>,
 }
 
@@ -116,6 +119,8 @@ impl<'a> Analysis<'a> {
                 if let Some(base) = base.as_ref().filter(|_| reference != Some(case)) {
                     for (name, figure) in &mut figures {
                         let against = base.get(name).map(|base| &base.values);
+                        figure.change =
+                            against.and_then(|against| Change::of(against, &figure.values));
                         figure.shift =
                             against.and_then(|against| Shift::of(against, &figure.values));
                     }
@@ -262,6 +267,7 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
             at_least: stated.at_least,
             interval: interval.map(|(ends, of)| ConfidenceInterval { ends, of }),
             too_few: stated.too_few,
+            change: None,
             shift: None,
         };
         Some((name, across))
@@ -399,10 +405,13 @@ pub(crate) mod tests {
         let rtt = &slow[&name("ping.rtt_ms.median")];
         assert_eq!(rtt.values, [3.05, 3.2]);
         assert!((rtt.value() - 3.125).abs() < 1e-9 && rtt.interval.is_some());
-        assert!((rtt.shift.as_ref().unwrap().absolute.value - 2.025).abs() < 1e-9);
+        // 3.125 less 1.1, both of which stand in the report.
+        let change = rtt.change.as_ref().unwrap();
+        assert_eq!(change.means, [1.1, rtt.value()]);
+        assert!((change.difference.value - 2.025).abs() < 1e-9);
         assert_eq!(analysis.verdict, Verdict::Met);
         let base = &analysis.cases[0].figures[&name("ping.rtt_ms.median")];
-        assert_eq!((base.interval, base.shift.as_ref()), (None, None));
+        assert_eq!((base.interval, base.change.as_ref()), (None, None));
     }
 
     #[test]
