@@ -27,7 +27,7 @@ use crate::endpoint;
 use crate::error::{Context, Error, Result};
 use crate::failure::{Blame, Failure, go_on};
 use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, estimated};
-use crate::measured::{distribution, failure, lost_percent, total};
+use crate::measured::{MEDIAN_INTERVAL, distribution, failure, lost_percent, total};
 use netio::stop::{STOP_INTERVAL, Stop};
 use record::lateness::Traffic;
 use record::metric_table::{MetricRow, MetricTable};
@@ -334,7 +334,7 @@ impl Handshaker<'_> {
         )
         .with_fact(
             "interval",
-            "of the medians, by the ranks of the times; the hosts' own time is in it; of loss Wilson's",
+            format!("{MEDIAN_INTERVAL}; the hosts' own time is in it; of loss Wilson's"),
         )
         .with_fact("loss", format!("no handshake within {timeout:?} of asking for the connection"))
     }

@@ -20,7 +20,7 @@ use crate::failure::{Blame, Failure, go_on};
 use crate::instrument::{
     CommonArgs, FarEnd, Instrument, MeasureOutput, above_zero, estimated, interval,
 };
-use crate::measured::{distribution, failure, lost_percent, total};
+use crate::measured::{MEDIAN_INTERVAL, distribution, failure, lost_percent, total};
 use netio::stop::STOP_INTERVAL;
 use record::lateness::Traffic;
 use record::metric_table::{MetricRow, MetricTable};
@@ -259,7 +259,7 @@ impl Connector<'_> {
         )
         .with_fact(
             "connect interval",
-            "of the median, by the ranks of the times; the hosts' own time is in it",
+            format!("{MEDIAN_INTERVAL}; the hosts' own time is in it"),
         )
         .with_fact("loss", format!("neither there nor refused within {timeout:?}"))
         .with_fact(

@@ -12,7 +12,7 @@ use super::delay::{self, Offset, ProbeDelays, Relation};
 use super::loss::{self, Losses};
 use super::probe_log::{ProbeAnswer, ProbeLog};
 use super::sender::ProbePlan;
-use crate::measured::{lost_percent, total};
+use crate::measured::{MEDIAN_INTERVAL, lost_percent, total};
 
 /// How far off the stamps of a packet are taken to be, one way: interrupts and queues of both kernels.
 const STAMP_ERROR_MS: f64 = 0.1;
@@ -247,7 +247,9 @@ impl ProbeResults {
             plan.interval(),
             plan.timeout()
         );
-        let rtt = "user space to user space, with what both hosts add; intervals: of the median by order statistics as if probes were independent, of the mean by batch means";
+        let rtt = format!(
+            "user space to user space, with what both hosts add; intervals: {MEDIAN_INTERVAL}; of the mean by batch means"
+        );
         let variation = "ipdv: RFC 3393, of neighbouring probes, without its sign; pdv: RFC 5481, delay less the least of its direction";
         let facts = [
             ("far_end", self.far_end()),
@@ -255,7 +257,7 @@ impl ProbeResults {
             ("network_rtt", self.network_rtt()),
             ("one_way_delay", self.one_way_delay()),
             ("probe", probe),
-            ("rtt", rtt.to_owned()),
+            ("rtt", rtt),
             ("variation", variation.to_owned()),
         ];
         let facts = facts.into_iter().chain(self.troubles());
