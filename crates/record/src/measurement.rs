@@ -84,6 +84,9 @@ pub struct Figure {
     /// statistic of samples, and where nobody asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worth: Option<f64>,
+    /// The step in which its source states it, where that is coarse: the value may be half of it greater or less.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<f64>,
 }
 
 /// An interval whose upper end is null where there is none.
@@ -173,6 +176,7 @@ impl Figure {
             value,
             interval: None,
             worth: None,
+            resolution: None,
         }
     }
 
@@ -185,6 +189,12 @@ impl Figure {
     /// With the 95 % interval of what the network did.
     pub fn within(mut self, low: f64, high: f64) -> Self {
         self.interval = Some([low, high]);
+        self
+    }
+
+    /// Read from a source that states it in steps of this size.
+    pub fn in_steps_of(mut self, resolution: f64) -> Self {
+        self.resolution = Some(resolution);
         self
     }
 

@@ -195,7 +195,7 @@ words! {
         RequestedRateBitPerS,
         /// When the interval of the same index ended: seconds since 1970 by this host's clock, to 0.24 us.
         EndedS,
-        /// Jitter by RFC 3550 §6.4.1: how far the packets' spacing wavers, smoothed, as the receiver had it at the end.
+        /// Jitter by RFC 3550 §6.4.1: how far the packets' spacing wavers, smoothed, as the receiver had it at the end. One run states no interval: it is a running average of some 16 packets.
         JitterMs,
         /// Goodput of one client of several that measured at once; of a sample the index is the client's number.
         ClientGoodputBitPerS,

@@ -1,14 +1,14 @@
 //! The change between two printed values in words, in the unit in which people read them.
 
 use record::Metric;
-use record::quantity::scale;
+use record::quantity::scale_for;
 use stats::change::Change;
 use stats::hodges_lehmann::Shift;
 
 /// "12.3 % slower, 95 % interval 11.8 to 12.9": the change of the means. Where the shift between the two samples points the other
 /// way beyond chance, the words say that the distributions differ in shape.
 pub(crate) fn in_words(change: &Change, shift: Option<&Shift>, metric: Metric) -> String {
-    let (by, unit) = scale(metric);
+    let (by, unit) = unit(change, metric);
     let mut words = change.words(metric.sense(), (by, unit));
     if let Some(shift) = shift.filter(|shift| change.differs_in_shape(shift, unit)) {
         let typical = match shift.percent.filter(|_| unit != "%") {
@@ -23,7 +23,12 @@ pub(crate) fn in_words(change: &Change, shift: Option<&Shift>, metric: Metric) -
 
 /// "+12.3", below a heading of percent or percentage points; with its unit where it is neither.
 pub(crate) fn in_column(change: &Change, metric: Metric) -> String {
-    change.in_column(scale(metric))
+    change.in_column(unit(change, metric))
+}
+
+/// The unit in which people read the two means.
+fn unit(change: &Change, metric: Metric) -> (f64, &'static str) {
+    scale_for(metric, change.means[0].max(change.means[1]))
 }
 
 #[cfg(test)]

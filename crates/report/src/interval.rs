@@ -1,7 +1,8 @@
 //! A value with its 95 % interval, in the one form that every report has, and what the interval is of.
 
-use record::quantity::{counted, number, quantity, scale};
+use record::quantity::{counted, number, quantity, scale_for};
 use record::{Metric, Statistic};
+use stats::digits::{decimals, fixed};
 
 /// In place of what too few samples do not tell.
 pub(crate) const NOT_AVAILABLE: &str = "n/a";
@@ -42,18 +43,27 @@ pub(crate) struct Label {
     runs: Option<[usize; 2]>,
 }
 
-/// "3.125 ± 0.106", or "10.00 [10.00, 10.80]" where the ends do not lie equally far from the value.
+/// "3.12 ± 0.11", or "10.00 [10.00, 10.80]" where the ends do not lie equally far from the value.
 pub(crate) fn with_interval(value: f64, ends: Option<[f64; 2]>) -> String {
     match ends {
         None => number(value),
-        Some(ends) => format!("{} {}", number(value), around(value, ends, number)),
+        Some(ends) => format!("{} {}", of_interval(value, ends), around(value, ends)),
     }
 }
 
-/// The interval alone, in numbers that `shown` writes: "± 0.106", or "[10.00, 10.80]".
-pub(crate) fn around(value: f64, ends: [f64; 2], shown: impl Fn(f64) -> String) -> String {
+/// A value to as many decimal places as its interval has.
+pub(crate) fn of_interval(value: f64, ends: [f64; 2]) -> String {
+    places(ends).map_or_else(|| number(value), |places| fixed(value, places))
+}
+
+/// The interval alone, half of which has two digits: "± 0.11", or "[10.00, 10.80]".
+pub(crate) fn around(value: f64, ends: [f64; 2]) -> String {
     /// What sums of floating-point numbers may be off by.
     const ROUNDING: f64 = 1e-6;
+    let Some(places) = places(ends) else {
+        return "± 0".to_owned();
+    };
+    let shown = |value| fixed(value, places);
     let [below, above] = [value - ends[0], ends[1] - value];
     let alike = (below - above).abs() <= ROUNDING * below.abs().max(above.abs());
     if below >= 0.0 && above >= 0.0 && (alike || shown(below) == shown(above)) {
@@ -63,15 +73,21 @@ pub(crate) fn around(value: f64, ends: [f64; 2], shown: impl Fn(f64) -> String) 
     format!("[{low}, {high}]")
 }
 
-/// The interval of a metric's value, to the digits that the value has in sentences, with its unit: "[0.500, 2.000] %".
-pub(crate) fn in_words(metric: Metric, value: f64, ends: [f64; 2]) -> String {
-    let unit = scale(metric).1;
-    let shown = |value| {
-        let words = quantity(metric, value);
-        words.trim_end_matches(unit).trim_end().to_owned()
+/// Decimal places that show half of an interval with two digits; none of one without width.
+fn places([low, high]: [f64; 2]) -> Option<i32> {
+    decimals((high - low) / 2.0)
+}
+
+/// A metric's value and its interval, both with the unit and to the same decimal places: "1.0 %", "[0.5, 2.0] %".
+pub(crate) fn in_words(metric: Metric, value: f64, ends: [f64; 2]) -> [String; 2] {
+    let (by, unit) = scale_for(metric, value);
+    let (scaled, ends) = (value / by, ends.map(|end| end / by));
+    let value = match places(ends) {
+        None => quantity(metric, value),
+        Some(_) => format!("{} {unit}", of_interval(scaled, ends)),
     };
-    let words = around(value, ends, shown);
-    format!("{words} {unit}").trim_end().to_owned()
+    let interval = format!("{} {unit}", around(scaled, ends));
+    [value, interval].map(|text| text.trim_end().to_owned())
 }
 
 impl ConfidenceInterval {
@@ -159,10 +175,12 @@ mod tests {
         for (value, ends, text) in [
             (10.0, [10.0, 10.8], "10.00 [10.00, 10.80]"),
             (20.5, [19.9, 20.4], "20.50 [19.90, 20.40]"),
-            (0.0, [0.0, 2.5], "0.000 [0.000, 2.500]"),
-            (3.125, [3.019, 3.231], "3.125 ± 0.106"),
-            (3.125, [3.0191, 3.2312], "3.125 ± 0.106"),
-            (943.5, [943.5, 943.52], "943.5 [943.5, 943.5]"),
+            (0.0, [0.0, 2.5], "0.0 [0.0, 2.5]"),
+            (3.126, [3.02, 3.232], "3.13 ± 0.11"),
+            (3.126, [3.0199, 3.2322], "3.13 ± 0.11"),
+            (943.5, [943.5, 943.52], "943.500 [943.500, 943.520]"),
+            (13_575.131, [13_163.1, 13_987.2], "13580 ± 410"),
+            (50.0, [50.0, 50.0], "50.00 ± 0"),
         ] {
             assert_eq!(with_interval(value, Some(ends)), text);
         }

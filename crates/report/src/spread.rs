@@ -219,7 +219,7 @@ mod tests {
             "{text}"
         );
         let ours = &tables(&analysis)[0].rows[1].values[0];
-        assert!((ours.published.unwrap() - 3.3).abs() < 1e-9);
+        assert_eq!(ours.published.as_deref().unwrap(), "3.300, mean of 3");
     }
 
     #[test]

@@ -176,12 +176,12 @@ mod tests {
             warm_ups: vec![LeftOutStart::TooShort],
             ramps_s: Vec::new(),
         };
-        assert_eq!(steady(&way, Label::default()), "5.000 ± 1.000 *");
+        assert_eq!(steady(&way, Label::default()), "5.0 ± 1.0 *");
         let sure = Throughput {
             trusted: true,
             ..way
         };
-        assert_eq!(steady(&sure, Label::default()), "5.000 ± 1.000");
+        assert_eq!(steady(&sure, Label::default()), "5.0 ± 1.0");
     }
     #[test]
     fn a_sent_rate_has_its_own_column_beside_the_requested_rate_and_never_stands_under_goodput() {

@@ -233,6 +233,8 @@ struct Stated {
     interval: Option<[f64; 2]>,
     /// One of them is of too few samples.
     too_few: bool,
+    /// The coarsest step in which one of them was read.
+    resolution: Option<f64>,
 }
 
 /// Every figure of a case, of all streams together. What failed half-way states none.
@@ -250,15 +252,30 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
             stated.at_least |= figure.is_open_above();
             stated.interval = figure.interval;
             stated.too_few |= figure.is_of_too_few();
+            stated.resolution = match (stated.resolution, figure.resolution) {
+                (Some(one), Some(other)) => Some(one.max(other)),
+                (one, other) => one.or(other),
+            };
         }
     }
     let across = |(name, stated): (FigureName, Stated)| {
         let summary = SampleSummary::of(&stated.values)?;
         let runs = stated.values.len();
-        let own = stated.interval.filter(|_| runs == 1);
+        // A mean of rounded readings may be off by half a step, however alike they are.
+        let half = stated.resolution.map(|step| step / 2.0);
+        let rounded = |[low, high]: [f64; 2]| match half {
+            Some(half) => [(low - half).max(low.min(0.0)), high + half],
+            None => [low, high],
+        };
+        let of_step = half.map(|_| [summary.mean; 2]);
+        let own = stated
+            .interval
+            .or(of_step)
+            .filter(|_| runs == 1)
+            .map(rounded);
         let over = summary
             .interval
-            .map(|ends| (ends, IntervalScope::Runs(runs)));
+            .map(|ends| (rounded(ends), IntervalScope::Runs(runs)));
         let interval = over.or(own.map(|ends| (ends, IntervalScope::TheRun)));
         let interval = interval.filter(|_| !stated.at_least);
         let across = Across {
@@ -412,6 +429,26 @@ pub(crate) mod tests {
         assert_eq!(analysis.verdict, Verdict::Met);
         let base = &analysis.cases[0].figures[&name("ping.rtt_ms.median")];
         assert_eq!((base.interval, base.change.as_ref()), (None, None));
+    }
+
+    #[test]
+    fn whole_percent_readings_that_are_alike_are_no_surer_than_their_step() {
+        let mut record = record();
+        for run in &mut record.runs {
+            let cpu = Figure::new(Metric::ReceiverCpuPercent, Statistic::Mean, 0.0);
+            let figures = &mut run.measurements[1].measurement.figures;
+            figures.push(cpu.in_steps_of(1.0));
+        }
+        let analysis = Analysis::of(&record);
+        let instrument = &record.runs[0].measurements[1].instrument;
+        let cpu = name(&format!("{instrument}.receiver_cpu_percent.mean"));
+        for case in &analysis.cases {
+            let figure = &case.figures[&cpu];
+            let ends = figure.interval.unwrap().ends;
+            assert_eq!((figure.value(), ends), (0.0, [0.0, 0.5]));
+            let shown = crate::interval::with_interval(figure.value(), Some(ends));
+            assert_eq!(shown, "0.00 [0.00, 0.50]");
+        }
     }
 
     #[test]

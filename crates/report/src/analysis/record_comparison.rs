@@ -519,7 +519,7 @@ mod tests {
             comparison.unwrap().hosts
         };
         assert!(hosts(&reference).is_empty());
-        let words = "TCP with nothing in the way: 1000.000 Mbit/s against 500.000 Mbit/s";
+        let words = "TCP with nothing in the way: 1000 Mbit/s against 500.0 Mbit/s";
         assert_eq!(hosts(&record), [words]);
     }
 }

@@ -158,7 +158,6 @@ fn whole_figures(report: &Pairs<'_>, plan: &Iperf3Test) -> Vec<Figure> {
         (ElapsedS, Total, get("real_seconds")),
         (SentPackets, Total, get("pkt")),
         (LostPackets, Total, get("drop")),
-        (LostPercent, Mean, get("data_loss")),
     ];
     let around = [
         (ConnectMs, Mean, get("rtt_ms")),
@@ -166,7 +165,15 @@ fn whole_figures(report: &Pairs<'_>, plan: &Iperf3Test) -> Vec<Figure> {
         (ReceiverCpuPercent, Mean, get("rx_cpu")),
     ];
     let along = figures(Some(direction(plan)), along);
-    along.chain(figures(None, around)).collect()
+    // It prints its load in whole percent, and its loss too unless it is asked for more: the counts are exact.
+    let around = figures(None, around).map(|figure| match figure.metric {
+        SenderCpuPercent | ReceiverCpuPercent => figure.in_steps_of(1.0),
+        _ => figure,
+    });
+    let counts = get("drop").zip(get("pkt")).filter(|(_, sent)| *sent > 0.0);
+    let of_counts = counts.map(|(lost, sent)| (LostPercent, Mean, Some(100.0 * lost / sent)));
+    let lost = figures(Some(direction(plan)), of_counts);
+    along.chain(lost).chain(around).collect()
 }
 
 fn failure(output: &ToolOutput, whole: Option<&Pairs<'_>>) -> Option<String> {
