@@ -6,10 +6,10 @@ use crate::analysis::intervals::RateQuantity;
 use crate::analysis::throughput::{LeftOutStart, Throughput};
 use crate::figure_tables::or_dash;
 use crate::interval::{Label, with_interval};
-use record::Direction;
 use record::profile::SampleKind;
-use record::quantity::number;
+use record::quantity::{number, scale_for};
 use record::table::{Column, Table};
+use record::{Direction, Metric};
 use stats::order_statistics;
 
 /// How to read it.
@@ -43,18 +43,22 @@ fn table(analysis: &Analysis<'_>, instrument: &str) -> Table {
         .filter(|quantity| ways.iter().any(|(_, way)| way.quantity == *quantity))
         .map(|quantity| (quantity, label(&ways, quantity)))
         .collect();
+    let greatest = ways.iter().map(|(_, way)| way.steady).fold(0.0, f64::max);
+    let unit = scale_for(Metric::GoodputBitPerS, greatest);
     let is_requested = ways.iter().any(|(_, way)| way.requested.is_some());
     let mut columns = vec![Column::words("case"), Column::numbers("reached after\ns")];
     columns.extend(shown.iter().map(|(quantity, label)| {
         let title = format!("steady {}", quantity.name());
-        let lines = [Some(title), label.heading(), Some("Mbit/s".to_owned())];
+        let lines = [Some(title), label.heading(), Some(unit.1.to_owned())];
         Column::numbers(lines.into_iter().flatten().collect::<Vec<_>>().join("\n"))
     }));
-    columns.extend(is_requested.then(|| Column::numbers("requested rate\nMbit/s").beside()));
+    columns.extend(
+        is_requested.then(|| Column::numbers(format!("requested rate\n{}", unit.1)).beside()),
+    );
     columns.push(Column::words("warm-up left out"));
     let rows = ways
         .iter()
-        .map(|(case, way)| cells(case, way, &shown, is_requested));
+        .map(|(case, way)| cells(case, way, &shown, unit.0, is_requested));
     Table::new(format!("{instrument}: warm-up and ramp"), columns).with(rows)
 }
 
@@ -68,18 +72,18 @@ fn cells(
     case: &str,
     way: &Throughput,
     shown: &[(RateQuantity, Label)],
+    by: f64,
     is_requested: bool,
 ) -> Vec<String> {
-    const MEGA: f64 = 1e6;
     let case = match way.direction.map(Direction::name) {
         Some(direction) => format!("{case}, {direction}"),
         None => case.to_owned(),
     };
     let mut cells = vec![case, reached(&way.ramps_s)];
     cells.extend(shown.iter().map(|(quantity, label)| {
-        or_dash((way.quantity == *quantity).then(|| steady(way, *label)))
+        or_dash((way.quantity == *quantity).then(|| steady(way, by, *label)))
     }));
-    cells.extend(is_requested.then(|| or_dash(way.requested.map(|rate| number(rate / MEGA)))));
+    cells.extend(is_requested.then(|| or_dash(way.requested.map(|rate| number(rate / by)))));
     cells.push(left_out(&way.warm_ups));
     cells
 }
@@ -94,10 +98,9 @@ fn reached(ramps_s: &[f64]) -> String {
     }))
 }
 
-fn steady(way: &Throughput, label: Label) -> String {
-    const MEGA: f64 = 1e6;
-    let interval = way.interval.map(|own| own.in_units_of(MEGA));
-    let words = with_interval(way.steady / MEGA, interval.map(|own| own.ends));
+fn steady(way: &Throughput, by: f64, label: Label) -> String {
+    let interval = way.interval.map(|own| own.in_units_of(by));
+    let words = with_interval(way.steady / by, interval.map(|own| own.ends));
     let beside = interval.and_then(|own| label.beside(own.of));
     let mark = (interval.is_some() && !way.trusted).then(|| "*".to_owned());
     let parts = [Some(words), beside, mark].into_iter().flatten();
@@ -176,16 +179,16 @@ mod tests {
             warm_ups: vec![LeftOutStart::TooShort],
             ramps_s: Vec::new(),
         };
-        assert_eq!(steady(&way, Label::default()), "5.0 ± 1.0 *");
+        assert_eq!(steady(&way, 1e6, Label::default()), "5.0 ± 1.0 *");
         let sure = Throughput {
             trusted: true,
             ..way
         };
-        assert_eq!(steady(&sure, Label::default()), "5.0 ± 1.0");
+        assert_eq!(steady(&sure, 1e6, Label::default()), "5.0 ± 1.0");
     }
     #[test]
     fn a_sent_rate_has_its_own_column_beside_the_requested_rate_and_never_stands_under_goodput() {
-        use record::{Figure, Metric, Sample, Statistic};
+        use record::{Figure, Sample, Statistic};
         let mut record = crate::analysis::tests::record();
         let up = Direction::Up;
         let instrument = record.head.plan.cases[0].instruments[1].name.clone();
