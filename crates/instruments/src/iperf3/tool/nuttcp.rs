@@ -214,6 +214,32 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn whole_percent_readings_carry_their_step_and_loss_is_of_the_counts() {
+        let text = UDP.replace(
+            "drop=0 pkt=432 data_loss=0.00000",
+            "drop=1 pkt=432 data_loss=0",
+        );
+        let measurement = parse(&text, &plan(Transport::Udp, TestDirection::Up));
+        let of = |metric| {
+            measurement
+                .figures
+                .iter()
+                .find(|f| f.metric == metric)
+                .unwrap()
+        };
+        assert_eq!(
+            (
+                of(ReceiverCpuPercent).value,
+                of(ReceiverCpuPercent).resolution
+            ),
+            (0.0, Some(1.0))
+        );
+        // 1 of 432, which nuttcp may print as 0.
+        assert!((of(LostPercent).value - 0.231_481).abs() < 1e-6);
+        assert_eq!(of(LostPercent).resolution, None);
+    }
+
+    #[test]
     fn tcp_has_connect_time_and_the_load_of_both_ends() {
         let measurement = parse(TCP, &plan(Transport::Tcp, TestDirection::Up));
         assert_eq!(measurement.failure, None);
