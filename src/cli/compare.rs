@@ -80,7 +80,8 @@ impl CompareArgs {
 
 /// A figure of a case in both records.
 fn row(path: &Path, one: &Compared, is_worse: bool) -> Value {
-    let percent = one.shift.percent.as_ref();
+    let (change, percent) = (&one.change.difference, one.change.percent());
+    let shift_percent = one.shift.percent.as_ref();
     let enough = one.shift.enough();
     let few = json!({ "cause": "too-few-runs", "enough": enough });
     json!({
@@ -91,10 +92,14 @@ fn row(path: &Path, one: &Compared, is_worse: bool) -> Value {
         "reference": one.means[0],
         "value": one.means[1],
         "runs": one.shift.counts,
+        "change": change.value,
+        "change_interval": change.interval,
+        "change_percent": percent.map(|percent| percent.value),
+        "change_percent_interval": percent.and_then(|percent| percent.interval),
         "shift": one.shift.absolute.value,
         "shift_interval": one.shift.absolute.interval,
-        "shift_percent": percent.map(|percent| percent.value),
-        "shift_percent_interval": percent.and_then(|percent| percent.interval),
+        "shift_percent": shift_percent.map(|percent| percent.value),
+        "shift_percent_interval": shift_percent.and_then(|percent| percent.interval),
         "p": one.p, // Adjusted for all figures compared.
         "words": one.words(),
         "regression": is_worse,
@@ -109,6 +114,10 @@ fn missing_row(path: &Path, missing: &Missing) -> Value {
         "reference",
         "value",
         "runs",
+        "change",
+        "change_interval",
+        "change_percent",
+        "change_percent_interval",
         "shift",
         "shift_interval",
         "shift_percent",

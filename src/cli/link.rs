@@ -153,7 +153,11 @@ fn tried(up: &Tried, down: &Tried) -> Vec<[String; 3]> {
         }),
         row("delay", |tried| {
             let delays = tried.delay_ms?;
-            Some(format!("{:.3} ms, ± {:.3}", delays.mean, delays.deviation))
+            Some(format!("{:.3} ms in the mean", delays.mean))
+        }),
+        row("its standard deviation", |tried| {
+            let delays = tried.delay_ms?;
+            Some(format!("{:.3} ms", delays.deviation))
         }),
         row("least to most", |tried| {
             let delays = tried.delay_ms?;
@@ -213,6 +217,25 @@ mod tests {
             "3",
         ]);
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn a_standard_deviation_is_called_that_and_no_uncertainty() {
+        let text = said(&[
+            "--delay",
+            "20ms",
+            "--jitter",
+            "2ms,normal,free",
+            "--seed",
+            "1",
+        ]);
+        let line = text
+            .lines()
+            .find(|line| line.contains("standard deviation"));
+        let words: Vec<&str> = line.unwrap().split_whitespace().collect();
+        let deviation: f64 = words[3].parse().unwrap();
+        assert!((deviation - 2.0).abs() < 0.1, "{deviation}");
+        assert!(!text.contains('±'), "{text}");
     }
 
     #[test]

@@ -274,14 +274,18 @@ fn mbit(bit_per_s: f64) -> String {
 
 fn limits(protocol: &str, limits: &GoodputLimits) -> Table {
     let columns = [
-        Column::words(format!("{protocol} goodput, at most")),
+        Column::words(format!("{protocol} goodput")),
         Column::numbers("Mbit/s"),
         Column::words(""),
     ];
     let row = |limit: &Limit| {
-        let binds = match *limit == limits.binding {
-            true => "binds",
-            false => "",
+        let binds = match *limit {
+            own if own == limits.binding => "at most: this limit binds",
+            own if Some(own) == limits.expected => {
+                "expected in the mean: a model, which a transfer can pass"
+            }
+            own if own.cause.is_average() => "a model's mean",
+            _ => "at most",
         };
         [
             limit.cause.name().to_owned(),
@@ -405,8 +409,8 @@ mod tests {
             &[
                 "shaper 47.820",
                 "receiver's window 1677.722",
-                "packets not lost 47.342",
-                "Reno-friendly CUBIC's law of loss 7.094 binds",
+                "packets not lost 47.342 at most: this limit binds",
+                "Reno-friendly CUBIC's law of loss 7.094 expected in the mean",
                 "UDP",
             ],
         );
@@ -425,6 +429,16 @@ mod tests {
             &format!("{fast} 94.4mbit"),
             &["100.3 %", "more than can be"],
         );
+        // 23.0 of 7.094 Mbit/s are 324 %: a law is no limit, and nothing is said to be impossible.
+        let lossy = "--rtt 20ms --shaper 50mbit --loss 1% --measured 23mbit";
+        says(
+            lossy,
+            &[
+                "324.2 % of 7.094 Mbit/s (Reno-friendly CUBIC's law of loss), which is the law's mean and no limit",
+                "at most 47.342 Mbit/s (packets not lost)",
+            ],
+        );
+        assert!(!text(lossy).unwrap().contains("can be delivered"));
         says("--transfer 500mb --shaper 100mbit", &["41.823 s"]);
     }
 

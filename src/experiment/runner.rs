@@ -26,7 +26,7 @@ use record::clients;
 use record::lateness;
 use record::pace::PathPace;
 use record::profile::{Headline, InstrumentProfile};
-use record::quantity::{counted, number, scale};
+use record::quantity::{counted, number, scale_for};
 use record::summary::Summary;
 use record::{
     Baseline, Latest, LinkCounts, MOST_ATTEMPTS, Measured, Record, RecordWriter, Run, RunOutcome,
@@ -596,7 +596,8 @@ fn headline(profile: &InstrumentProfile, measurement: &Measurement) -> Option<St
         (!parts.is_empty()).then_some((headline.metric, parts))
     };
     let (metric, parts) = profile.headlines.iter().find_map(of)?;
-    let (by, unit) = scale(metric);
+    let values = parts.values().flatten().copied();
+    let (by, unit) = scale_for(metric, values.fold(0.0, f64::max));
     let several = parts.len() > 1;
     let words = parts.into_iter().map(|((phase, way), values)| {
         let scope = [phase.map(Phase::name), way.map(Direction::name)];

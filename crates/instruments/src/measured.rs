@@ -9,6 +9,10 @@ use stats::losses::Losses;
 use stats::quantile::Quantile;
 use stats::{order_statistics, t_interval};
 
+/// How the intervals of quantiles of samples, one after another, come about.
+pub(crate) const QUANTILE_INTERVAL: &str =
+    "of quantiles by Woodruff's method, from blocks of neighbouring samples";
+
 /// The row of a goodput of streams of `protocol`.
 pub(crate) fn goodput(protocol: &str) -> MetricRow {
     let series = FlentSeries::of_streams(protocol);
@@ -140,4 +144,45 @@ pub(crate) fn failed(error: Error) -> Measurement {
 /// Why something did not end well, with all causes; nothing if it did.
 pub(crate) fn failure(outcome: Result<()>) -> Option<String> {
     outcome.err().map(|error| format!("{error:#}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 400 values whose neighbours have a correlation of 0.9.
+    fn alike() -> Vec<f64> {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut value = 0.0;
+        let mut next = || {
+            // The sum of twelve is nearly normal, of variance 1.
+            let draw = (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;
+            value = 0.9 * value + 0.19_f64.sqrt() * draw;
+            100.0 + value
+        };
+        (0..400).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn the_interval_of_a_median_is_woodruffs_as_facts_and_documentation_say() {
+        let values = alike();
+        let figures = distribution(Metric::RttMs, &values, &[Statistic::Median]);
+        let [low, high] = figures[0].interval.unwrap();
+        // The ranks of the binomial distribution would take the probes for independent: of 400 the 181st and the 220th.
+        let sorted = order_statistics::sorted(&values);
+        let of_ranks = sorted[219] - sorted[180];
+        assert!(high - low > 1.5 * of_ranks, "{low} to {high}: {of_ranks}");
+        assert!(QUANTILE_INTERVAL.contains("Woodruff's method"));
+        for documented in [
+            include_str!("../../../docs/instruments/connect.md"),
+            include_str!("../../../docs/instruments/http.md"),
+            include_str!("../../../docs/instruments/messages.md"),
+            include_str!("../../../docs/instruments/ping.md"),
+            include_str!("../../../docs/instruments/probe.md"),
+            include_str!("../../../docs/instruments/tls.md"),
+        ] {
+            assert!(documented.contains("Woodruff's"));
+            assert!(!documented.contains("order statistics"));
+        }
+    }
 }

@@ -27,6 +27,7 @@ use crate::endpoint;
 use crate::error::{Context, Error, Result};
 use crate::failure::{Blame, Failure, go_on};
 use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, estimated};
+use crate::measured::{LOSS_INTERVAL, QUANTILE_INTERVAL};
 use netio::stop::{STOP_INTERVAL, Stop};
 use record::lateness::Traffic;
 use record::metric_table::MetricTable;
@@ -201,8 +202,7 @@ impl Handshaker<'_> {
             )
             .with_fact(
                 "interval",
-                "of the medians, from blocks of consecutive handshakes; the hosts' own time is in it; of loss, from the observed bursts of lost \
-                 handshakes",
+                format!("{QUANTILE_INTERVAL}; the hosts' own time is in it; of loss, {LOSS_INTERVAL}"),
             )
             .with_fact("loss", format!("no handshake within {timeout:?} of asking for the connection"))
     }

@@ -43,8 +43,8 @@ impl Together {
     ) -> Option<Self> {
         use Metric::{
             ConnectMs, ElapsedS, FilesPerS, GoodputBitPerS, L1RateBitPerS, L2RateBitPerS,
-            L3RateBitPerS, LostPercent, NetworkElapsedS, NetworkRttMs, OneWayDelayMs, RttMs,
-            SentRateBitPerS,
+            L3RateBitPerS, LostPercent, NetworkElapsedS, NetworkRttMs, OneWayDelayMs,
+            RequestedRateBitPerS, RttMs, SentRateBitPerS,
         };
         use Statistic::{Max, Mdev, Mean, Median, Min, P90, P99, Total};
         let is_probe = samples == Some(SampleKind::Probes) && phase.is_none();
@@ -54,7 +54,7 @@ impl Together {
             (_, Total) => Some(Self::Sum),
             (
                 GoodputBitPerS | L3RateBitPerS | L2RateBitPerS | L1RateBitPerS | SentRateBitPerS
-                | FilesPerS,
+                | RequestedRateBitPerS | FilesPerS,
                 Mean,
             ) => Some(Self::Sum),
             (LostPercent, Mean) => Some(Self::Lost),

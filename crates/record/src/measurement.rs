@@ -85,6 +85,9 @@ pub struct Figure {
     /// instrument tells a percentage alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub losses: Option<Losses>,
+    /// The step in which its source states it, where that is coarse: the value may be half of it greater or less.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<f64>,
 }
 
 /// An interval whose upper end is null where there is none.
@@ -175,6 +178,7 @@ impl Figure {
             interval: None,
             worth: None,
             losses: None,
+            resolution: None,
         }
     }
 
@@ -187,6 +191,12 @@ impl Figure {
     /// With the 95 % interval of what the network did.
     pub fn within(mut self, low: f64, high: f64) -> Self {
         self.interval = Some([low, high]);
+        self
+    }
+
+    /// Read from a source that states it in steps of this size.
+    pub fn in_steps_of(mut self, resolution: f64) -> Self {
+        self.resolution = Some(resolution);
         self
     }
 

@@ -191,9 +191,11 @@ words! {
         FilesPerS,
         /// Payload that the sender handed to its socket over time (L7), of which not all need have arrived.
         SentRateBitPerS,
+        /// Payload over time (L7) that a sender was asked to send, over all of its streams.
+        RequestedRateBitPerS,
         /// When the interval of the same index ended: seconds since 1970 by this host's clock, to 0.24 us.
         EndedS,
-        /// Jitter by RFC 3550 §6.4.1: how far the packets' spacing wavers, smoothed, as the receiver had it at the end.
+        /// Jitter by RFC 3550 §6.4.1: how far the packets' spacing wavers, smoothed, as the receiver had it at the end. One run states no interval: it is a running average of some 16 packets.
         JitterMs,
         /// Goodput of one client of several that measured at once; of a sample the index is the client's number.
         ClientGoodputBitPerS,

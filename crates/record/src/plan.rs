@@ -14,6 +14,7 @@ use super::expectation::{Expectation, Trend};
 use super::figure_name::FigureName;
 use crate::lateness::LateBudget;
 use crate::profile::InstrumentProfile;
+use crate::quantity::number;
 use crate::shard::Shard;
 use conditions::route::Route;
 use conditions::{EmulatedLink, Error, LinkSpec};
@@ -95,6 +96,13 @@ pub struct Case<A = RecordedArguments> {
 pub enum Published {
     /// All that is said of it.
     Value(f64),
+    /// Likewise, as it was published.
+    Quoted {
+        /// In the metric's unit.
+        value: f64,
+        /// With the unit in which it was published.
+        text: String,
+    },
     /// One of each of their runs; one at least.
     Runs(Vec<f64>),
 }
@@ -299,15 +307,40 @@ impl Published {
     /// The value, or the mean or median over their runs.
     pub fn over(&self, centre: Centre) -> Option<f64> {
         match self {
-            Self::Value(value) => Some(*value),
+            Self::Value(value) | Self::Quoted { value, .. } => Some(*value),
             Self::Runs(values) => centre.of(values),
         }
+    }
+
+    /// For people, in a unit of which `by` of the metric's own are one: as it was published, with what it is in that unit before it where it
+    /// was published in another; of several runs their mean, which is called that.
+    pub fn in_words(&self, by: f64) -> Option<String> {
+        let value = self.over(Centre::Mean)? / by;
+        Some(match self {
+            Self::Value(_) => number(value),
+            Self::Quoted { text, .. } => {
+                let unit =
+                    text.trim_start_matches(|c: char| c.is_ascii_digit() || "+-.".contains(c));
+                let digits = &text[..text.len() - unit.len()];
+                let is_in_unit = digits
+                    .parse::<f64>()
+                    .is_ok_and(|own| (own - value).abs() <= 1e-9 * value.abs());
+                match is_in_unit {
+                    true => digits.to_owned(),
+                    false => format!("{} ({text})", number(value)),
+                }
+            }
+            Self::Runs(values) if values.len() > 1 => {
+                format!("{}, mean of {}", number(value), values.len())
+            }
+            Self::Runs(_) => number(value),
+        })
     }
 
     /// How their runs spread; nothing where they are not told apart.
     pub fn runs(&self) -> Option<(&[f64], SampleSummary)> {
         match self {
-            Self::Value(_) => None,
+            Self::Value(_) | Self::Quoted { .. } => None,
             Self::Runs(values) => Some((values, SampleSummary::of(values)?)),
         }
     }
@@ -345,5 +378,27 @@ impl Repeats {
             most: count,
             until: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_published_value_is_printed_as_published_and_a_mean_is_called_that() {
+        let quoted = |value, text: &str| Published::Quoted {
+            value,
+            text: text.to_owned(),
+        };
+        // 4.90 MiB/s are 41.10 Mbit/s.
+        let rate = quoted(4.90 * 1_048_576.0 * 8.0, "4.90MiB/1s");
+        assert_eq!(rate.in_words(1e6).unwrap(), "41.10 (4.90MiB/1s)");
+        assert_eq!(quoted(1.7, "1.70ms").in_words(1.0).unwrap(), "1.70");
+        let runs = Published::Runs(vec![3.0, 3.1, 3.8]);
+        assert_eq!(runs.in_words(1.0).unwrap(), "3.300, mean of 3");
+        let json = serde_json::to_string(&[&rate, &runs, &Published::Value(2.0)]).unwrap();
+        let back: Vec<Published> = serde_json::from_str(&json).unwrap();
+        assert_eq!(back, [rate, runs, Published::Value(2.0)]);
     }
 }

@@ -3,8 +3,9 @@
 use std::fmt::Display;
 
 use crate::{Figure, Metric, Statistic};
+use stats::digits;
 
-/// One figure in words: "up goodput mean 943.512 Mbit/s".
+/// One figure in words: "up goodput mean 943.5 Mbit/s".
 pub fn figure_in_words(figure: &Figure) -> String {
     let statistic = match figure.statistic {
         Statistic::Total => String::new(),
@@ -19,17 +20,26 @@ pub fn figure_in_words(figure: &Figure) -> String {
     words.join(" ")
 }
 
-/// A value with its unit, to three places behind the point.
+/// A value with its unit, to as many digits as a value without an uncertainty deserves ([`number`]).
 pub fn quantity(metric: Metric, value: f64) -> String {
-    let (by, unit) = scale(metric);
+    let (by, unit) = scale_for(metric, value);
     match unit {
         "bytes" | "packets" => format!("{value:.0} {unit}"),
-        "" => format!("{value}"),
-        _ => format!("{:.3} {unit}", value / by),
+        "" if value.fract() == 0.0 => format!("{value}"),
+        "" => number(value),
+        _ => format!("{} {unit}", number(value / by)),
     }
 }
 
-/// By what a metric's values are divided for people, and what they then are: one unit a metric, wherever it is shown.
+/// The unit of a value, or of several values with this greatest one: rates below 1 Mbit/s are kbit/s.
+pub fn scale_for(metric: Metric, greatest: f64) -> (f64, &'static str) {
+    match scale(metric) {
+        (by, "Mbit/s") if greatest != 0.0 && greatest.abs() < by => (1e3, "kbit/s"),
+        usual => usual,
+    }
+}
+
+/// By what a metric's values are usually divided for people, and what they then are.
 pub fn scale(metric: Metric) -> (f64, &'static str) {
     match metric.unit() {
         "bit/s" => (1e6, "Mbit/s"),
@@ -37,14 +47,15 @@ pub fn scale(metric: Metric) -> (f64, &'static str) {
     }
 }
 
-/// Significant digits by the size of what is shown: three behind the point below 10, then fewer.
+/// A number without an uncertainty: four significant digits, and never more than three decimal places. A whole number keeps all its
+/// digits, because it may be a count.
 pub fn number(value: f64) -> String {
-    match value.abs() {
-        v if v >= 10_000.0 => format!("{value:.0}"),
-        v if v >= 100.0 => format!("{value:.1}"),
-        v if v >= 10.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
+    let size = value.abs();
+    if size >= 1_000.0 && value.fract() == 0.0 {
+        return format!("{value:.0}");
     }
+    let places = digits::significant(value, 4).unwrap_or(3);
+    digits::fixed(value, places.min(3))
 }
 
 /// So many of what `one` names: "1 run", "2 runs".
@@ -82,20 +93,30 @@ mod tests {
             .stream(2);
         assert_eq!(
             figure_in_words(&figure),
-            "up stream 2 goodput mean 943.500 Mbit/s"
+            "up stream 2 goodput mean 943.5 Mbit/s"
         );
         let lost = Figure::new(Metric::SentPackets, Statistic::Total, 7.0);
         assert_eq!(figure_in_words(&lost), "sent 7 packets");
     }
 
     #[test]
-    fn a_metric_has_one_unit_at_every_value() {
+    fn a_value_has_no_more_digits_than_it_deserves_and_small_rates_are_in_kbit() {
         for (value, shown) in [
-            (18_848_000.0, "18.848 Mbit/s"),
-            (2.5e10, "25000.000 Mbit/s"),
+            (18_848_000.0, "18.85 Mbit/s"),
+            (13_575_131_000.0, "13580 Mbit/s"),
+            (943_512_000.0, "943.5 Mbit/s"),
+            (64_000.0, "64.00 kbit/s"),
+            (56_789.0, "56.79 kbit/s"),
+            (0.0, "0.000 Mbit/s"),
         ] {
             assert_eq!(quantity(Metric::GoodputBitPerS, value), shown);
         }
+        assert_eq!(quantity(Metric::RttMs, 0.0451), "0.045 ms");
+        assert_eq!(
+            quantity(Metric::ReceivedBytes, 101_056_512.0),
+            "101056512 bytes"
+        );
+        assert_eq!(number(101_056_512.0), "101056512");
     }
 
     #[test]

@@ -65,6 +65,7 @@ fn shortened<'a>(
     let mut kept: Vec<usize> = columns.filter(|at| wanted(&table.columns[*at])).collect();
     kept.sort_by_key(|at| rank(&table.columns[*at]));
     table.columns = kept.iter().map(|at| table.columns[*at]).collect();
+    table.units = kept.iter().map(|at| table.units[*at]).collect();
     for row in &mut table.rows {
         row.values = kept.iter().map(|at| row.values[*at].clone()).collect();
     }

@@ -3,22 +3,23 @@
 use std::collections::BTreeSet;
 
 use crate::analysis::{Analysis, CaseFigures};
-use crate::interval::{ConfidenceInterval, Label, NOT_AVAILABLE, around, is_tail};
+use crate::changes;
+use crate::interval::{ConfidenceInterval, Label, NOT_AVAILABLE, around, is_tail, of_interval};
 use record::Record;
 use record::figure_name::FigureName;
 use record::plan::PlannedInstrument;
 use record::profile::InstrumentProfile;
-use record::quantity::{counted, number, scale};
+use record::quantity::{counted, number, scale_for};
 use record::table::{Cell, Column, Mark, Table};
 use record::{Direction, Metric, Phase, Statistic};
-use stats::deciding::Centre;
-use stats::hodges_lehmann::Shift;
 
 /// What an instrument measured in every case that uses it.
 pub(super) struct FigureTable<'a> {
     pub(super) instrument: &'a str,
     pub(super) profile: &'a InstrumentProfile,
     pub(super) columns: Vec<ValueColumn>,
+    /// The unit of each column, and how many of the metric's own it is worth.
+    pub(super) units: Vec<(f64, &'static str)>,
     pub(super) rows: Vec<CaseRow<'a>>,
 }
 
@@ -47,11 +48,12 @@ pub(super) struct FigureValue {
     pub(super) interval: Option<ConfidenceInterval>,
     /// Its samples are too few for an interval, or, of a percentile, for it.
     pub(super) too_few: bool,
-    pub(super) published: Option<f64>,
+    /// In words: as it was published, or the mean of those published.
+    pub(super) published: Option<String>,
     /// Against the reference, in plain words.
     pub(super) change: Option<String>,
-    /// Against the reference, in percent, of a percentage in points; where there is no percentage with its unit.
-    pub(super) shift: Option<String>,
+    /// Likewise in percent, of a percentage in points; with its own sign or unit where it is a factor or a difference.
+    pub(super) short_change: Option<String>,
 }
 
 /// The tables of a record, in the order of its instruments.
@@ -96,6 +98,9 @@ fn table<'a>(
         .map(ValueColumn::of)
         .collect();
     let columns: Vec<ValueColumn> = columns.into_iter().collect();
+    let unit =
+        |column: &ValueColumn| scale_for(column.metric, greatest(analysis, instrument, *column));
+    let units: Vec<(f64, &'static str)> = columns.iter().map(unit).collect();
     let rows = analysis.cases.iter().flat_map(|figures| {
         let used = figures.case.instrument(instrument).is_some();
         let sizes: BTreeSet<Option<u64>> = names(figures).iter().map(|name| name.size).collect();
@@ -104,13 +109,14 @@ fn table<'a>(
         } else {
             sizes
         };
-        let columns = columns.clone();
+        let (columns, units) = (columns.clone(), units.clone());
         sizes.into_iter().map(move |size| CaseRow {
             figures,
             size,
             values: columns
                 .iter()
-                .map(|column| value(figures, &column.name(instrument, size)))
+                .zip(&units)
+                .map(|(column, (by, _))| value(figures, &column.name(instrument, size), *by))
                 .collect(),
         })
     });
@@ -119,7 +125,17 @@ fn table<'a>(
         profile,
         rows: rows.collect(),
         columns,
+        units,
     }
+}
+
+/// The greatest value of a column over all cases and sizes.
+fn greatest(analysis: &Analysis<'_>, instrument: &str, column: ValueColumn) -> f64 {
+    let cases = analysis.cases.iter().flat_map(|figures| &figures.figures);
+    let own =
+        cases.filter(|(name, _)| name.instrument == instrument && ValueColumn::of(name) == column);
+    own.map(|(_, figure)| figure.value().abs())
+        .fold(0.0, f64::max)
 }
 
 /// What is expected of some case.
@@ -129,14 +145,12 @@ pub(super) fn expected<'a>(analysis: &Analysis<'a>) -> Vec<&'a FigureName> {
     expected.map(|expectation| &expectation.of).collect()
 }
 
-fn value(figures: &CaseFigures<'_>, name: &FigureName) -> FigureValue {
-    let scale = scale(name.metric).0;
+fn value(figures: &CaseFigures<'_>, name: &FigureName, scale: f64) -> FigureValue {
     let published = figures.case.published.iter();
     let mut published = published.filter(|(published, _)| name.is_of(published));
     let published = published
         .next()
-        .and_then(|(_, published)| published.over(Centre::Mean));
-    let published = published.map(|value| value / scale);
+        .and_then(|(_, published)| published.in_words(scale));
     let Some(figure) = figures.figures.get(name) else {
         return FigureValue {
             published,
@@ -144,31 +158,20 @@ fn value(figures: &CaseFigures<'_>, name: &FigureName) -> FigureValue {
         };
     };
     let interval = figure.interval.map(|own| own.in_units_of(scale));
-    let shift = figure.shift.as_ref();
+    let (change, shift) = (figure.change.as_ref(), figure.shift.as_ref());
     FigureValue {
         value: Some(figure.value() / scale),
         at_least: figure.at_least,
         interval,
         too_few: figure.too_few,
         published,
-        change: shift.map(|shift| shift.words(name.metric.sense(), name.metric.unit())),
-        shift: shift.map(|shift| in_column(shift, name.metric)),
+        change: change.map(|change| changes::in_words(change, shift, name.metric)),
+        short_change: change.map(|change| changes::in_column(change, name.metric)),
     }
 }
 
-/// A shift as it stands below [`shift_unit`].
-fn in_column(shift: &Shift, metric: Metric) -> String {
-    let (by, unit) = scale(metric);
-    let absolute = shift.absolute.value;
-    match (unit, shift.percent) {
-        ("%", _) => format!("{absolute:+.2}"),
-        (_, Some(percent)) => format!("{:+.1}", percent.value),
-        _ => format!("{:+.1} {unit}", absolute / by),
-    }
-}
-
-/// In what the shifts of a metric are.
-fn shift_unit(metric: Metric) -> &'static str {
+/// In what the changes of a metric are.
+fn change_unit(metric: Metric) -> &'static str {
     match metric.unit() {
         "%" => "points",
         _ => "%",
@@ -183,7 +186,7 @@ pub fn is_headline(record: &Record, name: &FigureName) -> bool {
 }
 
 impl FigureTable<'_> {
-    /// As a table whose shifts are numbers, to be narrow, or words.
+    /// As a table whose changes are numbers, to be narrow, or words.
     pub(super) fn table(&self, narrow: bool) -> Table {
         let any = |at: usize, has: fn(&FigureValue) -> bool| {
             self.rows.iter().any(|row| has(&row.values[at]))
@@ -192,37 +195,44 @@ impl FigureTable<'_> {
             .map(|at| {
                 [
                     any(at, |v| v.published.is_some()),
-                    any(at, |v| v.shift.is_some()),
+                    any(at, |v| v.change.is_some()),
                 ]
             })
             .collect();
         let mut columns = vec![Column::words("case")];
         let labels: Vec<Label> = (0..self.columns.len()).map(|at| self.label(at)).collect();
-        for ((column, [published, shift]), label) in self.columns.iter().zip(&shown).zip(&labels) {
-            let unit = scale(column.metric).1;
-            let lines = [Some(column.title()), label.heading(), Some(unit.to_owned())];
+        let shown_columns = self.columns.iter().zip(&shown).zip(&labels);
+        for (((column, [published, changed]), label), (_, unit)) in shown_columns.zip(&self.units) {
+            let lines = [
+                Some(column.title()),
+                label.heading(),
+                Some((*unit).to_owned()),
+            ];
             let lines: Vec<String> = lines.into_iter().flatten().collect();
             columns.push(Column::numbers(lines.join("\n")));
             let publication = || Column::numbers(format!("published\n{unit}")).beside();
             columns.extend(published.then(publication));
             let change = || match narrow {
-                true => Column::numbers(format!("Δ\n{}", shift_unit(column.metric))),
+                true => Column::numbers(format!("Δ\n{}", change_unit(column.metric))),
                 false => Column::words("Δ against the reference"),
             };
-            columns.extend(shift.then(|| change().beside()));
+            columns.extend(changed.then(|| change().beside()));
         }
         let row = |row: &CaseRow<'_>| {
             let mut cells = vec![Cell::from(row.title())];
             let columns = self.columns.iter().zip(&shown).zip(&labels);
-            for (value, ((column, [published, shift]), label)) in row.values.iter().zip(columns) {
+            for (value, ((column, [published, changed]), label)) in row.values.iter().zip(columns) {
                 cells.push(value.in_words(column.statistic, *label).into());
                 cells.extend(
-                    published.then(|| {
-                        Cell::marked(or_dash(value.published.map(number)), Mark::Published)
-                    }),
+                    published
+                        .then(|| Cell::marked(or_dash(value.published.clone()), Mark::Published)),
                 );
-                cells.extend(shift.then(|| {
-                    let change = if narrow { &value.shift } else { &value.change };
+                cells.extend(changed.then(|| {
+                    let change = if narrow {
+                        &value.short_change
+                    } else {
+                        &value.change
+                    };
                     or_dash(change.clone()).into()
                 }));
             }
@@ -255,7 +265,11 @@ impl FigureValue {
         match self.value {
             Some(_) if self.too_few && is_tail(statistic) => NOT_AVAILABLE.to_owned(),
             Some(value) if self.at_least => format!("at least {}", number(value)),
-            value => or_dash(value.map(number)),
+            Some(value) => match self.interval {
+                Some(own) => of_interval(value, own.ends),
+                None => number(value),
+            },
+            None => or_dash(None),
         }
     }
 
@@ -267,7 +281,7 @@ impl FigureValue {
         let Some(interval) = self.interval else {
             return self.too_few.then(|| format!("[{NOT_AVAILABLE}]"));
         };
-        let words = around(value, interval.ends, number);
+        let words = around(value, interval.ends);
         Some(match label.beside(interval.of) {
             Some(beside) => format!("{words} {beside}"),
             None => words,
@@ -383,7 +397,28 @@ mod tests {
         let text = markdown(&record).unwrap().replace('\\', "");
         assert!(text.contains("goodput mean, over 2 runs, Mbit/s"), "{text}");
         assert!(text.contains("16.00 [16.00, 17.28] in the run"), "{text}");
-        assert!(text.contains("| 8.200 ± 22.87 |"), "{text}");
+        assert!(text.contains("| 8 ± 23 |"), "{text}");
+    }
+
+    #[test]
+    fn a_column_of_small_rates_is_in_kbit_and_published_values_stand_as_published() {
+        use record::plan::Published;
+        let mut record = record();
+        for run in &mut record.runs {
+            run.measurements[1].measurement.figures[0].value /= 1e3;
+        }
+        let rate = "download.goodput_bit_per_s.mean".parse().unwrap();
+        let quoted = Published::Quoted {
+            value: 15_000.0,
+            text: "1875b/1s".to_owned(),
+        };
+        record.head.plan.cases[0].published.insert(rate, quoted);
+        let text = markdown(&record).unwrap();
+        assert!(text.contains("goodput mean, over 2 runs, kbit/s"), "{text}");
+        assert!(
+            text.contains("| base | 16.00 | 15.00 (1875b/1s) |"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -402,7 +437,10 @@ mod tests {
                 .is_of_too_few(),
             ..FigureValue::default()
         };
-        assert_eq!(tail(499.0).in_words(Statistic::P99, Label::default()), "n/a");
+        assert_eq!(
+            tail(499.0).in_words(Statistic::P99, Label::default()),
+            "n/a"
+        );
         assert_eq!(
             tail(500.0).in_words(Statistic::P99, Label::default()),
             "7.000"

@@ -3,7 +3,10 @@
 use crate::interval::{NOT_AVAILABLE, in_words, is_tail};
 use record::quantity::scope;
 use record::table::{Column, Table};
-use record::{Figure, Measurement, quantity};
+use record::{Figure, Measurement, Metric, quantity};
+
+/// Why RFC 3550's jitter has no interval.
+const NO_JITTER_INTERVAL: &str = "none: a running average of some 16 packets";
 
 /// A row a figure.
 pub fn figures(measurement: &Measurement) -> Table {
@@ -23,11 +26,12 @@ pub fn figures(measurement: &Measurement) -> Table {
         };
         let (value, interval) = match figure.interval {
             None if figure.is_of_too_few() => (value, NOT_AVAILABLE.to_owned()),
+            None if figure.metric == Metric::JitterMs => (value, NO_JITTER_INTERVAL.to_owned()),
             None => (value, String::new()),
             Some([low, _]) if figure.is_open_above() => {
                 (format!("at least {value}"), format!("from {}", shown(low)))
             }
-            Some(ends) => (value, in_words(figure.metric, figure.value, ends)),
+            Some(ends) => in_words(figure.metric, figure.value, ends).into(),
         };
         [
             title.join(" "),
@@ -43,7 +47,7 @@ pub fn figures(measurement: &Measurement) -> Table {
 mod tests {
     use super::*;
     use crate::{Terminal, table_text};
-    use record::{Metric, Statistic};
+    use record::Statistic;
 
     #[test]
     fn a_figure_without_an_upper_bound_is_at_least_its_value() {
@@ -53,8 +57,8 @@ mod tests {
             ..Measurement::default()
         };
         let table = table_text(&figures(&measurement), Terminal::NONE);
-        assert!(table.contains("at least 940.000 Mbit/s"), "{table}");
-        assert!(table.contains("from 939.000 Mbit/s"), "{table}");
+        assert!(table.contains("at least 940.0 Mbit/s"), "{table}");
+        assert!(table.contains("from 939.0 Mbit/s"), "{table}");
     }
 
     #[test]
@@ -65,6 +69,20 @@ mod tests {
             ..Measurement::default()
         };
         let table = table_text(&figures(&measurement), Terminal::NONE);
-        assert!(table.contains("[0.500, 2.000] %"), "{table}");
+        assert!(table.contains("1.00 %  [0.50, 2.00] %"), "{table}");
+    }
+
+    #[test]
+    fn rfc_3550_jitter_says_why_it_has_no_interval() {
+        let measurement = Measurement {
+            figures: vec![Figure::new(Metric::JitterMs, Statistic::Mean, 0.0123)],
+            ..Measurement::default()
+        };
+        let table = table_text(&figures(&measurement), Terminal::NONE);
+        assert!(table.contains("0.012 ms"), "{table}");
+        assert!(
+            table.contains("running average of some 16 packets"),
+            "{table}"
+        );
     }
 }

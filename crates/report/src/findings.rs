@@ -14,8 +14,9 @@ use stats::repeats;
 pub(super) const LEGEND: &str = "values: means over the runs with the 95 % interval, ± half of it or, where its ends lie unlike \
                                  far from the value, [low, high]; over N runs: how the runs scatter (Student's t, or Stein's of the figure that \
                                  decides how many there are); in the run: what the network did in the only run, as the instrument \
-                                 states it; Δ: Hodges–Lehmann shift against the reference in percent, of a percentage \
-                                 in percentage points; goodput: payload (L7)";
+                                 states it; Δ: change of this mean against that of the reference, in percent, of a percentage in \
+                                 percentage points, beyond a factor of two as a factor (×), of values near 0 as a difference; \
+                                 goodput: payload that arrived (L7); sent rate: payload that the sender handed to its socket";
 
 /// What follows the title of an experiment that was not run in full.
 pub(super) fn quick(quick: bool) -> &'static str {
@@ -250,9 +251,6 @@ mod tests {
             .filter(|line| line.starts_with("the machine itself changed"));
         assert_eq!(found.count(), 1);
         let shown = machine(&record.baselines).unwrap();
-        assert!(
-            shown.ends_with("TCP 10000.000 Mbit/s (later -40 %)"),
-            "{shown}"
-        );
+        assert!(shown.ends_with("TCP 10000 Mbit/s (later -40 %)"), "{shown}");
     }
 }

@@ -1,7 +1,8 @@
 //! A value with its 95 % interval, in the one form that every report has, and what the interval is of.
 
-use record::quantity::{counted, number, quantity, scale};
+use record::quantity::{counted, number, quantity, scale_for};
 use record::{Metric, Statistic};
+use stats::digits::{decimals, fixed};
 
 /// In place of what too few samples do not tell.
 pub(crate) const NOT_AVAILABLE: &str = "n/a";
@@ -24,6 +25,9 @@ pub(crate) struct ConfidenceInterval {
 pub(crate) enum IntervalScope {
     /// What the network did in one run, as its instrument states it.
     TheRun,
+    /// The mean rate that one run would have shown had it gone on for long under the same conditions, estimated from how its
+    /// intervals vary. It is wider than the interval of what the network did in that run.
+    Intervals,
     /// The mean of so many runs, which scatter.
     Runs(usize),
 }
@@ -33,22 +37,33 @@ pub(crate) enum IntervalScope {
 pub(crate) struct Label {
     /// One of them is of a single run.
     in_the_run: bool,
+    /// One of them is of the intervals of a single run.
+    of_intervals: bool,
     /// The fewest and the most runs of the others.
     runs: Option<[usize; 2]>,
 }
 
-/// "3.125 ± 0.106", or "10.00 [10.00, 10.80]" where the ends do not lie equally far from the value.
+/// "3.12 ± 0.11", or "10.00 [10.00, 10.80]" where the ends do not lie equally far from the value.
 pub(crate) fn with_interval(value: f64, ends: Option<[f64; 2]>) -> String {
     match ends {
         None => number(value),
-        Some(ends) => format!("{} {}", number(value), around(value, ends, number)),
+        Some(ends) => format!("{} {}", of_interval(value, ends), around(value, ends)),
     }
 }
 
-/// The interval alone, in numbers that `shown` writes: "± 0.106", or "[10.00, 10.80]".
-pub(crate) fn around(value: f64, ends: [f64; 2], shown: impl Fn(f64) -> String) -> String {
+/// A value to as many decimal places as its interval has.
+pub(crate) fn of_interval(value: f64, ends: [f64; 2]) -> String {
+    places(ends).map_or_else(|| number(value), |places| fixed(value, places))
+}
+
+/// The interval alone, half of which has two digits: "± 0.11", or "[10.00, 10.80]".
+pub(crate) fn around(value: f64, ends: [f64; 2]) -> String {
     /// What sums of floating-point numbers may be off by.
     const ROUNDING: f64 = 1e-6;
+    let Some(places) = places(ends) else {
+        return "± 0".to_owned();
+    };
+    let shown = |value| fixed(value, places);
     let [below, above] = [value - ends[0], ends[1] - value];
     let alike = (below - above).abs() <= ROUNDING * below.abs().max(above.abs());
     if below >= 0.0 && above >= 0.0 && (alike || shown(below) == shown(above)) {
@@ -58,15 +73,21 @@ pub(crate) fn around(value: f64, ends: [f64; 2], shown: impl Fn(f64) -> String) 
     format!("[{low}, {high}]")
 }
 
-/// The interval of a metric's value, to the digits that the value has in sentences, with its unit: "[0.500, 2.000] %".
-pub(crate) fn in_words(metric: Metric, value: f64, ends: [f64; 2]) -> String {
-    let unit = scale(metric).1;
-    let shown = |value| {
-        let words = quantity(metric, value);
-        words.trim_end_matches(unit).trim_end().to_owned()
+/// Decimal places that show half of an interval with two digits; none of one without width.
+fn places([low, high]: [f64; 2]) -> Option<i32> {
+    decimals((high - low) / 2.0)
+}
+
+/// A metric's value and its interval, both with the unit and to the same decimal places: "1.0 %", "[0.5, 2.0] %".
+pub(crate) fn in_words(metric: Metric, value: f64, ends: [f64; 2]) -> [String; 2] {
+    let (by, unit) = scale_for(metric, value);
+    let (scaled, ends) = (value / by, ends.map(|end| end / by));
+    let value = match places(ends) {
+        None => quantity(metric, value),
+        Some(_) => format!("{} {unit}", of_interval(scaled, ends)),
     };
-    let words = around(value, ends, shown);
-    format!("{words} {unit}").trim_end().to_owned()
+    let interval = format!("{} {unit}", around(scaled, ends));
+    [value, interval].map(|text| text.trim_end().to_owned())
 }
 
 impl ConfidenceInterval {
@@ -84,6 +105,7 @@ impl IntervalScope {
     pub(crate) fn words(self) -> String {
         match self {
             Self::TheRun => "in the run".to_owned(),
+            Self::Intervals => "over the run's intervals".to_owned(),
             Self::Runs(count) => format!("over {}", counted(count, "run")),
         }
     }
@@ -95,6 +117,7 @@ impl Label {
         for of in all {
             match of {
                 IntervalScope::TheRun => label.in_the_run = true,
+                IntervalScope::Intervals => label.of_intervals = true,
                 IntervalScope::Runs(count) => {
                     let [least, most] = label.runs.unwrap_or([count, count]);
                     label.runs = Some([least.min(count), most.max(count)]);
@@ -109,13 +132,19 @@ impl Label {
         match self.runs {
             Some([least, most]) if least < most => Some(format!("over {least} to {most} runs")),
             Some([_, most]) => Some(IntervalScope::Runs(most).words()),
-            None => self.in_the_run.then(|| IntervalScope::TheRun.words()),
+            None if self.in_the_run => Some(IntervalScope::TheRun.words()),
+            None => self.of_intervals.then(|| IntervalScope::Intervals.words()),
         }
     }
 
     /// What stands beside a value that the heading does not speak of.
     pub(crate) fn beside(self, of: IntervalScope) -> Option<String> {
-        (of == IntervalScope::TheRun && self.runs.is_some()).then(|| of.words())
+        let is_headed = match of {
+            IntervalScope::Runs(_) => true,
+            IntervalScope::TheRun => self.runs.is_none(),
+            IntervalScope::Intervals => self.runs.is_none() && !self.in_the_run,
+        };
+        (!is_headed).then(|| of.words())
     }
 
     /// What the intervals say, in sentences.
@@ -128,6 +157,10 @@ impl Label {
         if self.in_the_run {
             text += " In the run: the 95 % interval of what the network did in the only run, as the instrument states it; it says \
                      nothing of other runs.";
+        }
+        if self.of_intervals {
+            text += " Over the run's intervals: the 95 % interval of the mean that a run of any length would have had under the same \
+                     conditions, from how the intervals of the only run vary.";
         }
         text
     }
@@ -142,10 +175,12 @@ mod tests {
         for (value, ends, text) in [
             (10.0, [10.0, 10.8], "10.00 [10.00, 10.80]"),
             (20.5, [19.9, 20.4], "20.50 [19.90, 20.40]"),
-            (0.0, [0.0, 2.5], "0.000 [0.000, 2.500]"),
-            (3.125, [3.019, 3.231], "3.125 ± 0.106"),
-            (3.125, [3.0191, 3.2312], "3.125 ± 0.106"),
-            (943.5, [943.5, 943.52], "943.5 [943.5, 943.5]"),
+            (0.0, [0.0, 2.5], "0.0 [0.0, 2.5]"),
+            (3.126, [3.02, 3.232], "3.13 ± 0.11"),
+            (3.126, [3.0199, 3.2322], "3.13 ± 0.11"),
+            (943.5, [943.5, 943.52], "943.500 [943.500, 943.520]"),
+            (13_575.131, [13_163.1, 13_987.2], "13580 ± 410"),
+            (50.0, [50.0, 50.0], "50.00 ± 0"),
         ] {
             assert_eq!(with_interval(value, Some(ends)), text);
         }

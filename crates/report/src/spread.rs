@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::terminal::{Terminal, prose, table_text};
 use crate::figure_tables::{CaseRow, FigureTable, ValueColumn, or_dash};
 use record::Metric;
-use record::quantity::{number, scale};
+use record::quantity::{number, scale_for};
 use record::table::{Cell, Column, Mark, Table};
 use stats::sample_summary::SampleSummary;
 
@@ -106,7 +106,8 @@ impl<'a> Spread<'a> {
     }
 
     fn cells(&self, tenths: bool) -> Vec<String> {
-        let (summary, (by, unit)) = (&self.summary, scale(self.metric));
+        let summary = &self.summary;
+        let (by, unit) = scale_for(self.metric, summary.max());
         let shown = |value: f64| number(value / by);
         let tenth = |share: f64| {
             let enough = summary.count() >= FEWEST_FOR_TENTHS;
@@ -132,7 +133,7 @@ impl<'a> Spread<'a> {
 }
 
 fn far_out(metric: Metric, summary: &SampleSummary) -> String {
-    let by = scale(metric).0;
+    let by = scale_for(metric, summary.max()).0;
     let all: Vec<String> = summary.outliers().map(|value| number(value / by)).collect();
     let more = all.len().saturating_sub(MOST_LISTED);
     match (all.len(), more) {
@@ -219,7 +220,7 @@ mod tests {
             "{text}"
         );
         let ours = &tables(&analysis)[0].rows[1].values[0];
-        assert!((ours.published.unwrap() - 3.3).abs() < 1e-9);
+        assert_eq!(ours.published.as_deref().unwrap(), "3.300, mean of 3");
     }
 
     #[test]

@@ -2,19 +2,24 @@
 
 use super::charts::instruments;
 use crate::analysis::Analysis;
+use crate::analysis::intervals::RateQuantity;
 use crate::analysis::throughput::{LeftOutStart, Throughput};
 use crate::figure_tables::or_dash;
 use crate::interval::{Label, with_interval};
-use record::Direction;
 use record::profile::SampleKind;
+use record::quantity::{number, scale_for};
 use record::table::{Column, Table};
+use record::{Direction, Metric};
 use stats::order_statistics;
 
 /// How to read it.
-const NOTE: &str = "Reached: when the throughput of an interval first was the steady one, median over the runs (least to greatest). Steady: the \
-                               mean of what follows the warm-up with its 95 % interval: over the runs by Student's t; in the run by batch \
-                               means over its autocorrelation, and with an asterisk the run's intervals are too few or too much alike for that to be \
-                               sure. Warm-up: as the scenario has it, or found by MSER-5";
+const NOTE: &str = "Reached: when the rate of an interval first was the steady one, median over the runs (least to greatest). Steady: the \
+                               mean of what follows the warm-up with its 95 % interval. Over N runs it is Student's t interval of the runs' means. \
+                               Over the run's intervals it is the interval of the mean that a run of any length would have had under the same \
+                               conditions, by batch means over the autocorrelation; an asterisk marks one whose intervals are too few or too \
+                               much alike for that to be sure. It is wider than the interval of what the network did in the run, which stands \
+                               beside the goodput. A sent rate is what the sender handed to its socket: not all of it need have \
+                               arrived. Warm-up: as the scenario has it, or found by MSER-5";
 
 /// A table an instrument that has intervals: a row a case and direction.
 pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {
@@ -33,34 +38,54 @@ fn table(analysis: &Analysis<'_>, instrument: &str) -> Table {
         ways.map(|way| (case.name(), way))
     });
     let ways: Vec<(&str, Throughput)> = ways.collect();
-    let label = Label::of(ways.iter().filter_map(|(_, way)| Some(way.interval?.of)));
-    let rows = ways.iter().map(|(case, way)| cells(case, way, label));
-    let steady = [
-        Some("steady".to_owned()),
-        label.heading(),
-        Some("Mbit/s".to_owned()),
-    ];
-    let steady = steady.into_iter().flatten().collect::<Vec<_>>().join("\n");
-    let columns = [
-        Column::words("case"),
-        Column::numbers("reached after\ns"),
-        Column::numbers(steady),
-        Column::words("warm-up left out"),
-    ];
+    let shown: Vec<(RateQuantity, Label)> = RateQuantity::ALL
+        .into_iter()
+        .filter(|quantity| ways.iter().any(|(_, way)| way.quantity == *quantity))
+        .map(|quantity| (quantity, label(&ways, quantity)))
+        .collect();
+    let greatest = ways.iter().map(|(_, way)| way.steady).fold(0.0, f64::max);
+    let unit = scale_for(Metric::GoodputBitPerS, greatest);
+    let is_requested = ways.iter().any(|(_, way)| way.requested.is_some());
+    let mut columns = vec![Column::words("case"), Column::numbers("reached after\ns")];
+    columns.extend(shown.iter().map(|(quantity, label)| {
+        let title = format!("steady {}", quantity.name());
+        let lines = [Some(title), label.heading(), Some(unit.1.to_owned())];
+        Column::numbers(lines.into_iter().flatten().collect::<Vec<_>>().join("\n"))
+    }));
+    columns.extend(
+        is_requested.then(|| Column::numbers(format!("requested rate\n{}", unit.1)).beside()),
+    );
+    columns.push(Column::words("warm-up left out"));
+    let rows = ways
+        .iter()
+        .map(|(case, way)| cells(case, way, &shown, unit.0, is_requested));
     Table::new(format!("{instrument}: warm-up and ramp"), columns).with(rows)
 }
 
-fn cells(case: &str, way: &Throughput, label: Label) -> [String; 4] {
+/// Of what the intervals of one quantity's column are.
+fn label(ways: &[(&str, Throughput)], quantity: RateQuantity) -> Label {
+    let own = ways.iter().filter(|(_, way)| way.quantity == quantity);
+    Label::of(own.filter_map(|(_, way)| Some(way.interval?.of)))
+}
+
+fn cells(
+    case: &str,
+    way: &Throughput,
+    shown: &[(RateQuantity, Label)],
+    by: f64,
+    is_requested: bool,
+) -> Vec<String> {
     let case = match way.direction.map(Direction::name) {
         Some(direction) => format!("{case}, {direction}"),
         None => case.to_owned(),
     };
-    [
-        case,
-        reached(&way.ramps_s),
-        steady(way, label),
-        left_out(&way.warm_ups),
-    ]
+    let mut cells = vec![case, reached(&way.ramps_s)];
+    cells.extend(shown.iter().map(|(quantity, label)| {
+        or_dash((way.quantity == *quantity).then(|| steady(way, by, *label)))
+    }));
+    cells.extend(is_requested.then(|| or_dash(way.requested.map(|rate| number(rate / by)))));
+    cells.push(left_out(&way.warm_ups));
+    cells
 }
 
 fn reached(ramps_s: &[f64]) -> String {
@@ -73,10 +98,9 @@ fn reached(ramps_s: &[f64]) -> String {
     }))
 }
 
-fn steady(way: &Throughput, label: Label) -> String {
-    const MEGA: f64 = 1e6;
-    let interval = way.interval.map(|own| own.in_units_of(MEGA));
-    let words = with_interval(way.steady / MEGA, interval.map(|own| own.ends));
+fn steady(way: &Throughput, by: f64, label: Label) -> String {
+    let interval = way.interval.map(|own| own.in_units_of(by));
+    let words = with_interval(way.steady / by, interval.map(|own| own.ends));
     let beside = interval.and_then(|own| label.beside(own.of));
     let mark = (interval.is_some() && !way.trusted).then(|| "*".to_owned());
     let parts = [Some(words), beside, mark].into_iter().flatten();
@@ -143,7 +167,9 @@ mod tests {
     #[test]
     fn an_interval_that_is_not_sure_is_marked() {
         let way = Throughput {
+            quantity: RateQuantity::Goodput,
             direction: None,
+            requested: None,
             steady: 5e6,
             interval: Some(ConfidenceInterval {
                 ends: [4e6, 6e6],
@@ -153,11 +179,40 @@ mod tests {
             warm_ups: vec![LeftOutStart::TooShort],
             ramps_s: Vec::new(),
         };
-        assert_eq!(steady(&way, Label::default()), "5.000 ± 1.000 *");
+        assert_eq!(steady(&way, 1e6, Label::default()), "5.0 ± 1.0 *");
         let sure = Throughput {
             trusted: true,
             ..way
         };
-        assert_eq!(steady(&sure, Label::default()), "5.000 ± 1.000");
+        assert_eq!(steady(&sure, 1e6, Label::default()), "5.0 ± 1.0");
+    }
+    #[test]
+    fn a_sent_rate_has_its_own_column_beside_the_requested_rate_and_never_stands_under_goodput() {
+        use record::{Figure, Sample, Statistic};
+        let mut record = crate::analysis::tests::record();
+        let up = Direction::Up;
+        let instrument = record.head.plan.cases[0].instruments[1].name.clone();
+        let measurement = &mut record.runs[0].measurements[1].measurement;
+        // 2,496,250 bytes a second are 19.97 Mbit/s; 20 were asked for, and 9.718 arrived.
+        let sent = |index: u64| Sample::new(index as f64, Metric::SentBytes, index, 2_496_250.0);
+        measurement.samples = (1..=4).map(|index| sent(index).toward(up)).collect();
+        measurement.figures = vec![
+            Figure::new(Metric::GoodputBitPerS, Statistic::Mean, 9.718e6).toward(up),
+            Figure::new(Metric::RequestedRateBitPerS, Statistic::Mean, 20e6).toward(up),
+        ];
+        let analysis = Analysis::of(&record);
+        let table = table(&analysis, &instrument);
+        let titles: Vec<&str> = table.columns.iter().map(|c| c.title.as_str()).collect();
+        let row = table.rows.iter().find(|row| row[0].text == "base, up");
+        let row = row.unwrap();
+        let at = |title: &str| titles.iter().position(|known| known.starts_with(title));
+        assert!(
+            row[at("steady sent rate").unwrap()]
+                .text
+                .starts_with("19.97")
+        );
+        assert_eq!(row[at("requested rate").unwrap()].text, "20.00");
+        // The other case's downloads did arrive.
+        assert_eq!(row[at("steady goodput").unwrap()].text, "–");
     }
 }

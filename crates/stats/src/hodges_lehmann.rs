@@ -101,35 +101,6 @@ impl Shift {
             })
             .unwrap_or(ENOUGH)
     }
-
-    /// In plain words: "12.3 % slower, 95 % interval 11.8 to 12.9"; in `unit` where there is no percentage, and of what is
-    /// itself a percentage in percentage points.
-    pub fn words(&self, sense: Sense, unit: &str) -> String {
-        let (estimate, unit) = match (self.percent, unit) {
-            (_, "%") => (self.absolute, "percentage points"),
-            (Some(percent), _) => (percent, "%"),
-            (None, unit) => (self.absolute, unit),
-        };
-        let [reference, sample] = self.counts;
-        let Some([low, high]) = estimate.interval else {
-            let value = estimate.value;
-            return format!(
-                "{value:+.1} {unit}; too few runs for an interval ({reference} and {sample})"
-            );
-        };
-        let digits = digits(high - low);
-        let greater = match self.change() {
-            ShiftVerdict::Greater => true,
-            ShiftVerdict::Smaller => false,
-            ShiftVerdict::NotShown | ShiftVerdict::TooFew => {
-                return format!("no difference shown: {low:+.digits$} to {high:+.digits$} {unit}");
-            }
-        };
-        let (near, far) = if greater { (low, high) } else { (high, low) };
-        let (value, near, far) = (estimate.value.abs(), near.abs(), far.abs());
-        let word = sense.word(greater);
-        format!("{value:.digits$} {unit} {word}, 95 % interval {near:.digits$} to {far:.digits$}")
-    }
 }
 
 /// The median over all pairs, two middle ones joined by `middle`, and the interval whose lower end has this rank.
@@ -148,31 +119,11 @@ fn estimate(
     }
 }
 
-/// Decimals that show an interval of this width: one, or as many as it takes to tell its ends apart, four at most.
-fn digits(width: f64) -> usize {
-    (1..4)
-        .find(|digits| width >= 0.1_f64.powi(*digits))
-        .map_or(if width > 0.0 { 4 } else { 1 }, |digits| {
-            digits.unsigned_abs() as usize
-        })
-}
-
 impl ShiftEstimate {
     fn map(self, change: impl Fn(f64) -> f64) -> Self {
         Self {
             value: change(self.value),
             interval: self.interval.map(|ends| ends.map(&change)),
-        }
-    }
-}
-
-impl Sense {
-    fn word(self, greater: bool) -> &'static str {
-        match (self, greater) {
-            (Self::Time, true) | (Self::Rate, false) => "slower",
-            (Self::Time, false) | (Self::Rate, true) => "faster",
-            (Self::Amount, true) => "more",
-            (Self::Amount, false) => "less",
         }
     }
 }
@@ -204,44 +155,6 @@ mod tests {
     }
 
     #[test]
-    fn the_words_fit_the_metric() {
-        let reference = [100.0, 100.1, 100.2, 100.3, 100.4];
-        let more = reference.map(|value| value * 1.1);
-        let shift = Shift::of(&reference, &more).unwrap();
-        let slower = "10.0 % slower, 95 % interval 9.7 to 10.3";
-        assert_eq!(shift.words(Sense::Time, "ms"), slower);
-        assert!(shift.words(Sense::Rate, "bit/s").contains("faster"));
-        assert!(shift.words(Sense::Amount, "packets").contains("more"));
-        let less = Shift::of(&more, &reference).unwrap();
-        let slower = "9.1 % slower, 95 % interval 8.8 to 9.4";
-        assert_eq!(less.words(Sense::Rate, "bit/s"), slower);
-        assert!(less.words(Sense::Time, "ms").contains("faster"));
-    }
-
-    #[test]
-    fn a_change_of_a_percentage_is_in_points() {
-        let shift = Shift::of(&[2.0; 4], &[3.0, 3.1, 3.1, 3.3]).unwrap();
-        let words = shift.words(Sense::Amount, "%");
-        let points = "1.1 percentage points more, 95 % interval 1.0 to 1.3";
-        assert_eq!(words, points);
-    }
-
-    #[test]
-    fn what_is_not_shown_is_not_said() {
-        let values = [10.0, 10.01, 9.99, 10.02, 9.98];
-        let none = Shift::of(&values, &values).unwrap();
-        let words = none.words(Sense::Time, "ms");
-        assert_eq!(words, "no difference shown: -0.3 to +0.3 %");
-        let few = Shift::of(&values[..2], &values[..2]).unwrap();
-        assert_eq!(few.change(), ShiftVerdict::TooFew);
-        let words = few.words(Sense::Time, "ms");
-        assert_eq!(words, "+0.0 %; too few runs for an interval (2 and 2)");
-        let same = Shift::of(&[5.0; 4], &[5.0; 4]).unwrap();
-        let words = same.words(Sense::Time, "ms");
-        assert_eq!(words, "no difference shown: +0.0 to +0.0 %");
-    }
-
-    #[test]
     fn how_many_values_are_enough_follows_from_those_that_are_there() {
         let enough = |m, n| Shift::of(&vec![1.0; m], &vec![2.0; n]).unwrap().enough();
         assert_eq!(enough(3, 3), 4);
@@ -257,13 +170,17 @@ mod tests {
     }
 
     #[test]
-    fn against_nothing_there_is_no_percentage() {
-        let shift = Shift::of(&[0.0; 4], &[0.5, 0.6, 0.8, 0.9]).unwrap();
-        assert_eq!(shift.percent, None);
-        let words = shift.words(Sense::Amount, "percentage points");
+    fn equal_samples_show_no_shift_and_a_base_of_0_has_no_percentage() {
+        let values = [10.0, 10.01, 9.99, 10.02, 9.98];
         assert_eq!(
-            words,
-            "0.7 percentage points more, 95 % interval 0.5 to 0.9"
+            Shift::of(&values, &values).unwrap().change(),
+            ShiftVerdict::NotShown
+        );
+        let few = Shift::of(&values[..2], &values[..2]).unwrap();
+        assert_eq!(few.change(), ShiftVerdict::TooFew);
+        assert_eq!(
+            Shift::of(&[0.0; 4], &[0.5, 0.6, 0.8, 0.9]).unwrap().percent,
+            None
         );
     }
 

@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 pub mod autocorrelation;
+pub mod change;
 pub mod deciding;
+pub mod digits;
 pub mod hodges_lehmann;
 pub mod layers;
 pub mod losses;

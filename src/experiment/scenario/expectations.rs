@@ -119,7 +119,16 @@ impl PublishedText {
     /// A value of another unit; a list of none.
     pub(super) fn resolve(&self, of: &FigureName) -> Result<Published> {
         Ok(match self {
-            Self::Value(text) => Published::Value(of.value(&text.0).below(of.to_string())?),
+            Self::Value(text) => {
+                let value = of.value(&text.0).below(of.to_string())?;
+                match text.0.trim().parse::<f64>() {
+                    Ok(_) => Published::Value(value),
+                    Err(_) => Published::Quoted {
+                        value,
+                        text: text.0.clone(),
+                    },
+                }
+            }
             Self::Runs(all) => {
                 require!(!all.is_empty(), of.to_string() => "a list needs a value of each run");
                 let value = |(index, text): (usize, &AmountText)| {

@@ -22,7 +22,7 @@ use crate::failure::{Blame, Failure};
 use crate::instrument::{
     CommonArgs, FarEnd, Instrument, MeasureOutput, above_zero, estimated, interval,
 };
-use crate::measured;
+use crate::measured::{self, QUANTILE_INTERVAL};
 use record::lateness::Traffic;
 use record::metric_table::MetricTable;
 use record::pace::PathPace;
@@ -161,13 +161,10 @@ pub(crate) fn measure(
         )
         .with_fact(
             "connect interval",
-            "of the median, by the ranks of the times; the hosts' own time is in it",
+            format!("{QUANTILE_INTERVAL}; the hosts' own time is in it"),
         )
         .with_fact("loss", format!("neither there nor refused within {timeout:?}"))
-        .with_fact(
-            "loss interval",
-            measured::LOSS_INTERVAL,
-        )
+        .with_fact("loss interval", measured::LOSS_INTERVAL)
 }
 
 #[cfg(test)]

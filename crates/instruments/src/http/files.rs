@@ -17,7 +17,7 @@ use super::connection::{HttpConnection, ResponseHead, Waited};
 use super::sizes::FileSizes;
 use crate::Session;
 use crate::endpoint::Local;
-use crate::measured::{distribution, goodput};
+use crate::measured::{QUANTILE_INTERVAL, distribution, goodput};
 use netio::stop::Stop;
 use record::Statistic::{self, Mean, Median, P90, P99, Total};
 use record::metric_table::{MetricRow, MetricTable};
@@ -191,10 +191,7 @@ fn describe(measurement: Measurement, plan: &FilesArgs) -> Measurement {
             "all files: from the first one's turn to the last byte of the last",
         )
         .with_fact("goodput", "HTTP body bytes (L7) of all files over elapsed")
-        .with_fact(
-            "intervals",
-            "of the median, by the ranks of the values: sampling only",
-        );
+        .with_fact("intervals", format!("{QUANTILE_INTERVAL}: sampling only"));
     match &plan.sizes {
         Some(sizes) => {
             measurement.with_fact("sizes", format!("{}; seed {}", sizes.in_words(), plan.seed))

@@ -1,21 +1,17 @@
 //! The metrics of a test over iperf3's protocol, or with another program in its place.
 
-use record::Direction::{Down, Up};
+use record::Direction::Up;
 use record::Metric;
 use record::Statistic::{Max, Mean, Median, Min, P99};
 use record::metric_table::{MetricRow, MetricTable};
 
-use super::plan::{Iperf3Test, TestDirection, Transport};
+use super::plan::{Iperf3Test, Transport};
 use super::tool::StreamTool;
 use crate::measured::goodput;
 
 /// What `tool`, or farwire itself, states of a test.
 pub(crate) fn metrics(tool: Option<StreamTool>, plan: &Iperf3Test) -> MetricTable {
-    let directions = match plan.way {
-        TestDirection::Up => &[Up][..],
-        TestDirection::Down => &[Down],
-        TestDirection::Both => &[Up, Down],
-    };
+    let directions = plan.way.directions();
     let (protocol, is_tcp) = match plan.protocol {
         Transport::Tcp => ("TCP", true),
         Transport::Udp => ("UDP", false),
@@ -29,13 +25,13 @@ pub(crate) fn metrics(tool: Option<StreamTool>, plan: &Iperf3Test) -> MetricTabl
     let rows = MetricTable::new([goodput(protocol)]);
     let rows = match (tool, plan.protocol) {
         (None, Transport::Tcp) => rows.and(sent_and_received()).and([retransmitted()]),
-        (None, Transport::Udp) => rows.and([sent_rate()]).and(of_datagrams()),
+        (None, Transport::Udp) => rows.and(of_datagrams()).and([sent_rate().headline()]),
         (Some(StreamTool::Iperf3 | StreamTool::Iperf), Transport::Tcp) => {
             let rates = rows.and([sent_rate().headline(), retransmitted()]);
             rates.and(sent_and_received())
         }
         (Some(StreamTool::Iperf3 | StreamTool::Iperf), Transport::Udp) => {
-            let rates = rows.and([sent_rate(), lost_percent(), jitter()]);
+            let rates = rows.and([lost_percent(), jitter(), sent_rate().headline()]);
             rates.and(sent_and_received()).and(lost())
         }
         // What it prints as retrans is 0, whatever is sent again.
@@ -44,6 +40,9 @@ pub(crate) fn metrics(tool: Option<StreamTool>, plan: &Iperf3Test) -> MetricTabl
             rows.and([lost_percent()]).and(lost()).and(received())
         }
     };
+    // Datagrams have a rate unless none was wanted.
+    let is_paced = !is_tcp || plan.bitrate.is_some();
+    let rows = rows.and(is_paced.then(requested_rate));
     let rows = match tool {
         None => rows.and(rates_below()).and(user_cpu()),
         Some(_) => rows,
@@ -61,6 +60,10 @@ pub(crate) fn metrics(tool: Option<StreamTool>, plan: &Iperf3Test) -> MetricTabl
 
 fn sent_rate() -> MetricRow {
     MetricRow::mean(Metric::SentRateBitPerS)
+}
+
+fn requested_rate() -> MetricRow {
+    MetricRow::mean(Metric::RequestedRateBitPerS).headline()
 }
 
 fn lost_percent() -> MetricRow {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use record::Direction;
 use record::pace::PathPace;
+use record::{Direction, Figure, Measurement, Metric, Statistic};
 
 use crate::instrument::estimated;
 
@@ -135,6 +135,18 @@ impl Iperf3Test {
             .collect()
     }
 
+    /// The measurement of this test with the rate that its senders were asked for beside what they sent, where there is one.
+    pub(crate) fn with_requested_rate(&self, mut measurement: Measurement) -> Measurement {
+        if let Some(each) = self.bitrate.filter(|_| !measurement.figures.is_empty()) {
+            let rate = each as f64 * f64::from(self.parallel);
+            let requested = Figure::new(Metric::RequestedRateBitPerS, Statistic::Mean, rate);
+            let directions = self.way.directions().iter();
+            let figures = directions.map(|way| requested.clone().toward(*way));
+            measurement.figures.extend(figures);
+        }
+        measurement
+    }
+
     /// How long the test lasts with what is omitted, when that is known beforehand.
     pub(crate) fn duration(&self) -> Option<Duration> {
         match self.until {
@@ -151,11 +163,7 @@ impl Iperf3Test {
         let paced_s = self.bitrate.filter(|rate| *rate > 0).map_or(0.0, |rate| {
             bytes as f64 * 8.0 / (rate as f64 * f64::from(self.parallel))
         });
-        let directions: &[Direction] = match self.way {
-            TestDirection::Up => &[Direction::Up],
-            TestDirection::Down => &[Direction::Down],
-            TestDirection::Both => &[Direction::Up, Direction::Down],
-        };
+        let directions = self.way.directions();
         // Datagrams that the path does not take are lost: what is paced leaves at its pace.
         let path_s = match (self.protocol, paced_s > 0.0) {
             (Transport::Udp, true) => 0.0,
@@ -174,6 +182,15 @@ impl Iperf3Test {
 }
 
 impl TestDirection {
+    /// Those in which payload goes.
+    pub(crate) fn directions(self) -> &'static [Direction] {
+        match self {
+            Self::Up => &[Direction::Up],
+            Self::Down => &[Direction::Down],
+            Self::Both => &[Direction::Up, Direction::Down],
+        }
+    }
+
     /// Whether the client sends.
     pub(crate) fn goes_up(self) -> bool {
         self != Self::Down
@@ -202,5 +219,34 @@ mod tests {
         };
         assert_eq!(of(true), [(1, true), (3, true), (4, false), (5, false)]);
         assert_eq!(of(false), [(1, false), (3, false), (4, true), (5, true)]);
+    }
+
+    #[test]
+    fn the_requested_rate_is_that_of_all_streams_of_each_direction() {
+        let plan = Iperf3Test {
+            way: TestDirection::Both,
+            parallel: 3,
+            bitrate: Some(20_000_000),
+            ..Iperf3Test::new(Transport::Udp)
+        };
+        let sent = Figure::new(Metric::SentRateBitPerS, Statistic::Mean, 57.48e6);
+        let measured = Measurement {
+            figures: vec![sent],
+            ..Measurement::default()
+        };
+        let figures = plan.with_requested_rate(measured.clone()).figures;
+        let requested = figures[1..].iter();
+        let requested: Vec<_> = requested
+            .map(|f| (f.metric, f.direction, f.value))
+            .collect();
+        let of = |way| (Metric::RequestedRateBitPerS, Some(way), 60e6);
+        assert_eq!(requested, [of(Direction::Up), of(Direction::Down)]);
+        let unpaced = Iperf3Test::new(Transport::Tcp);
+        assert_eq!(unpaced.with_requested_rate(measured.clone()), measured);
+        assert!(
+            plan.with_requested_rate(Measurement::default())
+                .figures
+                .is_empty()
+        );
     }
 }

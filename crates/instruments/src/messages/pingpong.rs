@@ -489,13 +489,27 @@ fn with_facts(plan: &PingpongArgs, keep: bool) -> Measurement {
     };
     let nagle = nagle_in_words(plan.connection.nagle);
     Measurement::default()
-        .with_fact("rtt", format!("{transport}; user space, both hosts included"))
+        .with_fact(
+            "rtt",
+            format!("{transport}; user space, both hosts included"),
+        )
         .with_fact("samples", kept)
         .with_fact("nagle", format!("{nagle}, at both ends"))
         .with_fact("variation", VARIATION)
-        .with_fact(
-            "interval",
-            "of the mean: Student's t over the runs; of quantiles: Woodruff's method from blocks of consecutive messages; their lower ends \
-             less twice the mean over loopback, which bounds the hosts' part; of loss: Wilson's, which takes lost messages for independent, since each waits for the time-out of the one before",
-        )
+        .with_fact("interval", interval_in_words(keep))
+}
+
+/// How the intervals come about, where the time of every message is kept or not.
+fn interval_in_words(keep: bool) -> String {
+    let quantiles = match keep {
+        true => measured::QUANTILE_INTERVAL,
+        false => {
+            "of quantiles by the ranks of all messages, as if they were independent of each other"
+        }
+    };
+    format!(
+        "of the mean: Student's t over the runs; {quantiles}; their lower ends less twice the mean over loopback, which bounds \
+         the hosts' part; of loss: Wilson's, which takes lost messages for independent, since each waits for the time-out of the one \
+         before"
+    )
 }

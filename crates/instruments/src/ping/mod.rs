@@ -31,7 +31,7 @@ use crate::endpoint::{self, Local};
 use crate::failure::go_on;
 use crate::instrument::interval;
 use crate::iperf3::args::{dscp, tos};
-use crate::measured::{failed, failure};
+use crate::measured::{QUANTILE_INTERVAL, failed, failure};
 use netio::stop::STOP_INTERVAL;
 use record::{Figure, Measurement, Metric, Statistic};
 use serde::{Deserialize, Serialize};
@@ -324,7 +324,7 @@ fn with_hosts_part(mut measurement: Measurement, host_ms: f64) -> Measurement {
     measurement
         .with_fact(
             "rtt interval",
-            "of the median, by the ranks of the round trips, its lower end less the hosts' part at most",
+            format!("{QUANTILE_INTERVAL}; its lower end less the hosts' part at most"),
         )
         .with_fact(
             "host",

@@ -13,7 +13,7 @@ use super::delay::{self, Offset, ProbeDelays, Relation};
 use super::loss::{self, Losses};
 use super::probe_log::{ProbeAnswer, ProbeLog};
 use super::sender::ProbePlan;
-use crate::measured::{self, LOSS_INTERVAL, lost_percent, total};
+use crate::measured::{self, LOSS_INTERVAL, QUANTILE_INTERVAL, lost_percent, total};
 
 /// How far off the stamps of a packet are taken to be, one way: interrupts and queues of both kernels.
 const STAMP_ERROR_MS: f64 = 0.1;
@@ -263,7 +263,9 @@ impl ProbeResults {
             plan.interval(),
             plan.timeout()
         );
-        let rtt = "user space to user space, with what both hosts add; intervals: of quantiles by Woodruff's method from blocks of consecutive probes, of the mean by batch means";
+        let rtt = format!(
+            "user space to user space, with what both hosts add; intervals: {QUANTILE_INTERVAL}; of the mean by batch means"
+        );
         let variation = "ipdv: RFC 3393, of neighbouring probes, without its sign; pdv: RFC 5481, delay less the least of its direction";
         let facts = [
             ("far_end", self.far_end()),
@@ -271,7 +273,7 @@ impl ProbeResults {
             ("network_rtt", self.network_rtt()),
             ("one_way_delay", self.one_way_delay()),
             ("probe", probe),
-            ("rtt", rtt.to_owned()),
+            ("rtt", rtt),
             ("variation", variation.to_owned()),
         ];
         let facts = facts.into_iter().chain(self.troubles());

@@ -102,15 +102,15 @@ pub(crate) fn changes(baselines: &[Baseline]) -> Vec<String> {
     MEASURES.iter().filter_map(change).collect()
 }
 
-/// In what the machines of two records differ with nothing in the way: "TCP with nothing in the way: 9400.000 Mbit/s against
-/// 5000.000 Mbit/s".
+/// In what the machines of two records differ with nothing in the way: "TCP with nothing in the way: 9400 Mbit/s against 5000 Mbit/s".
 pub(crate) fn against(reference: &[Baseline], record: &[Baseline]) -> Vec<String> {
     let words = |measure: &Measure| {
         let both = [reference, record].map(|all| range(measure, all));
         let [Some(old), Some(new)] = both else {
             return None;
         };
-        let [least, most] = [old.0.min(new.0), old.1.max(new.1)];
+        // What lies between the two: a machine that changed while one record was made is no other machine.
+        let [least, most] = [old.1.min(new.1), old.0.max(new.0)];
         let in_words = |(least, most): (f64, f64)| match least < most {
             true => format!("{} to {}", (measure.shown)(least), (measure.shown)(most)),
             false => (measure.shown)(least),
@@ -138,15 +138,19 @@ fn differ(measure: &Measure, least: f64, most: f64) -> bool {
     measure.alike.is_some_and(|alike| most > alike * least)
 }
 
-/// Two times in RFC 3339 to the second; of one day without their date: "10:02:00".
+/// Two times in RFC 3339 to the second, with what says that they are UTC; of one day without their date: "10:02:00 UTC".
 fn moments(both: [&str; 2]) -> [String; 2] {
     let [from, to] = both.map(|at| at.split_once('T').unwrap_or((at, "")));
     let is_one_day = from.0 == to.0;
     [from, to].map(|(date, time)| {
-        let time = time.split('.').next().unwrap_or(time);
+        let offset = match time.ends_with('Z') {
+            true => " UTC",
+            false => "",
+        };
+        let time = time.trim_end_matches('Z').split('.').next().unwrap_or(time);
         match is_one_day {
-            true => time.to_owned(),
-            false => format!("{date} {time}"),
+            true => format!("{time}{offset}"),
+            false => format!("{date} {time}{offset}"),
         }
     })
 }
@@ -169,7 +173,7 @@ mod tests {
         let first = baseline(2, 9.4e9, 0.05);
         assert_eq!(
             in_words(std::slice::from_ref(&first)),
-            "TCP 9400.000 Mbit/s, round trip 0.050 ms"
+            "TCP 9400 Mbit/s, round trip 0.050 ms"
         );
         let all = [
             first,
@@ -178,7 +182,7 @@ mod tests {
         ];
         assert_eq!(
             in_words(&all),
-            "TCP 9400.000 Mbit/s (later -14 %, then +2 %), round trip 0.050 ms (later +10 %, then +0 %)"
+            "TCP 9400 Mbit/s (later -14 %, then +2 %), round trip 0.050 ms (later +10 %, then +0 %)"
         );
         assert_eq!(in_words(&[]), "");
     }
@@ -195,15 +199,15 @@ mod tests {
         assert_eq!(
             changes(&slower),
             [
-                "the machine itself changed between 10:02:00 and 10:31:00: TCP from 10000.000 Mbit/s to 6600.000 Mbit/s"
+                "the machine itself changed between 10:02:00 UTC and 10:31:00 UTC: TCP from 10000 Mbit/s to 6600 Mbit/s"
             ]
         );
         let quicker = [baseline(2, 6.6e9, 0.05), baseline(31, 10e9, 0.05)];
-        assert!(changes(&quicker)[0].ends_with("from 6600.000 Mbit/s to 10000.000 Mbit/s"));
+        assert!(changes(&quicker)[0].ends_with("from 6600 Mbit/s to 10000 Mbit/s"));
         assert!(changes(&slower[..1]).is_empty());
         let mut later = slower;
         later[2].started_at = "2026-11-23T00:01:59.999Z".to_owned();
-        let days = "between 2026-11-22 10:02:00 and 2026-11-23 00:01:59: TCP from";
+        let days = "between 2026-11-22 10:02:00 UTC and 2026-11-23 00:01:59 UTC: TCP from";
         assert!(changes(&later)[0].contains(days), "{:?}", changes(&later));
     }
 
@@ -215,20 +219,22 @@ mod tests {
     }
 
     #[test]
-    fn two_records_are_told_apart_by_all_that_was_measured() {
+    fn two_records_are_told_apart_where_their_baselines_lie_apart_and_none_from_itself() {
         let [old, new] = [[baseline(2, 10e9, 0.05)], [baseline(2, 5e9, 0.05)]];
         assert!(against(&old, &old).is_empty());
         assert!(against(&old, &[]).is_empty());
         assert_eq!(
             against(&old, &new),
-            ["TCP with nothing in the way: 10000.000 Mbit/s against 5000.000 Mbit/s"]
+            ["TCP with nothing in the way: 10000 Mbit/s against 5000 Mbit/s"]
         );
         let both = [old, new].concat();
+        // 5 and 10 Gbit/s in one record, as in itself and as in another that has one of them.
+        assert!(against(&both, &both).is_empty());
+        assert!(against(&both, &both[..1]).is_empty());
+        let slow = [baseline(2, 3e9, 0.05)];
         assert_eq!(
-            against(&both, &both[..1]),
-            [
-                "TCP with nothing in the way: 5000.000 Mbit/s to 10000.000 Mbit/s against 10000.000 Mbit/s"
-            ]
+            against(&both, &slow),
+            ["TCP with nothing in the way: 5000 Mbit/s to 10000 Mbit/s against 3000 Mbit/s"]
         );
     }
 }

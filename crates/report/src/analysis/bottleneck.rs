@@ -2,11 +2,12 @@
 
 use super::{Across, CaseFigures};
 use crate::case_conditions;
+use crate::changes;
 use conditions::LinkSpec;
 use record::bed::{Bed, Ends};
 use record::figure_name::FigureName;
 use record::{Metric, Statistic};
-use stats::hodges_lehmann::{Sense, Shift};
+use stats::change::Change;
 
 /// A CPU that is busy for so much of a test has no time to spare, in percent.
 const BUSY: f64 = 95.0;
@@ -23,7 +24,7 @@ pub(crate) struct ChainBottleneck {
     /// From the slowest segment to the fastest; two at least.
     segments: Vec<PathGoodput>,
     /// The whole path against its slowest segment.
-    shift: Option<Shift>,
+    change: Option<Change>,
     /// Ends whose CPU had no time to spare.
     busy: Vec<String>,
     /// The slowest segment's conditions in words.
@@ -90,7 +91,7 @@ impl ChainBottleneck {
                 .iter()
                 .map(|(case, figure)| PathGoodput::of(case, figure))
                 .collect(),
-            shift: Shift::of(&slowest_figure.values, &figure.values),
+            change: Change::of(&slowest_figure.values, &figure.values),
             busy: busy.concat(),
             link: link(slowest),
         })
@@ -104,9 +105,9 @@ impl ChainBottleneck {
         let mbit = |carried: &PathGoodput| format!("{:.2} Mbit/s", carried.bit_per_s / 1e6);
         let factor = next.bit_per_s / slowest.bit_per_s;
         let against = self
-            .shift
+            .change
             .as_ref()
-            .map(|shift| shift.words(Sense::Rate, ""));
+            .map(|change| changes::in_words(change, None, Metric::GoodputBitPerS));
         let mut words = format!(
             "{}: the bottleneck is {} with {}; the next, {}, carries {factor:.1} times as much. The whole, {}, carries {}",
             self.instrument,
@@ -135,9 +136,9 @@ impl ChainBottleneck {
 
     fn loses_elsewhere(&self) -> bool {
         let interval = self
-            .shift
+            .change
             .as_ref()
-            .and_then(|shift| shift.percent?.interval);
+            .and_then(|change| change.percent()?.interval);
         interval.is_some_and(|[_, high]| high < -MARKED)
     }
 }

@@ -20,9 +20,19 @@ pub(crate) struct Bound {
     pub(crate) bit_per_s: f64,
     /// Which limit it is: "shaper", "CUBIC's law of loss".
     pub(crate) name: String,
+    /// Whether it is what a law of loss expects in the mean, which a transfer can pass, and no limit.
+    pub(crate) is_average: bool,
 }
 
 impl Bound {
+    /// "at most", "expected".
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.is_average {
+            true => "expected",
+            false => "at most",
+        }
+    }
+
     /// On the goodput of `instrument` this way in `case`, of all its clients together; nothing where the conditions set no limit. A test bed's own wire
     /// has none but the rate that the case gives it.
     pub(crate) fn of(
@@ -59,12 +69,13 @@ impl Bound {
             loss: lost(data).filter(|_| rtt_s > 0.0),
             congestion: congestion(case, carrier),
         };
-        let theory = GoodputLimits::of(&conditions).ok()?.binding;
+        let theory = GoodputLimits::of(&conditions).ok()?.least();
         let servers = data.shared_servers();
         let servers = servers.filter_map(|server| of_server(server, stack, full));
         let known = (theory.cause != Cause::Line).then(|| Self {
             bit_per_s: theory.bit_per_s,
             name: theory.cause.name(),
+            is_average: theory.cause.is_average(),
         });
         known
             .into_iter()
@@ -139,6 +150,7 @@ fn of_server(server: Bottleneck<'_>, stack: Stack, full: Counted) -> Option<Boun
     (each_s > 0.0).then(|| Bound {
         bit_per_s: full.payload as f64 * 8.0 / each_s,
         name: "TOFFEE's server".to_owned(),
+        is_average: false,
     })
 }
 

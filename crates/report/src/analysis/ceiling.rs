@@ -127,7 +127,7 @@ mod tests {
         };
         let lines = with(&[ceiling(1e9), ceiling(18e6), ceiling(1e9)]);
         assert!(
-            lines[0].starts_with("base: download: 16.000 Mbit/s is 89 % of"),
+            lines[0].starts_with("base: download: 16.00 Mbit/s is 89 % of"),
             "{lines:?}"
         );
         assert!(with(&[ceiling(1e9)]).is_empty());

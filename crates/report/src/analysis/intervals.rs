@@ -1,42 +1,130 @@
-//! What an instrument's samples say of throughput: the amount of each interval.
+//! The rates that an instrument's samples state interval by interval, each under the name of what was counted.
 
 use record::{Direction, Measurement, Metric, Sample};
 
-/// Each way by itself; a download of a web server states none.
+/// Each direction by itself; a download of a web server states none.
 pub(crate) const DIRECTIONS: [Option<Direction>; 3] =
     [None, Some(Direction::Up), Some(Direction::Down)];
 
-/// An interval: its start and end in seconds, and the bits that it carried.
+/// An interval: its start and end in seconds, and the bits that were counted in it.
 pub(crate) type ThroughputInterval = (f64, f64, f64);
 
-/// The intervals of one direction: by the bytes of all streams that arrived, or else by stated rates, or else by the bytes
-/// that were sent.
-pub(crate) fn intervals(
-    measurement: &Measurement,
-    direction: Option<Direction>,
-) -> Vec<ThroughputInterval> {
-    let of = |metric: Metric| {
-        let samples = measurement.samples.iter().filter(move |sample| {
+/// What the amounts of a series of intervals count.
+///
+/// Everything that is derived from a series carries this value, and every title, axis and column takes its words from it. So
+/// what was sent cannot be shown as what arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum RateQuantity {
+    /// Payload that arrived: the bytes that a receiver counted, or the goodput that an instrument states.
+    Goodput,
+    /// IP packets that arrived (L3), as a search for the capacity counts them.
+    IpCapacity,
+    /// Payload that a sender handed to its socket. Not all of it need have arrived.
+    Sent,
+}
+
+/// The intervals of one direction of one measurement, and what they count.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RateSeries {
+    quantity: RateQuantity,
+    intervals: Vec<ThroughputInterval>,
+}
+
+impl RateQuantity {
+    /// Every quantity, in the order of reports.
+    pub(crate) const ALL: [Self; 3] = [Self::Goodput, Self::IpCapacity, Self::Sent];
+
+    /// The metric of its rate: it names the quantity and says what it is.
+    pub(crate) fn metric(self) -> Metric {
+        match self {
+            Self::Goodput => Metric::GoodputBitPerS,
+            Self::IpCapacity => Metric::IpCapacityBitPerS,
+            Self::Sent => Metric::SentRateBitPerS,
+        }
+    }
+
+    /// For people: "goodput", "sent rate".
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Goodput => "goodput",
+            Self::IpCapacity => "IP-layer capacity",
+            Self::Sent => "sent rate",
+        }
+    }
+
+    /// The samples that state it, the best ones first.
+    fn sources(self) -> &'static [SampleSource] {
+        match self {
+            Self::Goodput => &[
+                SampleSource::Bytes(Metric::ReceivedBytes),
+                SampleSource::Rate(Metric::GoodputBitPerS),
+            ],
+            Self::IpCapacity => &[SampleSource::Rate(Metric::IpCapacityBitPerS)],
+            Self::Sent => &[
+                SampleSource::Bytes(Metric::SentBytes),
+                SampleSource::Rate(Metric::SentRateBitPerS),
+            ],
+        }
+    }
+}
+
+impl RateSeries {
+    /// Of this quantity in this direction; nothing where the measurement has fewer than two intervals of it.
+    pub(crate) fn of(
+        measurement: &Measurement,
+        direction: Option<Direction>,
+        quantity: RateQuantity,
+    ) -> Option<Self> {
+        let sources = quantity.sources().iter();
+        let mut found = sources.map(|source| (source, source.samples(measurement, direction)));
+        let (source, samples) = found.find(|(_, samples)| samples.len() > 1)?;
+        Some(Self {
+            quantity,
+            intervals: joined(&samples, source, measurement.omitted_s),
+        })
+    }
+
+    /// The series of one direction that reports show: what arrived where the measurement says that, and else what was sent.
+    pub(crate) fn shown(measurement: &Measurement, direction: Option<Direction>) -> Option<Self> {
+        let mut all = RateQuantity::ALL.into_iter();
+        all.find_map(|quantity| Self::of(measurement, direction, quantity))
+    }
+
+    /// What it counts.
+    pub(crate) fn quantity(&self) -> RateQuantity {
+        self.quantity
+    }
+
+    /// In the order of time.
+    pub(crate) fn intervals(&self) -> &[ThroughputInterval] {
+        &self.intervals
+    }
+}
+
+/// Samples that a series is made of.
+enum SampleSource {
+    /// Each is the amount of an interval, in bytes.
+    Bytes(Metric),
+    /// Each is the rate over an interval, in bit/s.
+    Rate(Metric),
+}
+
+impl SampleSource {
+    fn samples<'a>(
+        &self,
+        measurement: &'a Measurement,
+        direction: Option<Direction>,
+    ) -> Vec<&'a Sample> {
+        let (Self::Bytes(metric) | Self::Rate(metric)) = *self;
+        let samples = measurement.samples.iter().filter(|sample| {
             sample.metric == metric && sample.direction == direction && sample.size.is_none()
         });
-        samples.collect::<Vec<_>>()
-    };
-    let all = [
-        (Metric::ReceivedBytes, true),
-        (Metric::GoodputBitPerS, false),
-        (Metric::IpCapacityBitPerS, false),
-        (Metric::SentBytes, true),
-    ];
-    let found = all.map(|(metric, is_bytes)| (of(metric), is_bytes));
-    let mut found = found.iter().filter(|(samples, _)| samples.len() > 1);
-    let first = found.next();
-    first.map_or(Vec::new(), |(samples, is_bytes)| {
-        joined(samples, *is_bytes, measurement.omitted_s)
-    })
+        samples.collect()
+    }
 }
 
 /// Samples of one interval, which are of several streams, added up.
-fn joined(samples: &[&Sample], is_bytes: bool, from_s: f64) -> Vec<ThroughputInterval> {
+fn joined(samples: &[&Sample], source: &SampleSource, from_s: f64) -> Vec<ThroughputInterval> {
     let whole = samples.iter().any(|sample| sample.stream.is_none());
     let mut samples: Vec<&Sample> = samples
         .iter()
@@ -49,13 +137,57 @@ fn joined(samples: &[&Sample], is_bytes: bool, from_s: f64) -> Vec<ThroughputInt
     for group in samples.chunk_by(|a, b| a.index == b.index) {
         let end_s = group.iter().map(|sample| sample.at_s).fold(0.0, f64::max);
         let sum: f64 = group.iter().map(|sample| sample.value).sum();
-        let bits = if is_bytes {
-            sum * 8.0
-        } else {
-            sum * (end_s - before_s)
+        let bits = match source {
+            SampleSource::Bytes(_) => sum * 8.0,
+            SampleSource::Rate(_) => sum * (end_s - before_s),
         };
         intervals.push((before_s, end_s, bits));
         before_s = end_s;
     }
     intervals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sampled(metric: Metric, value: f64) -> Measurement {
+        let sample = |index: u64| Sample::new(index as f64, metric, index, value);
+        Measurement {
+            samples: (1..=3)
+                .map(|index| sample(index).toward(Direction::Up))
+                .collect(),
+            ..Measurement::default()
+        }
+    }
+
+    #[test]
+    fn sent_bytes_never_become_a_goodput() {
+        // 2,496,250 bytes each second are 19.97 Mbit/s, of which a link of 10 Mbit/s lets less than half pass.
+        let sent = sampled(Metric::SentBytes, 2_496_250.0);
+        let up = Some(Direction::Up);
+        assert_eq!(RateSeries::of(&sent, up, RateQuantity::Goodput), None);
+        let series = RateSeries::shown(&sent, up).unwrap();
+        assert_eq!(series.quantity().name(), "sent rate");
+        assert_eq!(series.quantity().metric(), Metric::SentRateBitPerS);
+        assert_eq!(series.intervals()[0], (0.0, 1.0, 19_970_000.0));
+    }
+
+    #[test]
+    fn what_arrived_is_shown_before_what_was_sent() {
+        let mut both = sampled(Metric::SentBytes, 2e6);
+        both.samples
+            .extend(sampled(Metric::ReceivedBytes, 1e6).samples);
+        let series = RateSeries::shown(&both, Some(Direction::Up)).unwrap();
+        assert_eq!(series.quantity(), RateQuantity::Goodput);
+        assert_eq!(series.intervals()[2], (2.0, 3.0, 8e6));
+    }
+
+    #[test]
+    fn a_capacity_of_ip_packets_is_no_goodput_of_payload() {
+        let capacity = sampled(Metric::IpCapacityBitPerS, 9e6);
+        let series = RateSeries::shown(&capacity, Some(Direction::Up)).unwrap();
+        assert_eq!(series.quantity(), RateQuantity::IpCapacity);
+        assert_eq!(series.intervals()[0], (0.0, 1.0, 9e6));
+    }
 }

@@ -21,6 +21,7 @@ use bottleneck::bottlenecks;
 use record::figure_name::FigureName;
 use record::plan::Case;
 use record::{Latest, MOST_ATTEMPTS, Measurement, Metric, Record, Run, RunOutcome};
+use stats::change::Change;
 use stats::hodges_lehmann::Shift;
 use stats::losses::Losses;
 use stats::repeats;
@@ -79,7 +80,9 @@ pub(crate) struct Across {
     pub(crate) interval: Option<ConfidenceInterval>,
     /// In one of the runs its samples are too few for what it says, or for an interval.
     pub(crate) too_few: bool,
-    /// Against the reference case; absent for the reference, or without its figure.
+    /// Of the mean against the reference case's; absent for the reference, or without its figure.
+    pub(crate) change: Option<Change>,
+    /// Between the values of both; absent where the change is.
     pub(crate) shift: Option<Shift>,
 }
 
@@ -117,6 +120,8 @@ impl<'a> Analysis<'a> {
                 if let Some(base) = base.as_ref().filter(|_| reference != Some(case)) {
                     for (name, figure) in &mut figures {
                         let against = base.get(name).map(|base| &base.values);
+                        figure.change =
+                            against.and_then(|against| Change::of(against, &figure.values));
                         figure.shift =
                             against.and_then(|against| Shift::of(against, &figure.values));
                     }
@@ -231,6 +236,8 @@ struct Stated {
     too_few: bool,
     /// The packets that each run's share of losses is of, of those that tell.
     losses: Vec<Losses>,
+    /// The coarsest step in which one of them was read.
+    resolution: Option<f64>,
 }
 
 /// Every figure of a case, of all streams together. What failed half-way states none.
@@ -249,12 +256,27 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
             stated.interval = figure.interval;
             stated.too_few |= figure.is_of_too_few();
             stated.losses.extend(figure.losses);
+            stated.resolution = match (stated.resolution, figure.resolution) {
+                (Some(one), Some(other)) => Some(one.max(other)),
+                (one, other) => one.or(other),
+            };
         }
     }
     let across = |(name, stated): (FigureName, Stated)| {
         let summary = SampleSummary::of(&stated.values)?;
         let runs = stated.values.len();
-        let own = stated.interval.filter(|_| runs == 1);
+        // A mean of rounded readings may be off by half a step, however alike they are.
+        let half = stated.resolution.map(|step| step / 2.0);
+        let rounded = |[low, high]: [f64; 2]| match half {
+            Some(half) => [(low - half).max(low.min(0.0)), high + half],
+            None => [low, high],
+        };
+        let of_step = half.map(|_| [summary.mean; 2]);
+        let own = stated
+            .interval
+            .or(of_step)
+            .filter(|_| runs == 1)
+            .map(rounded);
         // Shares of losses are pooled: Student's t would end below 0, and take runs without a loss for certain.
         let over = match stated.losses.len() == runs && runs > 1 {
             true => {
@@ -262,7 +284,7 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
             }
             false => summary
                 .interval
-                .map(|ends| within_limits(name.metric, ends)),
+                .map(|ends| within_limits(name.metric, rounded(ends))),
         };
         let over = over.map(|ends| (ends, IntervalScope::Runs(runs)));
         let interval = over.or(own.map(|ends| (ends, IntervalScope::TheRun)));
@@ -273,6 +295,7 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
             at_least: stated.at_least,
             interval: interval.map(|(ends, of)| ConfidenceInterval { ends, of }),
             too_few: stated.too_few,
+            change: None,
             shift: None,
         };
         Some((name, across))
@@ -432,7 +455,10 @@ pub(crate) mod tests {
         let [low, high] = interval([0, 0]);
         assert!(low == 0.0 && (high - 0.1917).abs() < 1e-3, "{low} {high}");
         let [low, high] = interval([2, 2]);
-        assert!((low - 0.0778).abs() < 1e-3 && (high - 0.5131).abs() < 1e-3, "{low} {high}");
+        assert!(
+            (low - 0.0778).abs() < 1e-3 && (high - 0.5131).abs() < 1e-3,
+            "{low} {high}"
+        );
     }
 
     #[test]
@@ -443,10 +469,33 @@ pub(crate) mod tests {
         let rtt = &slow[&name("ping.rtt_ms.median")];
         assert_eq!(rtt.values, [3.05, 3.2]);
         assert!((rtt.value() - 3.125).abs() < 1e-9 && rtt.interval.is_some());
-        assert!((rtt.shift.as_ref().unwrap().absolute.value - 2.025).abs() < 1e-9);
+        // 3.125 less 1.1, both of which stand in the report.
+        let change = rtt.change.as_ref().unwrap();
+        assert_eq!(change.means, [1.1, rtt.value()]);
+        assert!((change.difference.value - 2.025).abs() < 1e-9);
         assert_eq!(analysis.verdict, Verdict::Met);
         let base = &analysis.cases[0].figures[&name("ping.rtt_ms.median")];
-        assert_eq!((base.interval, base.shift.as_ref()), (None, None));
+        assert_eq!((base.interval, base.change.as_ref()), (None, None));
+    }
+
+    #[test]
+    fn whole_percent_readings_that_are_alike_are_no_surer_than_their_step() {
+        let mut record = record();
+        for run in &mut record.runs {
+            let cpu = Figure::new(Metric::ReceiverCpuPercent, Statistic::Mean, 0.0);
+            let figures = &mut run.measurements[1].measurement.figures;
+            figures.push(cpu.in_steps_of(1.0));
+        }
+        let analysis = Analysis::of(&record);
+        let instrument = &record.runs[0].measurements[1].instrument;
+        let cpu = name(&format!("{instrument}.receiver_cpu_percent.mean"));
+        for case in &analysis.cases {
+            let figure = &case.figures[&cpu];
+            let ends = figure.interval.unwrap().ends;
+            assert_eq!((figure.value(), ends), (0.0, [0.0, 0.5]));
+            let shown = crate::interval::with_interval(figure.value(), Some(ends));
+            assert_eq!(shown, "0.00 [0.00, 0.50]");
+        }
     }
 
     #[test]

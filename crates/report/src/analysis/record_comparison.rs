@@ -8,8 +8,10 @@ use serde::Serialize;
 
 use super::{Analysis, CaseFigures, baselines};
 use crate::case_conditions::link;
+use crate::changes;
 use record::Record;
 use record::figure_name::FigureName;
+use stats::change::Change;
 use stats::hodges_lehmann::{Sense, Shift, ShiftVerdict};
 use stats::welch;
 
@@ -25,7 +27,9 @@ pub struct Compared {
     pub figure: FigureName,
     /// Means over the runs, in the metric's unit: of the reference, then of the record.
     pub means: [f64; 2],
-    /// From the reference to the record.
+    /// From the one mean to the other.
+    pub change: Change,
+    /// Between the values of the reference and those of the record.
     pub shift: Shift,
     /// How likely such a difference is where there is none, among all figures compared: [`welch`]'s p, adjusted by Holm. Absent
     /// where there are too few runs to tell.
@@ -109,13 +113,16 @@ impl Comparison {
                         continue;
                     }
                 };
-                compared.extend(Shift::of(&old.values, &new.values).map(|shift| {
+                let change = Change::of(&old.values, &new.values);
+                let shift = Shift::of(&old.values, &new.values);
+                compared.extend(change.zip(shift).map(|(change, shift)| {
                     Compared {
                         case: case.clone(),
                         figure: name.clone(),
                         means: [old.value(), new.value()],
                         p: welch::p_value(&old.values, &new.values)
                             .filter(|_| shift.change() != ShiftVerdict::TooFew),
+                        change,
                         shift,
                     }
                 }));
@@ -169,7 +176,7 @@ impl Compared {
             let enough = self.shift.enough();
             return format!("cannot tell: {enough} runs in each would do");
         }
-        self.shift.words(metric.sense(), metric.unit())
+        changes::in_words(&self.change, Some(&self.shift), metric)
     }
 
     /// Whether there are too few runs to tell a change from chance.
@@ -181,12 +188,12 @@ impl Compared {
     /// loss from or to nothing, any change beyond chance counts.
     fn is_worse_by(&self, percent: f64) -> bool {
         let beyond_chance = self.p.is_some_and(|p| p <= SIGNIFICANCE);
-        let worse = match self.shift.change() {
+        let worse = match self.change.verdict(self.figure.metric.unit()) {
             ShiftVerdict::TooFew | ShiftVerdict::NotShown => false,
             ShiftVerdict::Greater => self.figure.metric.sense() != Sense::Rate,
             ShiftVerdict::Smaller => self.figure.metric.sense() == Sense::Rate,
         };
-        let change = self.shift.percent.and_then(|change| change.interval);
+        let change = self.change.percent().and_then(|change| change.interval);
         let near = change.map(|[low, high]| low.abs().min(high.abs()));
         worse && beyond_chance && near.is_none_or(|near| near > percent)
     }
@@ -339,7 +346,7 @@ mod tests {
         assert_eq!(comparison.compared.len(), 3);
         for one in &comparison.compared {
             assert_eq!(
-                one.shift.change(),
+                one.change.verdict(one.figure.metric.unit()),
                 ShiftVerdict::NotShown,
                 "{}",
                 one.words()
@@ -510,7 +517,7 @@ mod tests {
             comparison.unwrap().hosts
         };
         assert!(hosts(&reference).is_empty());
-        let words = "TCP with nothing in the way: 1000.000 Mbit/s against 500.000 Mbit/s";
+        let words = "TCP with nothing in the way: 1000 Mbit/s against 500.0 Mbit/s";
         assert_eq!(hosts(&record), [words]);
     }
 }

@@ -3,19 +3,23 @@
 use model::Nanos;
 
 use super::CaseFigures;
-use super::intervals::{DIRECTIONS, ThroughputInterval, intervals};
+use super::intervals::{DIRECTIONS, RateQuantity, RateSeries, ThroughputInterval};
 use crate::interval::{ConfidenceInterval, IntervalScope};
-use record::Direction;
+use record::{Direction, Metric, Statistic};
 use stats::autocorrelation::SeriesMean;
 use stats::{order_statistics, steady, t_interval};
 
-/// One instrument's throughput one way, over the runs of a case.
+/// One instrument's rate in one direction, over the runs of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Throughput {
+    /// What the rate counts: what arrived, or what was sent.
+    pub(crate) quantity: RateQuantity,
     /// Which way; none of what states none.
     pub(crate) direction: Option<Direction>,
     /// Without the warm-up, in bit/s: the mean over the runs.
     pub(crate) steady: f64,
+    /// The rate that the sender was asked for, in bit/s; of a sent rate only, where it is known.
+    pub(crate) requested: Option<f64>,
     /// Its 95 % interval: Student's t over the runs; of one run, batch means over its autocorrelation.
     pub(crate) interval: Option<ConfidenceInterval>,
     /// Whether the interval is what it says. Not that of one run whose values are too few, or too much alike.
@@ -51,24 +55,37 @@ impl Throughput {
     /// Each way of an instrument that a case's runs have intervals of.
     pub(crate) fn of(case: &CaseFigures<'_>, instrument: &str) -> Vec<Self> {
         let fixed = case.case.instrument(instrument).and_then(|i| i.warm_up);
-        let ways = DIRECTIONS.into_iter().filter_map(|direction| {
+        let ways = DIRECTIONS.into_iter().flat_map(|direction| {
             let measured = case.measured(instrument);
             let runs = measured.filter(|(_, measurement)| measurement.failure.is_none());
-            let runs = runs.filter_map(|(_, m)| Steady::of(&intervals(m, direction), fixed));
-            Self::over(direction, &runs.collect::<Vec<_>>())
+            let series = runs.filter_map(|(_, m)| RateSeries::shown(m, direction));
+            let series: Vec<RateSeries> = series.collect();
+            RateQuantity::ALL.into_iter().filter_map(move |quantity| {
+                let own = series.iter().filter(|one| one.quantity() == quantity);
+                let runs = own.filter_map(|one| Steady::of(one.intervals(), fixed));
+                let over = Self::over(quantity, direction, &runs.collect::<Vec<_>>())?;
+                let is_sent = quantity == RateQuantity::Sent;
+                let asked = is_sent.then(|| requested(case, instrument, direction));
+                Some(Self {
+                    requested: asked.flatten(),
+                    ..over
+                })
+            })
         });
         ways.collect()
     }
 
-    fn over(direction: Option<Direction>, runs: &[Steady]) -> Option<Self> {
+    fn over(quantity: RateQuantity, direction: Option<Direction>, runs: &[Steady]) -> Option<Self> {
         let means: Vec<f64> = runs.iter().map(|run| run.mean).collect();
         let over_runs = t_interval::mean_interval(&means);
         let over = over_runs.map(|ends| (ends, IntervalScope::Runs(means.len())));
         let only = runs.first().and_then(|run| run.series);
-        let interval = over.or(only.map(|series| (series.interval, IntervalScope::TheRun)));
+        let interval = over.or(only.map(|series| (series.interval, IntervalScope::Intervals)));
         let ramps: Vec<f64> = runs.iter().filter_map(|run| run.ramp_s).collect();
         Some(Self {
+            quantity,
             direction,
+            requested: None,
             steady: t_interval::mean(&means)?,
             interval: interval.map(|(ends, of)| ConfidenceInterval { ends, of }),
             trusted: over_runs.is_some() || only.is_some_and(|series| series.enough),
@@ -76,6 +93,21 @@ impl Throughput {
             ramps_s: order_statistics::sorted(&ramps),
         })
     }
+}
+
+/// The rate in bit/s that an instrument was asked to send at in one direction, as its runs state it.
+pub(crate) fn requested(
+    case: &CaseFigures<'_>,
+    instrument: &str,
+    direction: Option<Direction>,
+) -> Option<f64> {
+    let mut figures = case.figures.iter();
+    let (_, figure) = figures.find(|(name, _)| {
+        name.instrument == instrument
+            && (name.metric, name.statistic) == (Metric::RequestedRateBitPerS, Statistic::Mean)
+            && name.direction == direction
+    })?;
+    Some(figure.value())
 }
 
 impl Steady {
@@ -182,12 +214,16 @@ mod tests {
     #[test]
     fn one_run_is_as_sure_as_its_series_and_several_as_their_spread() {
         let run = || Steady::of(&rising(0), None).unwrap();
-        let one = Throughput::over(None, &[run()]).unwrap();
+        let one = Throughput::over(RateQuantity::Goodput, None, &[run()]).unwrap();
         assert!(one.trusted && one.interval.is_some());
         let short = Steady::of(&rising(0)[..10], None).unwrap();
-        assert!(!Throughput::over(None, &[short]).unwrap().trusted);
-        let two = Throughput::over(None, &[run(), run()]).unwrap();
+        assert!(
+            !Throughput::over(RateQuantity::Goodput, None, &[short])
+                .unwrap()
+                .trusted
+        );
+        let two = Throughput::over(RateQuantity::Goodput, None, &[run(), run()]).unwrap();
         assert_eq!((two.warm_ups.len(), two.ramps_s.len()), (2, 2));
-        assert_eq!(Throughput::over(None, &[]), None);
+        assert_eq!(Throughput::over(RateQuantity::Goodput, None, &[]), None);
     }
 }

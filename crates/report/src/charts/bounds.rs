@@ -35,7 +35,8 @@ pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
         .enumerate()
         .map(|(part, held)| Drawing {
             file: format!("theory-{}", part + 1),
-            caption: "Goodput in percent of the limit that binds".to_owned(),
+            caption: "Goodput in percent of the limit that binds, or of what a law of loss expects"
+                .to_owned(),
             below: String::new(),
             about: Metric::GoodputBitPerS.meaning().to_owned(),
             svg: draw(held),
@@ -43,7 +44,7 @@ pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
     ChartQuestion {
         heading: "Measured against theory",
         note: "The limit is the least of what rates, headers, loss and a shared server allow under a case's conditions (docs/theory.md); \
-               the whole box is 100 %. A law of loss is a model's average, of senders that wait for time-outs more often than today's: it can be \
+               the whole box is 100 %. A law of loss is no limit but a model's average, of senders that wait for time-outs more often than today's: it is called expected, and can be \
                passed. Without a law (several streams, BBR) only what is not lost binds. Cases without a limit among their conditions are left out."
             .to_owned(),
         drawings: drawings.collect(),
@@ -82,7 +83,7 @@ fn draw(held: &[BoundedGoodput]) -> String {
     let mut svg = open(
         WIDTH,
         height,
-        "Measured goodput in percent of the limit that binds",
+        "Measured goodput in percent of the limit that binds, or of what a law of loss expects",
         "",
     );
     for (row, held) in held.iter().enumerate() {
@@ -94,17 +95,19 @@ fn draw(held: &[BoundedGoodput]) -> String {
             .interval
             .map(|own| format!(", 95 % {}", own.of.words()));
         let hover = format!(
-            "{}: {} Mbit/s{} of {} Mbit/s, {}: {percent:.1} %",
+            "{}: {} Mbit/s{} of {} Mbit/s {}, {}: {percent:.1} %",
             held.what,
             with_interval(held.measured / 1e6, measured.map(|own| own.ends)),
             of.unwrap_or_default(),
             number(held.bound.bit_per_s / 1e6),
+            held.bound.kind(),
             held.bound.name
         );
         let words = format!(
-            "{} of {} Mbit/s, {}",
+            "{} of {} Mbit/s {}, {}",
             number(held.measured / 1e6),
             number(held.bound.bit_per_s / 1e6),
+            held.bound.kind(),
             held.bound.name
         );
         // Writing to a String cannot fail.

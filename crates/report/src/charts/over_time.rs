@@ -1,4 +1,4 @@
-//! What happened when? Goodput of each interval, and below it, of the same seconds, round-trip times and losses: a drawing for
+//! What happened when? The rate of each interval, and below it, of the same seconds, round-trip times and losses: a drawing for
 //! each case and what ran at the same time in it.
 
 use super::axis::Axis;
@@ -6,6 +6,7 @@ use super::plot::{Curve, Plot, Point, Shape, stack};
 use super::same_time::{FROM_TOP, ObservedGroup, Track, TrackQuantity};
 use super::{ChartQuestion, Drawing, file_name};
 use crate::analysis::CaseFigures;
+use crate::analysis::intervals::RateQuantity;
 use crate::distinct;
 
 /// More points than this only blacken a curve of this width: neighbours are averaged.
@@ -18,7 +19,7 @@ const MOST_REPEATS: usize = 8;
 const SHARED_WITHIN: f64 = 10.0;
 
 /// Of each quantity, what its axis reaches to in several drawings.
-type Tops = [Option<f64>; 3];
+type Tops = [Option<f64>; FROM_TOP.len()];
 
 /// One case, and instruments that ran at the same time in it.
 struct Panel<'a> {
@@ -46,15 +47,15 @@ pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
         })
     });
     let mut panels: Vec<Panel<'_>> = panels.filter(|panel| !panel.seen.is_empty()).collect();
-    // Those of the same instruments side by side, to be compared; goodput first.
-    panels.sort_by_key(|panel| !panel.seen.has(TrackQuantity::Goodput));
+    // Those of the same instruments side by side, to be compared; those with rates first.
+    panels.sort_by_key(|panel| !has_rate(&panel.seen));
     let kinds = distinct(panels.iter().map(|panel| panel.names.clone()));
     panels.sort_by_key(|panel| kinds.iter().position(|names| *names == panel.names));
     let tops: Vec<Tops> = kinds.iter().map(|names| tops(&panels, names)).collect();
     let drawings = panels.iter().map(|panel| {
         let kind = kinds.iter().zip(&tops);
         let mut own = kind.filter(|(names, _)| **names == panel.names);
-        panel.draw(own.next().map_or(&[None; 3], |(_, tops)| tops))
+        panel.draw(own.next().map_or(&[None; FROM_TOP.len()], |(_, tops)| tops))
     });
     ChartQuestion {
         heading: "Over time",
@@ -81,18 +82,14 @@ fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
 
 /// How to read the drawings that there are.
 fn note(panels: &[Panel<'_>], shared: &[Tops], most: usize) -> String {
-    let any = |quantity| panels.iter().any(|panel| panel.seen.has(quantity));
+    let any = |quantity: TrackQuantity| panels.iter().any(|panel| panel.seen.has(quantity));
     let tracks = || panels.iter().flat_map(|panel| &panel.seen.tracks);
     let several = panels.iter().any(|panel| panel.case.runs.len() > 1);
     let mut parts = Vec::new();
-    if any(TrackQuantity::Goodput) {
-        parts.push("Goodput: payload of each interval over its length.".to_owned());
-    }
-    if tracks().any(|track| track.is_sent) {
-        parts.push(
-            "Of udp from client to server it is what was sent, of which not all need have arrived."
-                .to_owned(),
-        );
+    for quantity in RateQuantity::ALL {
+        if any(TrackQuantity::Rate(quantity)) {
+            parts.push(in_words(quantity).to_owned());
+        }
     }
     if any(TrackQuantity::RoundTrip) {
         parts.push("RTT: of each probe, at the moment it was sent.".to_owned());
@@ -110,7 +107,10 @@ fn note(panels: &[Panel<'_>], shared: &[Tops], most: usize) -> String {
         parts.push("Further repeats are paler.".to_owned());
     }
     if panels.iter().any(|panel| panel.seen.published.is_some()) {
-        parts.push("Dashed: the published mean.".to_owned());
+        parts.push("Dashed beside a goodput: the published mean.".to_owned());
+    }
+    if panels.iter().any(|panel| panel.seen.requested.is_some()) {
+        parts.push("Dashed beside a sent rate: the rate that was asked for.".to_owned());
     }
     if shared.iter().flatten().any(Option::is_none) {
         parts.push("The vertical axes differ.".to_owned());
@@ -126,6 +126,26 @@ fn note(panels: &[Panel<'_>], shared: &[Tops], most: usize) -> String {
         ));
     }
     parts.join(" ")
+}
+
+fn has_rate(seen: &ObservedGroup) -> bool {
+    let mut all = RateQuantity::ALL.into_iter();
+    all.any(|quantity| seen.has(TrackQuantity::Rate(quantity)))
+}
+
+/// How to read the curves of a rate.
+fn in_words(quantity: RateQuantity) -> &'static str {
+    match quantity {
+        RateQuantity::Goodput => {
+            "Goodput: the payload that arrived in each interval over its length."
+        }
+        RateQuantity::IpCapacity => {
+            "IP-layer capacity: the IP packets that arrived in each interval over its length."
+        }
+        RateQuantity::Sent => {
+            "Sent rate: the payload that the sender handed to its socket in each interval over its length; not all of it need have arrived."
+        }
+    }
 }
 
 impl Panel<'_> {
@@ -187,18 +207,13 @@ impl Panel<'_> {
             });
             curves.push(track.curve(looks, nth));
         }
-        if let Some(level) = self
-            .seen
-            .published
-            .filter(|_| quantity == TrackQuantity::Goodput)
-        {
-            let label = "published mean".to_owned();
+        if let Some((label, level)) = self.seen.level(quantity) {
             let points = vec![Point::at(0.0, level), Point::at(x.high(), level)];
-            curves.push(Curve::new(Some(label), 4, Shape::Level, points));
+            curves.push(Curve::new(Some(label.to_owned()), 4, Shape::Level, points));
         }
         let (title, unit, _) = quantity.axis();
         let height = match quantity {
-            TrackQuantity::Goodput => 150.0,
+            TrackQuantity::Rate(_) => 150.0,
             TrackQuantity::RoundTrip => 130.0,
             TrackQuantity::Loss => 60.0,
         };
@@ -305,7 +320,7 @@ mod tests {
         let first = |quantity| seen.of_quantity(quantity).next().unwrap().points[0].0;
         let samples = &case.runs[0].measurements[0].measurement.samples;
         assert!((first(TrackQuantity::RoundTrip) - samples[0].at_s).abs() < 1e-9);
-        assert!(first(TrackQuantity::Goodput) > 0.5);
+        assert!(first(TrackQuantity::Rate(RateQuantity::Goodput)) > 0.5);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::analysis::CaseFigures;
-use crate::analysis::intervals::{DIRECTIONS, ThroughputInterval, intervals};
+use crate::analysis::intervals::{DIRECTIONS, RateQuantity, RateSeries, ThroughputInterval};
+use crate::analysis::throughput;
 use record::figure_name::FigureName;
 use record::plan::PlannedInstrument;
 use record::profile::SampleKind;
@@ -21,13 +22,15 @@ type Curved = Vec<(f64, f64)>;
 /// What frames show, from top to bottom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TrackQuantity {
-    Goodput,
+    Rate(RateQuantity),
     RoundTrip,
     Loss,
 }
 
-pub(super) const FROM_TOP: [TrackQuantity; 3] = [
-    TrackQuantity::Goodput,
+pub(super) const FROM_TOP: [TrackQuantity; 5] = [
+    TrackQuantity::Rate(RateQuantity::Goodput),
+    TrackQuantity::Rate(RateQuantity::IpCapacity),
+    TrackQuantity::Rate(RateQuantity::Sent),
     TrackQuantity::RoundTrip,
     TrackQuantity::Loss,
 ];
@@ -37,6 +40,8 @@ pub(super) struct ObservedGroup {
     pub(super) tracks: Vec<Track>,
     /// The published mean goodput in Mbit/s.
     pub(super) published: Option<f64>,
+    /// The rate that senders were asked for, in Mbit/s, where it is one for all that is drawn.
+    pub(super) requested: Option<f64>,
 }
 
 /// One curve.
@@ -48,8 +53,8 @@ pub(super) struct Track {
     pub(super) repeat: u32,
     /// Of the first run that is drawn.
     pub(super) is_first: bool,
-    /// Whether the instrument sent it, and what of it arrived is not known here.
-    pub(super) is_sent: bool,
+    /// The direction that it states.
+    pub(super) direction: Option<Direction>,
     /// Whether it is what a sending kernel made of its round-trip times.
     pub(super) is_smoothed: bool,
     pub(super) is_thinned: bool,
@@ -81,10 +86,14 @@ impl ObservedGroup {
                 }));
             }
         }
-        // What was sent is not held against what arrived.
-        let arrived = |track: &Track| track.quantity == TrackQuantity::Goodput && !track.is_sent;
-        let published = published(case, group).filter(|_| tracks.iter().any(arrived));
-        Self { published, tracks }
+        // What was sent is not compared with what arrived elsewhere.
+        let goodput = TrackQuantity::Rate(RateQuantity::Goodput);
+        let arrived = tracks.iter().any(|track| track.quantity == goodput);
+        Self {
+            published: published(case, group).filter(|_| arrived),
+            requested: requested(case, &tracks),
+            tracks,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -100,6 +109,15 @@ impl ObservedGroup {
         tracks.filter(move |track| track.quantity == quantity)
     }
 
+    /// What a frame shows beside its curves: what it is, and its value in the frame's unit.
+    pub(super) fn level(&self, quantity: TrackQuantity) -> Option<(&'static str, f64)> {
+        match quantity {
+            TrackQuantity::Rate(RateQuantity::Goodput) => Some(("published mean", self.published?)),
+            TrackQuantity::Rate(RateQuantity::Sent) => Some(("requested rate", self.requested?)),
+            _ => None,
+        }
+    }
+
     /// Of every point.
     pub(super) fn times(&self) -> impl Iterator<Item = f64> {
         let points = self.tracks.iter().flat_map(|track| &track.points);
@@ -109,10 +127,8 @@ impl ObservedGroup {
     /// The greatest value.
     pub(super) fn top(&self, quantity: TrackQuantity) -> Option<f64> {
         let points = self.of_quantity(quantity).flat_map(|track| &track.points);
-        let published = self
-            .published
-            .filter(|_| quantity == TrackQuantity::Goodput);
-        let values = points.map(|point| point.1).chain(published);
+        let level = self.level(quantity).map(|(_, level)| level);
+        let values = points.map(|point| point.1).chain(level);
         self.has(quantity).then(|| values.fold(0.0, f64::max))
     }
 }
@@ -121,7 +137,7 @@ impl TrackQuantity {
     /// What its axis says, the name and the unit, and which metric that is.
     pub(super) fn axis(self) -> (&'static str, &'static str, Metric) {
         match self {
-            Self::Goodput => ("goodput", "Mbit/s", Metric::GoodputBitPerS),
+            Self::Rate(quantity) => (quantity.name(), "Mbit/s", quantity.metric()),
             Self::RoundTrip => ("RTT", "ms", Metric::RttMs),
             Self::Loss => ("loss", "%", Metric::LostPercent),
         }
@@ -158,7 +174,7 @@ fn seen(instrument: &PlannedInstrument, measurement: &Measurement, most: usize) 
         },
         repeat: 0,
         is_first: false,
-        is_sent: false,
+        direction: None,
         is_smoothed: false,
         is_thinned,
         points,
@@ -166,18 +182,22 @@ fn seen(instrument: &PlannedInstrument, measurement: &Measurement, most: usize) 
     let mut tracks = Vec::new();
     match instrument.profile.samples {
         Some(SampleKind::Intervals) => {
-            let ways = DIRECTIONS.map(|way| (way, intervals(measurement, way)));
-            let ways = ways.into_iter().filter(|(_, found)| !found.is_empty());
-            for (way, found) in ways {
-                let points = thinned(&found, most);
-                let is_sent = instrument.profile.is_datagram_stream() && way == Some(Direction::Up);
-                let what = match is_sent {
-                    true => Some("up, sent"),
-                    false => way.map(Direction::name),
+            let ways = DIRECTIONS.into_iter();
+            let ways = ways.filter_map(|way| Some((way, RateSeries::shown(measurement, way)?)));
+            for (way, series) in ways {
+                let (found, quantity) = (series.intervals(), series.quantity());
+                let points = thinned(found, most);
+                let is_thinned = found.len() > most;
+                let way_name = way.map_or("", Direction::name);
+                let what = match quantity {
+                    RateQuantity::Sent => format!("{way_name}, sent"),
+                    RateQuantity::Goodput | RateQuantity::IpCapacity => way_name.to_owned(),
                 };
+                let what = what.trim_start_matches(", ");
+                let what = Some(what).filter(|what| !what.is_empty());
                 tracks.push(Track {
-                    is_sent,
-                    ..track(TrackQuantity::Goodput, what, points, found.len() > most)
+                    direction: way,
+                    ..track(TrackQuantity::Rate(quantity), what, points, is_thinned)
                 });
             }
             let smoothed = of_first(measurement, &[Metric::TcpRttMs]);
@@ -299,6 +319,16 @@ fn published(case: &CaseFigures<'_>, group: &[PlannedInstrument]) -> Option<f64>
     Some(published.over(Centre::Mean)? / 1e6)
 }
 
+/// The rate that the senders of these curves were asked for, in Mbit/s; nothing where it differs among them.
+fn requested(case: &CaseFigures<'_>, tracks: &[Track]) -> Option<f64> {
+    let sent = TrackQuantity::Rate(RateQuantity::Sent);
+    let mut sent = tracks.iter().filter(|track| track.quantity == sent);
+    let of = |track: &Track| throughput::requested(case, &track.instrument, track.direction);
+    let first = of(sent.next()?)?;
+    let is_one = sent.all(|track| of(track) == Some(first));
+    is_one.then_some(first / 1e6)
+}
+
 /// A point at the middle of each interval, thinned by averaging neighbours.
 fn thinned(intervals: &[ThroughputInterval], most: usize) -> Curved {
     let together = intervals.len().div_ceil(most).max(1);
@@ -343,7 +373,8 @@ mod tests {
     fn thinning_keeps_the_rate() {
         for count in [5, 219, 220, 221, 8_570] {
             let bytes = measurement(Metric::ReceivedBytes, count, 1, 1e5);
-            let curve = thinned(&intervals(&bytes, Some(Direction::Down)), MOST_POINTS);
+            let series = RateSeries::shown(&bytes, Some(Direction::Down)).unwrap();
+            let curve = thinned(series.intervals(), MOST_POINTS);
             assert!(curve.len() <= MOST_POINTS);
             assert!(
                 curve.iter().all(|point| (point.1 - 8.0).abs() < 1e-6),
@@ -355,12 +386,14 @@ mod tests {
     #[test]
     fn streams_add_up_and_rates_are_rates() {
         let bytes = measurement(Metric::ReceivedBytes, 10, 3, 1e5);
-        let curve = thinned(&intervals(&bytes, Some(Direction::Down)), 100);
+        let series = RateSeries::shown(&bytes, Some(Direction::Down)).unwrap();
+        let curve = thinned(series.intervals(), 100);
         assert!((curve[4].1 - 24.0).abs() < 1e-9);
         let rates = measurement(Metric::GoodputBitPerS, 10, 1, 5e6);
-        let curve = thinned(&intervals(&rates, Some(Direction::Down)), 100);
+        let series = RateSeries::shown(&rates, Some(Direction::Down)).unwrap();
+        let curve = thinned(series.intervals(), 100);
         assert!((curve[4].1 - 5.0).abs() < 1e-9);
-        assert!(intervals(&rates, None).is_empty());
+        assert_eq!(RateSeries::shown(&rates, None), None);
     }
 
     #[test]
@@ -373,18 +406,36 @@ mod tests {
         let of = format!("{}.goodput_bit_per_s.mean", instrument.name);
         let published = Published::Runs(vec![9e6]);
         case.published.insert(of.parse().unwrap(), published);
-        let found = |way: Direction| {
+        let asked = record::Figure::new(Metric::RequestedRateBitPerS, Statistic::Mean, 2e7);
+        let found = |way: Direction, metric: Metric| {
             let mut record = record.clone();
             let measurement = &mut record.runs[0].measurements[0].measurement;
-            let sample = |index: u64| Sample::new(index as f64, Metric::SentBytes, index, 1e5);
+            let sample = |index: u64| Sample::new(index as f64, metric, index, 1e5);
             measurement.samples = (1..4).map(|index| sample(index).toward(way)).collect();
+            measurement.figures.push(asked.clone().toward(way));
             let analysis = crate::analysis::Analysis::of(&record);
             let case = &analysis.cases[0];
             let seen = ObservedGroup::of(case, &case.case.instruments[..1], 100, 1);
-            (seen.tracks[0].label.clone(), seen.published)
+            let track = &seen.tracks[0];
+            let (axis, ..) = track.quantity.axis();
+            let level = seen.level(track.quantity);
+            (track.label.clone(), axis, level)
         };
-        assert_eq!(found(Direction::Up), ("ping up, sent".to_owned(), None));
-        assert_eq!(found(Direction::Down), ("ping down".to_owned(), Some(9.0)));
+        // Whichever end sent it: the requested rate is drawn beside it, and never what was published of a goodput.
+        let requested = Some(("requested rate", 20.0));
+        assert_eq!(
+            found(Direction::Up, Metric::SentBytes),
+            ("ping up, sent".to_owned(), "sent rate", requested)
+        );
+        assert_eq!(
+            found(Direction::Down, Metric::SentBytes),
+            ("ping down, sent".to_owned(), "sent rate", requested)
+        );
+        let published = Some(("published mean", 9.0));
+        assert_eq!(
+            found(Direction::Down, Metric::ReceivedBytes),
+            ("ping down".to_owned(), "goodput", published)
+        );
     }
 
     #[test]

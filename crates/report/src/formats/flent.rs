@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::NamedFiles;
 use crate::analysis::counted;
-use crate::analysis::intervals::intervals;
+use crate::analysis::intervals::{RateQuantity, RateSeries};
 use crate::case_conditions;
 use record::plan::{Case, PlannedInstrument};
 use record::profile::FlentSeries;
@@ -113,10 +113,14 @@ fn of_instrument<'a>(
 ) -> Vec<(&'a str, Points)> {
     let points = |series: &FlentSeries| -> Points {
         if series.metric == Metric::GoodputBitPerS {
-            let intervals = intervals(measurement, series.direction).into_iter();
+            // flent's names are of what arrived: a rate that was sent has no place under them.
+            let arrived = [RateQuantity::Goodput, RateQuantity::IpCapacity];
+            let mut arrived = arrived.into_iter();
+            let found = arrived.find_map(|of| RateSeries::of(measurement, series.direction, of));
+            let intervals = found.iter().flat_map(RateSeries::intervals);
             return intervals
                 .filter(|(start, end, _)| end > start)
-                .map(|(start, end, bits)| (end, bits / (end - start) / 1e6))
+                .map(|(start, end, bits)| (*end, bits / (end - start) / 1e6))
                 .collect();
         }
         let samples = measurement.samples.iter();
@@ -233,6 +237,22 @@ mod tests {
         // The downloads' bytes of the fixture have no direction.
         assert_eq!(tests, ["ping", "ping", "ping"]);
         assert_eq!(files[1].name, "slow-ping-1");
+    }
+
+    #[test]
+    fn what_was_sent_is_no_series_of_flents_which_are_of_what_arrived() {
+        let series = FlentSeries::of_streams("UDP");
+        let of = |metric| {
+            let sample = |index: u64| record::Sample::new(index as f64, metric, index, 1e6);
+            let up = (1..=3).map(|index| sample(index).toward(Direction::Up));
+            let measurement = Measurement {
+                samples: up.collect(),
+                ..Measurement::default()
+            };
+            of_instrument(&series, &measurement).len()
+        };
+        assert_eq!(of(Metric::SentBytes), 0);
+        assert_eq!(of(Metric::ReceivedBytes), 1);
     }
 
     #[test]

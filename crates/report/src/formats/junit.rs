@@ -126,7 +126,7 @@ mod tests {
         };
         let xml = junit(&record).unwrap();
         assert!(xml.contains("failures=\"1\" errors=\"1\""), "{xml}");
-        assert!(xml.contains("measured 50.000 %"), "{xml}");
+        assert!(xml.contains("measured 50.00 %"), "{xml}");
         assert!(!xml.contains("<evil>") && !xml.contains('\u{0}'), "{xml}");
     }
 }

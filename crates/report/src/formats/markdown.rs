@@ -64,7 +64,7 @@ mod tests {
         for part in [
             "# A small experiment\n\n**Met: 4 of 4 expectations met.**",
             "## ping\n\n| case | rtt median, over 2 runs, ms |",
-            "| slow | 3.125 ± ",
+            "| slow | 3.12 ± 0.95 | ",
             "| base | none | kind netns, mtu 1500",
             "- all 4 expectations met",
         ] {

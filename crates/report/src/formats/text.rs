@@ -83,7 +83,7 @@ mod tests {
             text(&record(), true, Terminal::NONE),
         ] {
             let row = text.lines().find(|line| line.contains("slow")).unwrap();
-            for cell in ["3.125 ± ", "3.100", "+184."] {
+            for cell in ["3.12 ± 0.95", "3.100", "×2.8"] {
                 assert!(row.contains(cell), "{cell} in {row}");
             }
             assert!(text.contains("15.00"), "{text}");

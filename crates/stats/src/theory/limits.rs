@@ -38,8 +38,10 @@ pub enum Cause {
 pub struct GoodputLimits {
     /// From the wire to the sender; the line's is always there.
     pub all: Vec<Limit>,
-    /// The least.
+    /// The least of those that nothing can pass.
     pub binding: Limit,
+    /// What a law of loss expects in the mean over long transfers, where that is less than what binds. A transfer can pass it.
+    pub expected: Option<Limit>,
 }
 
 impl GoodputLimits {
@@ -59,9 +61,22 @@ impl GoodputLimits {
             .chain(delivered(conditions))
             .chain(own)
             .collect();
-        let least = |a: Limit, b: &Limit| if b.bit_per_s < a.bit_per_s { *b } else { a };
-        let binding = all.iter().fold(line, least);
-        Ok(Self { all, binding })
+        let least = |a: Limit, b: Limit| if b.bit_per_s < a.bit_per_s { b } else { a };
+        let (laws, hard): (Vec<Limit>, Vec<Limit>) =
+            all.iter().partition(|limit| limit.cause.is_average());
+        let binding = hard.into_iter().fold(line, least);
+        let expected = laws.into_iter().reduce(least);
+        let expected = expected.filter(|law| law.bit_per_s < binding.bit_per_s);
+        Ok(Self {
+            all,
+            binding,
+            expected,
+        })
+    }
+
+    /// The least of all: what binds, or what a law of loss expects below it.
+    pub fn least(&self) -> Limit {
+        self.expected.unwrap_or(self.binding)
     }
 
     /// The most that the path itself carries, line and shaper, whoever sends.
@@ -74,7 +89,8 @@ impl GoodputLimits {
     pub fn explain(&self, measured_bit_per_s: f64) -> Explained {
         Explained {
             measured_bit_per_s,
-            percent: 100.0 * measured_bit_per_s / self.binding.bit_per_s,
+            percent: 100.0 * measured_bit_per_s / self.least().bit_per_s,
+            least: self.least(),
             binding: self.binding,
         }
     }
@@ -85,10 +101,12 @@ impl GoodputLimits {
 pub struct Explained {
     /// The goodput measured.
     pub measured_bit_per_s: f64,
-    /// Of the binding limit; above 100 of a line or a shaper, the measured value counts something else than payload
-    /// delivered. A loss law is an average over long runs, which a run can pass.
+    /// Of the least limit or law; above 100 of a line or a shaper, the measured value counts something else than payload
+    /// delivered. A law of loss is an average over long runs, which a run can pass.
     pub percent: f64,
-    /// The least limit.
+    /// What it is compared with: the limit that binds, or what a law of loss expects below it.
+    pub least: Limit,
+    /// The least limit that nothing can pass.
     pub binding: Limit,
 }
 
@@ -97,7 +115,8 @@ impl Explained {
     fn is_impossible(&self) -> bool {
         const ROUNDING_PERCENT: f64 = 0.1;
         let hard = matches!(self.binding.cause, Cause::Line | Cause::Shaper);
-        hard && self.percent > 100.0 + ROUNDING_PERCENT
+        let percent = 100.0 * self.measured_bit_per_s / self.binding.bit_per_s;
+        hard && percent > 100.0 + ROUNDING_PERCENT
     }
 }
 
@@ -105,7 +124,7 @@ impl fmt::Display for Explained {
     /// In words: "6.500 Mbit/s is 91.6 % of 7.094 Mbit/s (Reno-friendly CUBIC's law of loss)".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (measured, percent) = (self.measured_bit_per_s / 1e6, self.percent);
-        let (most, name) = (self.binding.bit_per_s / 1e6, self.binding.cause.name());
+        let (most, name) = (self.least.bit_per_s / 1e6, self.least.cause.name());
         write!(
             f,
             "{measured:.3} Mbit/s is {percent:.1} % of {most:.3} Mbit/s ({name})"
@@ -113,6 +132,13 @@ impl fmt::Display for Explained {
         if self.is_impossible() {
             f.write_str(
                 ", more than can be delivered: it counts bytes put into a buffer, or those of another layer",
+            )?;
+        } else if self.least.cause.is_average() {
+            write!(
+                f,
+                ", which is the law's mean and no limit; at most {:.3} Mbit/s ({})",
+                self.binding.bit_per_s / 1e6,
+                self.binding.cause.name()
             )?;
         }
         Ok(())
@@ -161,6 +187,11 @@ impl Limit {
 }
 
 impl Cause {
+    /// Whether it is the mean that a model expects, which one transfer can pass, and no limit.
+    pub fn is_average(self) -> bool {
+        matches!(self, Self::Loss(_))
+    }
+
     /// In words: "line rate", "receiver's window", "CUBIC's law of loss".
     pub fn name(self) -> String {
         match self {
@@ -187,7 +218,7 @@ mod tests {
     }
 
     fn binding(conditions: &PathConditions) -> (Cause, f64) {
-        let limit = GoodputLimits::of(conditions).unwrap().binding;
+        let limit = GoodputLimits::of(conditions).unwrap().least();
         (limit.cause, limit.bit_per_s / 1e6)
     }
 

@@ -52,6 +52,7 @@ pub(crate) fn measure(
             .with_fact("socket buffers", buffers);
     }
     measurement.failure = tested.failure.or(measurement.failure);
+    let measurement = plan.with_requested_rate(measurement);
     let measurement = measurement.with_fact("server", server.address);
     let json = session.details.then(|| json::of(&measurement, &start));
     MeasureOutput {

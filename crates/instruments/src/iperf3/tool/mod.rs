@@ -245,7 +245,10 @@ impl StreamTool {
             None => session.stop.clone(),
         };
         let launcher = session.launcher();
-        let parse = |output: &ToolOutput| by.parse(output, test.plan);
+        let parse = |output: &ToolOutput| {
+            let measurement = by.parse(output, test.plan);
+            test.plan.with_requested_rate(measurement)
+        };
         Ok(launcher.measure(&tool, &arguments, &stop, parse))
     }
 

@@ -158,7 +158,6 @@ fn whole_figures(report: &Pairs<'_>, plan: &Iperf3Test) -> Vec<Figure> {
         (ElapsedS, Total, get("real_seconds")),
         (SentPackets, Total, get("pkt")),
         (LostPackets, Total, get("drop")),
-        (LostPercent, Mean, get("data_loss")),
     ];
     let around = [
         (ConnectMs, Mean, get("rtt_ms")),
@@ -166,7 +165,15 @@ fn whole_figures(report: &Pairs<'_>, plan: &Iperf3Test) -> Vec<Figure> {
         (ReceiverCpuPercent, Mean, get("rx_cpu")),
     ];
     let along = figures(Some(direction(plan)), along);
-    along.chain(figures(None, around)).collect()
+    // It prints its load in whole percent, and its loss too unless it is asked for more: the counts are exact.
+    let around = figures(None, around).map(|figure| match figure.metric {
+        SenderCpuPercent | ReceiverCpuPercent => figure.in_steps_of(1.0),
+        _ => figure,
+    });
+    let counts = get("drop").zip(get("pkt")).filter(|(_, sent)| *sent > 0.0);
+    let of_counts = counts.map(|(lost, sent)| (LostPercent, Mean, Some(100.0 * lost / sent)));
+    let lost = figures(Some(direction(plan)), of_counts);
+    along.chain(lost).chain(around).collect()
 }
 
 fn failure(output: &ToolOutput, whole: Option<&Pairs<'_>>) -> Option<String> {
@@ -204,6 +211,32 @@ pub(crate) mod tests {
     fn figure(measurement: &Measurement, metric: Metric) -> Option<f64> {
         let mut figures = measurement.figures.iter();
         figures.find(|f| f.metric == metric).map(|f| f.value)
+    }
+
+    #[test]
+    fn whole_percent_readings_carry_their_step_and_loss_is_of_the_counts() {
+        let text = UDP.replace(
+            "drop=0 pkt=432 data_loss=0.00000",
+            "drop=1 pkt=432 data_loss=0",
+        );
+        let measurement = parse(&text, &plan(Transport::Udp, TestDirection::Up));
+        let of = |metric| {
+            measurement
+                .figures
+                .iter()
+                .find(|f| f.metric == metric)
+                .unwrap()
+        };
+        assert_eq!(
+            (
+                of(ReceiverCpuPercent).value,
+                of(ReceiverCpuPercent).resolution
+            ),
+            (0.0, Some(1.0))
+        );
+        // 1 of 432, which nuttcp may print as 0.
+        assert!((of(LostPercent).value - 0.231_481).abs() < 1e-6);
+        assert_eq!(of(LostPercent).resolution, None);
     }
 
     #[test]

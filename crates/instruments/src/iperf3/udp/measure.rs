@@ -43,6 +43,7 @@ pub(crate) fn measure(
     let measured = |streams| report::measurement(streams, &tested.sides);
     let mut measurement = tested.streams.as_ref().map(measured).unwrap_or_default();
     measurement.failure = tested.failure.or(measurement.failure);
+    let measurement = plan.with_requested_rate(measurement);
     let measurement = measurement.with_fact("server", server.address);
     let json = session.details.then(|| {
         let start = json::start(&plan, server.address, tested.cookie, &connected);

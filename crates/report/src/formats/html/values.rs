@@ -7,7 +7,6 @@ use crate::figure_tables::{FigureTable, FigureValue, ValueColumn};
 use crate::interval::Label;
 use crate::meaning;
 use record::Statistic;
-use record::quantity::{number, scale};
 
 /// A table of values under its instrument's name.
 #[derive(Template)]
@@ -62,7 +61,8 @@ impl<'a> Values<'a> {
                 .columns
                 .iter()
                 .zip(&labels)
-                .map(|(column, label)| Heading::of(*column, *label))
+                .zip(&table.units)
+                .map(|((column, label), (_, unit))| Heading::of(*column, unit, *label))
                 .collect(),
             rows: table.rows.iter().map(row).collect(),
         }
@@ -70,7 +70,7 @@ impl<'a> Values<'a> {
 }
 
 impl Heading {
-    fn of(column: ValueColumn, label: Label) -> Self {
+    fn of(column: ValueColumn, unit: &'static str, label: Label) -> Self {
         let ValueColumn {
             metric,
             statistic,
@@ -80,7 +80,7 @@ impl Heading {
         let about = meaning::of(metric, statistic, direction, phase);
         Self {
             title: column.title(),
-            unit: scale(metric).1,
+            unit,
             intervals: label.heading(),
             about: about + &label.meaning(),
         }
@@ -100,7 +100,7 @@ impl Shown {
             value: value.number(statistic),
             interval: value.interval(statistic, label),
             change: value.change.as_deref().map(short),
-            published: value.published.map(number),
+            published: value.published.clone(),
         }
     }
 }

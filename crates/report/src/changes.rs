@@ -1,0 +1,52 @@
+//! The change between two printed values in words, in the unit in which people read them.
+
+use record::Metric;
+use record::quantity::scale_for;
+use stats::change::Change;
+use stats::hodges_lehmann::Shift;
+
+/// "12.3 % slower, 95 % interval 11.8 to 12.9": the change of the means. Where the shift between the two samples points the other
+/// way beyond chance, the words say that the distributions differ in shape.
+pub(crate) fn in_words(change: &Change, shift: Option<&Shift>, metric: Metric) -> String {
+    let (by, unit) = unit(change, metric);
+    let mut words = change.words(metric.sense(), (by, unit));
+    if let Some(shift) = shift.filter(|shift| change.differs_in_shape(shift, unit)) {
+        let typical = match shift.percent.filter(|_| unit != "%") {
+            Some(percent) => format!("{:+.1} %", percent.value),
+            None => format!("{:+.2} {unit}", shift.absolute.value / by),
+        };
+        words +=
+            &format!("; the distributions differ in shape: the Hodges–Lehmann shift is {typical}");
+    }
+    words
+}
+
+/// "+12.3", below a heading of percent or percentage points; with its unit where it is neither.
+pub(crate) fn in_column(change: &Change, metric: Metric) -> String {
+    change.in_column(unit(change, metric))
+}
+
+/// The unit in which people read the two means.
+fn unit(change: &Change, metric: Metric) -> (f64, &'static str) {
+    scale_for(metric, change.means[0].max(change.means[1]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_that_fell_while_most_runs_grew_is_said_to_differ_in_shape() {
+        let before = [100.0, 100.1, 100.2, 100.1, 100.0, 100.2].map(|rate| rate * 1e6);
+        let after = [
+            101.0, 101.1, 101.0, 101.2, 101.1, 101.0, 101.1, 101.2, 101.0, 60.0,
+        ];
+        let after = after.map(|rate| rate * 1e6);
+        let (change, shift) = (Change::of(&before, &after), Shift::of(&before, &after));
+        let words = in_words(&change.unwrap(), shift.as_ref(), Metric::GoodputBitPerS);
+        assert!(
+            words.ends_with("differ in shape: the Hodges–Lehmann shift is +1.0 %"),
+            "{words}"
+        );
+    }
+}

@@ -1,0 +1,464 @@
+//! By how much the mean of one sample differs from the mean of another: the change that belongs to two printed means.
+
+use statrs::distribution::{ContinuousCDF as _, StudentsT};
+
+use crate::digits::{decimals, fixed, significant};
+use crate::hodges_lehmann::{Sense, Shift, ShiftVerdict};
+use crate::mann_whitney::{self, AT_95};
+use crate::t_interval;
+
+/// The change from the mean of a reference to the mean of a sample, with its own 95 % interval.
+///
+/// The interval of the difference is Welch's (B. L. Welch, "The generalization of 'Student's' problem when several different
+/// population variances are involved", 1947). The interval of the factor is the same on the logarithms of the two means, whose
+/// standard errors are those of the means over the means (the delta method). Both suppose that the values are independent, as
+/// those of separate runs are. There is no interval where a rank test could have none, as with three runs and three: Student's t of
+/// so few values depends on their distribution alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// Values in the reference and in the sample.
+    pub counts: [usize; 2],
+    /// The means that it lies between.
+    pub means: [f64; 2],
+    /// The mean of the sample less that of the reference, in the values' unit.
+    pub difference: ChangeEstimate,
+    /// The mean of the sample over that of the reference; absent where one of them is near 0 ([`NEAR_ZERO`], [`STANDARD_ERRORS`]).
+    pub factor: Option<ChangeEstimate>,
+}
+
+/// A value and the 95 % interval that it lies in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChangeEstimate {
+    /// The estimate.
+    pub value: f64,
+    /// Absent where there are too few values.
+    pub interval: Option<[f64; 2]>,
+}
+
+/// What people read a change in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeForm {
+    /// Percentage points, of what is itself a percentage.
+    Points,
+    /// Percent of the reference.
+    Percent,
+    /// A factor, where one mean is more than twice the other.
+    Factor,
+    /// The values' own unit, where one of the means is near 0.
+    Difference,
+}
+
+/// A mean below this share of the other is near 0: a factor between them would say how small it is and not how large the other.
+const NEAR_ZERO: f64 = 0.01;
+/// So is a mean that lies within so many of its standard errors of 0.
+const STANDARD_ERRORS: f64 = 3.0;
+/// A mean more than so many times the other is told as a factor.
+const MOST_IN_PERCENT: f64 = 2.0;
+/// Decimal places of what has no interval in percent or points.
+const PLAIN: i32 = 1;
+
+/// A mean, the square of its standard error and its degrees of freedom.
+#[derive(Clone, Copy)]
+struct Mean {
+    value: f64,
+    square: f64,
+    degrees: f64,
+}
+
+impl Change {
+    /// From `reference` to `sample`; nothing when one of them is empty or holds a value that is not finite.
+    pub fn of(reference: &[f64], sample: &[f64]) -> Option<Self> {
+        let mut all = reference.iter().chain(sample);
+        if !all.all(|value| value.is_finite()) {
+            return None;
+        }
+        let [before, after] = [Mean::of(reference)?, Mean::of(sample)?];
+        let counts = [reference.len(), sample.len()];
+        let is_enough = mann_whitney::interval_rank(counts[0], counts[1], AT_95).is_some();
+        let estimate = |value: f64, of: [Mean; 2]| ChangeEstimate {
+            value,
+            interval: welch(value, of).filter(|_| is_enough),
+        };
+        let difference = estimate(after.value - before.value, [before, after]);
+        let is_near_zero = before.is_near_zero(after) || after.is_near_zero(before);
+        let factor = (!is_near_zero).then(|| {
+            let logarithm = (after.value / before.value).ln();
+            let relative = [before, after].map(Mean::of_logarithm);
+            let estimate = estimate(logarithm, relative);
+            ChangeEstimate {
+                value: after.value / before.value,
+                interval: estimate.interval.map(|ends| ends.map(f64::exp)),
+            }
+        });
+        Some(Self {
+            counts,
+            means: [before.value, after.value],
+            difference,
+            factor,
+        })
+    }
+
+    /// How people read it, of values in this unit.
+    pub fn form(&self, unit: &str) -> ChangeForm {
+        match self.factor {
+            _ if unit == "%" => ChangeForm::Points,
+            None => ChangeForm::Difference,
+            Some(factor) if factor.value.max(1.0 / factor.value) > MOST_IN_PERCENT => {
+                ChangeForm::Factor
+            }
+            Some(_) => ChangeForm::Percent,
+        }
+    }
+
+    /// In percent of the reference, where no mean is near 0.
+    pub fn percent(&self) -> Option<ChangeEstimate> {
+        let percent = |factor: f64| (factor - 1.0) * 100.0;
+        self.factor.map(|factor| factor.map(percent))
+    }
+
+    /// What it shows at 95 %, in the form in which it is read.
+    pub fn verdict(&self, unit: &str) -> ShiftVerdict {
+        let (estimate, nothing) = match (self.form(unit), self.factor) {
+            (ChangeForm::Percent | ChangeForm::Factor, Some(factor)) => (factor, 1.0),
+            _ => (self.difference, 0.0),
+        };
+        match estimate.interval {
+            None => ShiftVerdict::TooFew,
+            Some([low, _]) if low > nothing => ShiftVerdict::Greater,
+            Some([_, high]) if high < nothing => ShiftVerdict::Smaller,
+            Some(_) => ShiftVerdict::NotShown,
+        }
+    }
+
+    /// Whether the means and the shift between the two samples point in opposite directions, and one of them is more than chance:
+    /// the distributions then differ in shape, and no single number says by how much.
+    pub fn differs_in_shape(&self, shift: &Shift, unit: &str) -> bool {
+        let is_shown = [self.verdict(unit), shift.change()]
+            .iter()
+            .any(|verdict| matches!(verdict, ShiftVerdict::Greater | ShiftVerdict::Smaller));
+        is_shown && self.difference.value * shift.absolute.value < 0.0
+    }
+
+    /// In plain words: "12.3 % slower, 95 % interval 11.8 to 12.9"; "3.2 times as long"; "10.00 ms slower". `scale` has the unit in
+    /// which people read the values, and how many of the values' own it is worth.
+    pub fn words(&self, sense: Sense, (by, unit): (f64, &str)) -> String {
+        let form = self.form(unit);
+        let (estimate, shown_unit) = match (form, self.factor, self.percent()) {
+            (ChangeForm::Factor, Some(factor), _) => (factor, "times"),
+            (ChangeForm::Percent, _, Some(percent)) => (percent, "%"),
+            (ChangeForm::Points, ..) => (self.difference, "percentage points"),
+            _ => (self.difference.map(|value| value / by), unit),
+        };
+        let Some([low, high]) = estimate.interval else {
+            let value = self.short((by, unit));
+            let value = match form {
+                ChangeForm::Factor => format!("{value} times {}", as_much(sense)),
+                ChangeForm::Difference => value,
+                ChangeForm::Percent | ChangeForm::Points => format!("{value} {shown_unit}"),
+            };
+            let [reference, sample] = self.counts;
+            return format!("{value}; too few runs for an interval ({reference} and {sample})");
+        };
+        let places = estimate.places();
+        let shown = |value: f64| fixed(value, places);
+        if form == ChangeForm::Factor {
+            let (value, low, high) = (shown(estimate.value), shown(low), shown(high));
+            return match self.verdict(unit) {
+                ShiftVerdict::NotShown | ShiftVerdict::TooFew => {
+                    format!(
+                        "no difference shown: {low} to {high} times {}",
+                        as_much(sense)
+                    )
+                }
+                ShiftVerdict::Greater | ShiftVerdict::Smaller => format!(
+                    "{value} times {}, 95 % interval {low} to {high}",
+                    as_much(sense)
+                ),
+            };
+        }
+        let is_greater = low > 0.0;
+        if !is_greater && high >= 0.0 {
+            return format!(
+                "no difference shown: {} to {} {shown_unit}",
+                signed(low, places),
+                signed(high, places)
+            );
+        }
+        let [near, far] = if is_greater { [low, high] } else { [high, low] };
+        format!(
+            "{} {shown_unit} {}, 95 % interval {} to {}",
+            shown(estimate.value.abs()),
+            more(sense, is_greater),
+            shown(near.abs()),
+            shown(far.abs())
+        )
+    }
+
+    /// The estimate alone, for a column of percentages or percentage points: "+12.3", "×3.2", "+10.0 ms".
+    pub fn in_column(&self, (by, unit): (f64, &str)) -> String {
+        let short = self.short((by, unit));
+        match self.form(unit) {
+            ChangeForm::Factor => format!("×{short}"),
+            ChangeForm::Points | ChangeForm::Percent | ChangeForm::Difference => short,
+        }
+    }
+
+    fn short(&self, (by, unit): (f64, &str)) -> String {
+        match (self.form(unit), self.factor, self.percent()) {
+            (ChangeForm::Factor, Some(factor), _) => fixed(factor.value, factor.places()),
+            (ChangeForm::Percent, _, Some(percent)) => signed(percent.value, percent.places()),
+            (ChangeForm::Points, ..) => signed(self.difference.value, self.difference.places()),
+            _ => {
+                let difference = self.difference.map(|value| value / by);
+                let value = signed(difference.value, difference.places());
+                format!("{value} {unit}").trim_end().to_owned()
+            }
+        }
+    }
+}
+
+impl ChangeEstimate {
+    fn map(self, change: impl Fn(f64) -> f64) -> Self {
+        Self {
+            value: change(self.value),
+            interval: self.interval.map(|ends| ends.map(&change)),
+        }
+    }
+
+    /// Decimal places that show half of its interval with two digits; without one, those that show the value with two digits, but
+    /// one at least.
+    fn places(&self) -> i32 {
+        let half = self.interval.map(|[low, high]| (high - low) / 2.0);
+        match half.and_then(decimals) {
+            Some(places) => places,
+            None => significant(self.value, 2)
+                .unwrap_or(PLAIN)
+                .max(PLAIN)
+                .min(3),
+        }
+    }
+}
+
+impl Mean {
+    fn of(values: &[f64]) -> Option<Self> {
+        let count = values.len() as f64;
+        let sd = t_interval::sample_sd(values).unwrap_or_default();
+        Some(Self {
+            value: t_interval::mean(values)?,
+            square: sd * sd / count,
+            degrees: count - 1.0,
+        })
+    }
+
+    fn is_near_zero(self, other: Self) -> bool {
+        self.value <= NEAR_ZERO * other.value || self.value <= STANDARD_ERRORS * self.square.sqrt()
+    }
+
+    /// Of its logarithm.
+    fn of_logarithm(self) -> Self {
+        Self {
+            value: self.value.ln(),
+            square: self.square / (self.value * self.value),
+            ..self
+        }
+    }
+}
+
+/// Welch's 95 % interval about `value`, which lies between two means.
+fn welch(value: f64, [before, after]: [Mean; 2]) -> Option<[f64; 2]> {
+    let squares = before.square + after.square;
+    // Nothing scatters.
+    if squares == 0.0 {
+        return Some([value; 2]);
+    }
+    let of = |mean: Mean| mean.square.powi(2) / mean.degrees;
+    // A sample of one has no scatter of its own, and takes no part.
+    let parts = [before, after].into_iter().filter(|mean| mean.square > 0.0);
+    let degrees = squares.powi(2) / parts.map(of).sum::<f64>();
+    let t = StudentsT::new(0.0, 1.0, degrees).ok()?.inverse_cdf(0.975);
+    let half = t * squares.sqrt();
+    Some([value - half, value + half])
+}
+
+fn signed(value: f64, places: i32) -> String {
+    let size = fixed(value, places);
+    match size.starts_with('-') {
+        true => size,
+        false => format!("+{size}"),
+    }
+}
+
+/// "3.2 times as long".
+fn as_much(sense: Sense) -> &'static str {
+    match sense {
+        Sense::Time => "as long",
+        Sense::Rate => "as fast",
+        Sense::Amount => "as much",
+    }
+}
+
+fn more(sense: Sense, is_greater: bool) -> &'static str {
+    match (sense, is_greater) {
+        (Sense::Time, true) | (Sense::Rate, false) => "slower",
+        (Sense::Time, false) | (Sense::Rate, true) => "faster",
+        (Sense::Amount, true) => "more",
+        (Sense::Amount, false) => "less",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::draws;
+
+    const MS: (f64, &str) = (1.0, "ms");
+    const MBIT: (f64, &str) = (1e6, "Mbit/s");
+    const PERCENT: (f64, &str) = (1.0, "%");
+
+    fn change(reference: &[f64], sample: &[f64]) -> Change {
+        Change::of(reference, sample).unwrap()
+    }
+
+    #[test]
+    fn the_interval_of_the_difference_is_welchs() {
+        // Student's data on sleep, as R's `t.test(extra ~ group, data = sleep)` has it: -3.3654832 to 0.2054832 for 0.75 - 2.33.
+        let one = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0];
+        let other = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4];
+        let found = change(&other, &one);
+        assert!((found.difference.value + 1.58).abs() < 1e-12);
+        let [low, high] = found.difference.interval.unwrap();
+        assert!((low + 3.365_483_2).abs() < 1e-5 && (high - 0.205_483_2).abs() < 1e-5);
+        // 0.75 lies within three of its standard errors of 0: it is no base of a percentage.
+        assert_eq!(found.form("h"), ChangeForm::Difference);
+    }
+
+    #[test]
+    fn the_change_beside_two_means_has_their_sign_and_size() {
+        // Means of 961.8 and 934.2, which are 2.87 % apart; most of the pairs lie the other way.
+        let before = [960.0, 961.0, 962.0, 961.0, 965.0].map(|rate| rate * 1e6);
+        let after = [965.0, 966.0, 964.0, 965.0, 811.0].map(|rate| rate * 1e6);
+        let found = change(&before, &after);
+        assert!((found.means[0] - 961.8e6).abs() < 1.0 && (found.means[1] - 934.2e6).abs() < 1.0);
+        let shift = Shift::of(&before, &after).unwrap();
+        assert!(shift.absolute.value > 0.0);
+        let percent = found.percent().unwrap();
+        assert!((percent.value + 2.87).abs() < 0.005, "{}", percent.value);
+        assert!(found.in_column(MBIT).starts_with('-'));
+    }
+
+    #[test]
+    fn means_and_shift_of_opposite_signs_say_that_the_shapes_differ() {
+        let before = [100.0, 100.1, 100.2, 100.1, 100.0, 100.2];
+        let after = [101.0, 101.1, 101.0, 101.2, 101.1, 60.0];
+        let (found, shift) = (change(&before, &after), Shift::of(&before, &after).unwrap());
+        assert_eq!(shift.change(), ShiftVerdict::NotShown);
+        assert!(!found.differs_in_shape(&shift, "ms"));
+        let after = [
+            101.0, 101.1, 101.0, 101.2, 101.1, 101.0, 101.1, 101.2, 101.0, 60.0,
+        ];
+        let (found, shift) = (change(&before, &after), Shift::of(&before, &after).unwrap());
+        assert_eq!(shift.change(), ShiftVerdict::Greater);
+        assert!(found.difference.value < 0.0);
+        assert!(found.differs_in_shape(&shift, "ms"));
+    }
+
+    #[test]
+    fn a_loss_from_nothing_is_told_in_points_of_its_mean() {
+        // 0 to a mean of 2.700 %; the shift of the pairs would be 3.0.
+        let after = [1.2, 3.0, 3.0, 3.0, 3.3];
+        let found = change(&[0.0; 5], &after);
+        let words = found.words(Sense::Amount, PERCENT);
+        assert_eq!(
+            words,
+            "2.7 percentage points more, 95 % interval 1.6 to 3.8"
+        );
+        assert_eq!(found.in_column(PERCENT), "+2.7");
+    }
+
+    #[test]
+    fn beyond_a_factor_of_two_a_change_is_a_factor_and_near_zero_a_difference() {
+        // 9.9, 10.0 and 10.1 of 0.045: a percentage would read 22,122 %.
+        let idle = [0.044, 0.045, 0.045, 0.045, 0.046];
+        let loaded = [9.98, 10.01, 10.04, 10.07, 10.1];
+        let found = change(&idle, &loaded);
+        assert_eq!(found.form("ms"), ChangeForm::Difference);
+        let words = found.words(Sense::Time, MS);
+        assert!(
+            words.starts_with("9.995 ms slower, 95 % interval 9.9"),
+            "{words}"
+        );
+        let found = change(&[2.0, 2.1, 1.9, 2.0], &[6.4, 6.3, 6.5, 6.4]);
+        assert_eq!(found.form("ms"), ChangeForm::Factor);
+        let words = found.words(Sense::Time, MS);
+        assert!(
+            words.starts_with("3.20 times as long, 95 % interval 3."),
+            "{words}"
+        );
+        assert_eq!(found.in_column(MS), "×3.20");
+        let less = change(&[6.4, 6.3, 6.5, 6.4], &[2.0, 2.1, 1.9, 2.0]);
+        let words = less.words(Sense::Rate, MBIT);
+        assert!(
+            words.starts_with("0.312 times as fast") || words.starts_with("0.313 times as fast"),
+            "{words}"
+        );
+        assert_eq!(
+            change(&[0.0; 4], &[5.0; 4]).words(Sense::Amount, (1.0, "packets")),
+            "5.0 packets more, 95 % interval 5.0 to 5.0"
+        );
+    }
+
+    #[test]
+    fn a_factor_and_its_reciprocal_undo_each_other() {
+        let (a, b) = ([1.0, 1.1, 1.3, 0.9], [2.2, 2.1, 1.9, 2.7]);
+        let [there, back] = [change(&a, &b), change(&b, &a)].map(|found| found.factor.unwrap());
+        assert!((there.value * back.value - 1.0).abs() < 1e-12);
+        let ([low, _], [_, high]) = (there.interval.unwrap(), back.interval.unwrap());
+        assert!((low * high - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_is_not_shown_is_not_said_and_too_few_runs_have_no_interval() {
+        let values = [10.0, 10.01, 9.99, 10.02, 9.98];
+        let none = change(&values, &values).words(Sense::Time, MS);
+        assert_eq!(none, "no difference shown: -0.23 to +0.23 %");
+        let few = change(&[10.0, 10.2], &[11.0, 11.2]).words(Sense::Time, MS);
+        assert_eq!(few, "+9.9 %; too few runs for an interval (2 and 2)");
+        let one = change(&[2.0], &[8.0]).words(Sense::Time, MS);
+        assert_eq!(
+            one,
+            "4.0 times as long; too few runs for an interval (1 and 1)"
+        );
+        assert_eq!(Change::of(&[], &[1.0]), None);
+        assert_eq!(Change::of(&[1.0], &[f64::NAN]), None);
+    }
+
+    #[test]
+    fn the_intervals_hold_the_true_change_in_95_percent() {
+        for (m, n, sd) in [(5, 5, 0.05), (5, 10, 0.2), (12, 20, 0.2)] {
+            let mut held = [0; 2];
+            for seed in 0..4_000 {
+                let around = |mean: f64, seed, count| {
+                    let draws = draws(seed, count).into_iter();
+                    draws
+                        .map(|draw| mean * (1.0 + sd * draw))
+                        .collect::<Vec<f64>>()
+                };
+                let found = change(&around(10.0, seed, m), &around(13.0, seed + 1_000_000, n));
+                let holds = |estimate: ChangeEstimate, truth: f64| {
+                    let [low, high] = estimate.interval.unwrap();
+                    u32::from(low <= truth && truth <= high)
+                };
+                held[0] += holds(found.difference, 3.0);
+                held[1] += holds(found.factor.unwrap(), 1.3);
+            }
+            for held in held {
+                let percent = f64::from(held) / 40.0;
+                // Welch's interval of five and five holds a little more.
+                assert!(
+                    (94.0..97.5).contains(&percent),
+                    "{m} and {n}, {sd}: {percent} %"
+                );
+            }
+        }
+    }
+}
