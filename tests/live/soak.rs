@@ -16,18 +16,41 @@ use test_support::is_soak;
 use test_support::process;
 use test_support::usage::heap_kib;
 
-/// Readers of events that keep up, and those that do not.
-const READERS: usize = 40;
-const STALLED: usize = 10;
+/// How much of it there is.
+struct Extent {
+    /// Readers of events that keep up, and those that do not.
+    readers: usize,
+    stalled: usize,
+    /// How long changes are made, and from when on memory is flat.
+    lasts: Duration,
+    warm_up: Duration,
+}
+
+impl Extent {
+    /// Half an hour in a soak; otherwise little more than the thousand changes take.
+    fn now() -> Self {
+        match is_soak() {
+            true => Self {
+                readers: 40,
+                stalled: 10,
+                lasts: Duration::from_secs(30 * 60),
+                warm_up: Duration::from_secs(60),
+            },
+            false => Self {
+                readers: 10,
+                stalled: 4,
+                lasts: Duration::from_secs(30),
+                warm_up: Duration::from_secs(10),
+            },
+        }
+    }
+}
 
 /// Bytes that the buffers of a stalled reader's connection may still hold when it is cut off.
 const MOST_BUFFERED: usize = 8 << 20;
 
 /// As many changes as a link keeps, so that what it keeps grows no further.
 const KEPT: usize = 1_000;
-
-/// After so long memory is flat.
-const WARM_UP: Duration = Duration::from_secs(60);
 
 /// How much more than at first memory may be later.
 const FLAT: f64 = 1.05;
@@ -42,7 +65,7 @@ const TRAFFIC: &str = "\
 #[test_support::test(Namespaces, Tool("wget"), Tool("ping"))]
 fn a_change_a_second_and_readers_that_stall_leave_memory_flat_and_counters_that_add_up()
 -> Result<()> {
-    let lasts = Duration::from_secs(if is_soak() { 30 * 60 } else { 2 * 60 });
+    let extent = Extent::now();
     let mut farwire = process::farwire();
     // One heap, so that memory that was given back is found again.
     farwire.env("MALLOC_ARENA_MAX", "1");
@@ -53,11 +76,11 @@ fn a_change_a_second_and_readers_that_stall_leave_memory_flat_and_counters_that_
     let (read, cut) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let live: &Listening = &exec;
     let outcome = thread::scope(|scope| {
-        let reading = (0..READERS).map(|_| scope.spawn(|| keep_up(live, &over, &read)));
+        let reading = (0..extent.readers).map(|_| scope.spawn(|| keep_up(live, &over, &read)));
         let reading: Vec<_> = reading.collect();
-        let stalling = (0..STALLED).map(|_| scope.spawn(|| stall(live, &over, &cut)));
+        let stalling = (0..extent.stalled).map(|_| scope.spawn(|| stall(live, &over, &cut)));
         let stalling: Vec<_> = stalling.collect();
-        let changed = change(live, lasts);
+        let changed = change(live, &extent);
         over.store(true, Ordering::Relaxed);
         for reader in reading.into_iter().chain(stalling) {
             reader.join().expect("a reader does not panic")?;
@@ -69,12 +92,13 @@ fn a_change_a_second_and_readers_that_stall_leave_memory_flat_and_counters_that_
     ensure!(link["revision"] == changes + 1, "{changes} changes: {link}");
     let (read, cut) = (read.into_inner(), cut.into_inner());
     ensure!(
-        cut >= STALLED,
-        "of {STALLED} that stalled {cut} were cut off"
+        cut >= extent.stalled,
+        "of {} that stalled {cut} were cut off",
+        extent.stalled
     );
     // Ten samples a second, were there no other load.
-    let least = READERS * usize::try_from(lasts.as_secs())?;
-    ensure!(read >= least, "{READERS} readers had {read} events");
+    let least = extent.readers * usize::try_from(extent.lasts.as_secs())?;
+    ensure!(read >= least, "the readers had {read} events");
     ensure!(exec.shell("kill $all; echo off")? == "off", "no end");
     adds_up(&exec)?;
     on_time(&exec)?;
@@ -106,7 +130,7 @@ fn on_time(exec: &Exec) -> Result<()> {
 
 /// Changes the link again and again, a thousand times at first and then every second; how many changes were made. Memory is the
 /// median of a third of the time, the first and the last: what a moment needs is given back, what leaks is not.
-fn change(live: &Listening, lasts: Duration) -> Result<u64> {
+fn change(live: &Listening, extent: &Extent) -> Result<u64> {
     let begun = Instant::now();
     let mut changes = 0;
     let mut change = || -> Result<()> {
@@ -120,8 +144,8 @@ fn change(live: &Listening, lasts: Duration) -> Result<u64> {
     for _ in 0..KEPT {
         change()?;
     }
-    let from = begun.elapsed().max(WARM_UP);
-    let third = (lasts - WARM_UP) / 3;
+    let from = begun.elapsed().max(extent.warm_up);
+    let third = (extent.lasts - extent.warm_up) / 3;
     let mut heap = [const { Vec::new() }; 3];
     while begun.elapsed() < from + 3 * third {
         change()?;

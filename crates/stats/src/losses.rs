@@ -78,12 +78,10 @@ impl Losses {
 
     /// The same where the number of losses varies at least `inflation` times as much as that of independent ones.
     pub fn interval_at_least(self, inflation: f64) -> Option<[f64; 2]> {
-        let is_scattered = self.bursts >= self.lost;
-        let degrees = usize::try_from(self.bursts.saturating_sub(1).max(1)).unwrap_or(usize::MAX);
-        let quantile = match is_scattered {
-            true => Z,
-            false => t_95(degrees)?,
-        };
+        // Beyond a thousand bursts Student's quantile is the normal one to three digits.
+        let degrees = usize::try_from(self.bursts.saturating_sub(1).max(1)).ok();
+        let degrees = degrees.filter(|degrees| *degrees <= 1000 && self.bursts < self.lost);
+        let quantile = degrees.map_or(Some(Z), t_95)?;
         wilson_of(
             self.lost,
             self.of,
@@ -199,6 +197,15 @@ mod tests {
             high - low
         };
         assert!(width([10, 90, 15, 85]) > 4.0 * width([50, 50, 50, 50]));
+    }
+
+    #[test]
+    fn any_counts_have_an_interval_in_no_time() {
+        let most = u64::MAX;
+        for (of, lost, bursts) in [(most, most, 1), (most, most - 1, most / 2), (3, 1, most)] {
+            let [low, high] = Losses { of, lost, bursts }.interval().unwrap();
+            assert!((0.0..=1.0).contains(&low) && low <= high, "{low} {high}");
+        }
     }
 
     #[test]

@@ -18,8 +18,8 @@ use netio::{AfPacket, RingSlots};
 
 use crate::{process, steering};
 
-/// How many tests run at a time: as many as the cores of a small machine, because some send as fast as they can.
-const AT_A_TIME: usize = 2;
+/// How many tests run at a time: one more than a small machine has cores, because most of them wait and some send as fast as they can.
+const AT_A_TIME: usize = 3;
 /// How many of the slowest tests are named.
 const SLOWEST: usize = 20;
 

@@ -208,7 +208,7 @@ mod tests {
         let svg = &drawings[0].svg;
         assert_eq!(svg.matches("<title>").count(), 7);
         assert!(
-            svg.contains("slow, 256 bytes: 4.1 ± 6.4 ms, 95 % over 2 runs"),
+            svg.contains("slow, 256 bytes: 4.1 [0.0, 10.4] ms, 95 % over 2 runs"),
             "{svg}"
         );
         assert!(svg.contains("slow, 256 bytes: published 4.000 ms"), "{svg}");

@@ -206,7 +206,8 @@ fn the_true_loss_is_the_share_dropped_where_that_depends_on_the_traffic_else_the
         ("kind = 'ber'\nber = '1e-6'", loss, share),
         ("kind = 'every-nth'\nn = 100", loss, None),
         ("kind = 'indexes'\nindexes = [3]", loss, None),
-        ("kind = 'gemodel'\np = '1%'\nr = '10%'", loss, None),
+        // 1 / 11 of the packets, and 1 % of the others, each way.
+        ("kind = 'gemodel'\np = '1%'\nr = '10%'", loss, Some(19.0)),
         ("kind = 'gate'\nopen = false", loss, None),
     ] {
         let stage = match stage {
@@ -223,7 +224,11 @@ fn the_true_loss_is_the_share_dropped_where_that_depends_on_the_traffic_else_the
         ("netem = 'delay 1ms'\nloss = '1%'", loss, probability),
         ("netem = 'loss 1%'", loss, probability),
         ("netem = 'loss 1% 25%'", loss, None),
-        ("netem = 'loss gemodel 1% 10%'", loss, None),
+        (
+            "netem = 'loss gemodel 1% 10%'",
+            loss,
+            Some(100.0 * (1.0 - (10.0_f64 / 11.0).powi(2))),
+        ),
         (
             "netem = 'loss 1% limit 10'",
             &[("loss", 8), ("queue_full", 2)],
