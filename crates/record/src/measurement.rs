@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use conditions::Direction;
 use stats::losses::Losses;
-use stats::quantile;
+use stats::order_statistics;
 
 use crate::metric::{Metric, Phase, Statistic};
 
@@ -210,9 +210,9 @@ impl Figure {
     /// beyond it. Reports then say "n/a" in place of the interval, or of the percentile.
     pub fn is_of_too_few(&self) -> bool {
         let fewest = match self.statistic {
-            Statistic::P90 => quantile::fewest(0.9),
-            Statistic::P99 => quantile::fewest(0.99),
-            _ => quantile::fewest(0.5),
+            Statistic::P90 => order_statistics::fewest(0.9),
+            Statistic::P99 => order_statistics::fewest(0.99),
+            _ => order_statistics::fewest(0.5),
         };
         self.worth.is_some_and(|worth| worth < fewest)
     }

@@ -231,10 +231,7 @@ impl ChangeEstimate {
         let half = self.interval.map(|[low, high]| (high - low) / 2.0);
         match half.and_then(decimals) {
             Some(places) => places,
-            None => significant(self.value, 2)
-                .unwrap_or(PLAIN)
-                .max(PLAIN)
-                .min(3),
+            None => significant(self.value, 2).unwrap_or(PLAIN).clamp(PLAIN, 3),
         }
     }
 }

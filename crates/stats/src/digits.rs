@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn an_uncertainty_has_two_digits_and_its_value_as_many_decimal_places() {
         for (value, uncertainty, shown) in [
-            (3.14159, 0.1061, ["3.14", "0.11"]),
+            (3.14259, 0.1061, ["3.14", "0.11"]),
             (13_575.131, 412.0, ["13580", "410"]),
             (106.2, 1.234, ["106.2", "1.2"]),
             (7.519, 0.485, ["7.52", "0.48"]),

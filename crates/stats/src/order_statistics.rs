@@ -1,5 +1,15 @@
 //! Order statistics: what the ranks of values tell, whatever their distribution.
 
+/// A quantile needs this many independent values on either side. With fewer, its interval would end at the least or the greatest
+/// value, and the quantile is that extreme by another name.
+pub const FEWEST_BEYOND: f64 = 5.0;
+
+/// The least number of independent values that a quantile at `share` (0 to 1) needs: 10 for the median, 50 for the 90th
+/// percentile, 500 for the 99th.
+pub fn fewest(share: f64) -> f64 {
+    (FEWEST_BEYOND / share.min(1.0 - share)).round()
+}
+
 /// `values` from the least to the greatest.
 pub fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
@@ -35,12 +45,12 @@ pub fn median_interval(sorted: &[f64]) -> Option<[f64; 2]> {
 /// The ranks, from 1, of `count` values between which, at 95 %, lies the quantile at `share` (0 to 1) of what they were drawn from.
 ///
 /// By the binomial distribution of ranks in its normal approximation (W. J. Conover, "Practical Nonparametric
-/// Statistics", §3.2). Nothing of fewer values than [`super::quantile::fewest`] says. The values are independent; for
+/// Statistics", §3.2). Nothing of fewer values than [`fewest`] says. The values are independent; for
 /// neighbours, which are alike, see [`super::quantile`].
 pub fn quantile_ranks(count: u64, share: f64) -> Option<[f64; 2]> {
     const Z: f64 = 1.96;
     let count = count as f64;
-    if count < super::quantile::fewest(share) {
+    if count < fewest(share) {
         return None;
     }
     let reach = Z * (count * share * (1.0 - share)).sqrt();

@@ -7,11 +7,8 @@
 //! [`crate::order_statistics::quantile_ranks`].
 
 use super::autocorrelation::SeriesMean;
-use super::order_statistics::{self, at_or_after, sorted};
+use super::order_statistics::{self, at_or_after, fewest, sorted};
 
-/// A quantile needs this many independent values on either side. With fewer, its interval would end at the least or the greatest
-/// value, and the quantile is that extreme by another name.
-pub const FEWEST_BEYOND: f64 = 5.0;
 /// The cost grows with the square of the length: of more values, neighbours are taken together.
 const MOST: usize = 10_000;
 
@@ -24,12 +21,6 @@ pub struct Quantile {
     pub worth: f64,
     /// Its 95 % interval; none of a series that is worth fewer than [`fewest`] values.
     pub interval: Option<[f64; 2]>,
-}
-
-/// The least number of independent values that a quantile at `share` (0 to 1) needs: 10 for the median, 50 for the 90th
-/// percentile, 500 for the 99th.
-pub fn fewest(share: f64) -> f64 {
-    (FEWEST_BEYOND / share.min(1.0 - share)).round()
 }
 
 impl Quantile {

@@ -6,7 +6,7 @@ use statrs::distribution::{ContinuousCDF as _, Normal};
 /// of (delay of the packet k places earlier) - k * gap over all k, whose distribution is a product.
 fn in_order(mean: f64, deviation: f64, gap: f64) -> [f64; 2] {
     const STEP: f64 = 0.01;
-    let normal = Normal::new(mean, deviation).unwrap();
+    let normal = Normal::new(mean, deviation).expect("a deviation above 0");
     let at_most = |x: f64| -> f64 {
         let places = (0_u32..).map(|place| x + f64::from(place) * gap);
         let relevant = places.take_while(|x| (x - mean) / deviation < 8.0);
