@@ -1,12 +1,14 @@
 //! The one form of what every instrument finds: samples, and the figures that they add up to.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use conditions::Direction;
 
 use crate::metric::{Metric, Phase, Statistic};
+use crate::schedule::Pace;
 
 /// What one instrument found in one go.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -22,6 +24,10 @@ pub struct Measurement {
     /// Seconds at the start that were asked to be left out of samples and figures: the first interval begins there.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub omitted_s: f64,
+    /// How far its senders kept the paces that they were asked for; empty of an instrument that paces nothing, or of a tool that does
+    /// not tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paces: Vec<Pace>,
 }
 
 /// One observation.
@@ -44,6 +50,9 @@ pub struct Sample {
     /// Of which message, block or file size, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
+    /// With or without a load beside it; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
 }
 
 /// One number that sums a measurement up.
@@ -94,6 +103,13 @@ impl Measurement {
             failure: Some(cause.to_string()),
             ..Self::default()
         }
+    }
+
+    /// That a sender fell short of its schedule, by more than what it is `allowed` to be behind, so that nothing that was measured is of
+    /// what was asked for, if so.
+    pub fn shortfall(&self, allowed: Duration) -> Option<String> {
+        let mut paces = self.paces.iter();
+        paces.find_map(|pace| pace.shortfall(allowed))
     }
 
     /// With one more thing to know about the numbers.
@@ -151,6 +167,7 @@ impl Sample {
             direction: None,
             stream: None,
             size: None,
+            phase: None,
         }
     }
 }
