@@ -232,10 +232,13 @@ fn judged_departures(bed: &EmulatedBed) -> Option<String> {
     let before: Vec<_> = before.collect();
     let kinds = [Traffic::Icmp, Traffic::Tcp(None), Traffic::Udp(None)];
     // What is of no kind may be of each.
-    kinds.iter().find_map(|kind| {
+    let judged = kinds.iter().filter_map(|kind| {
         let late = lateness::between(&before, &links, &[*kind]);
-        lateness::advice(&late)
-    })
+        let count: u64 = late.iter().map(|one| one.departed.late).sum();
+        Some((count, lateness::advice(&late)?))
+    });
+    let worst = judged.max_by_key(|(count, _)| *count);
+    worst.map(|(_, advice)| advice)
 }
 
 /// The link, for who watches and changes it.

@@ -271,11 +271,15 @@ mod tests {
     #[test]
     fn this_program_s_own_time_is_not_that_of_others() {
         let before = ProcessorTime::now().unwrap();
-        let began = std::time::Instant::now();
-        while began.elapsed() < std::time::Duration::from_millis(300) {
-            std::hint::black_box(began);
+        // However seldom a busy machine runs it, it comes to as much.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let own = || ProcessorTime::now().unwrap().own;
+        while own() < before.own + 20 {
+            assert!(
+                std::time::Instant::now() < deadline,
+                "{before:?}, {}",
+                own()
+            );
         }
-        let after = ProcessorTime::now().unwrap();
-        assert!(after.own >= before.own + 20, "{before:?}, {after:?}");
     }
 }
