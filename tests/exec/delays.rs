@@ -105,7 +105,9 @@ fn with_a_half_life_neighbours_have_nearly_the_same_delay(address: &str) -> Resu
 
 #[test_support::test(each(FAR_ENDS), Namespaces)]
 fn jitter_per_flow_keeps_the_order_of_each_flow_alone(address: &str) -> Result<()> {
-    let script = format!("{} & {}; wait", probe(address), probe(address));
+    // Long enough for both to be under way at the same time, however late one of them is started.
+    let probe = probe(address).replace("-c 200", "-c 2000");
+    let script = format!("{probe} & {probe}; wait");
     let link = "up = { delay = '20ms', jitter = '8ms,per-flow' }";
     let run = Run::of(link, &script)?;
     let log = &run.packet_log;

@@ -85,7 +85,7 @@ fn compare_ends_with_0_on_what_it_can_tell() -> Result<()> {
     let text = stdout(&output);
     has(
         &text,
-        "REGRESSION: base: ping.rtt_ms.median: 200.0 % slower",
+        "REGRESSION: base: ping.rtt_ms.median: 3.0 times as long",
     )?;
     Ok(())
 }
