@@ -315,10 +315,12 @@ mod tests {
                 host_dropped,
                 drops,
                 unsure,
+                bursts: 50,
                 ..ReceiverDetail::default()
             };
             let received = ReceiverView::here(detail, &local, [1.0; 2]);
-            received.loss(received.datagrams.unwrap()).unwrap()
+            let figure = received.loss(received.datagrams.unwrap()).unwrap();
+            (figure.value, figure.interval.unwrap())
         };
         // All 50 had a wrong checksum, all found the socket full, and 10 did for sure while nobody knows about the others.
         let (lost, [low, high]) = loss(0, 0, 0);
