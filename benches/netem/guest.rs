@@ -153,7 +153,7 @@ fn far_end(to_near: &Sender<Vec<Came>>, from_near: &Receiver<()>) -> Result<()> 
     let mut buffer = [0; 2_048];
     loop {
         while let Some(arrival) = socket.receive(&mut buffer)? {
-            ensure!(arrival.overflowed == 0, "the far end was too slow");
+            ensure!(arrival.dropped == 0, "the far end was too slow");
             let at = arrival.at.context("no stamp")?;
             let number = buffer.first_chunk().context("no number")?;
             came.push((u32::from_be_bytes(*number), at.0));

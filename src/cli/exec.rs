@@ -22,7 +22,7 @@ use super::args::screen::{LiveScreen, TuiArg};
 use crate::forward::thread::EMULATOR_DIED;
 use crate::live::NewLink;
 use crate::notes::note;
-use crate::testbed::{self, EmulatedBed};
+use crate::testbed::{self, EmulatedBed, StallWatch};
 use crate::tui::CommandOutput;
 use conditions::LinkSpec;
 use instruments::failure::{Blame, Failure};
@@ -31,6 +31,7 @@ use instruments::serve::{self, ServeConfig, ServiceLimits, ServicePorts};
 use netio::signals;
 use netio::stop::Stop;
 use record::bed::THE_LINK;
+use record::lateness::{self, LinkDepartures, Traffic};
 
 /// Run a command or a shell behind an emulated link, on a test bed of its own
 ///
@@ -64,6 +65,8 @@ pub(crate) struct ExecArgs {
     command: Vec<OsString>,
 }
 
+/// By which the command learns the far end's address.
+pub(super) const SERVER_VARIABLE: &str = "FARWIRE_SERVER";
 /// How long the far end's command may take until it listens.
 const FAR_PATIENCE: Duration = Duration::from_secs(2);
 /// The exit code, as a shell has it, of a command that SIGKILL ended.
@@ -96,6 +99,7 @@ impl ExecArgs {
         let bed = EmulatedBed::up(&config, vec![(link, options)])?;
         let output = has_screen.then(CommandOutput::new).transpose()?;
         let far = self.start_far_end(&bed, output.as_ref())?;
+        let host = StallWatch::begin(self.forwarder.late_budget())?;
         let live = listening
             .map(|listening| LiveServer::start(listening, [live_link(&bed, &spec)?]))
             .transpose()?;
@@ -123,11 +127,15 @@ impl ExecArgs {
                 .print()
                 .context("printing what the command printed")?;
         }
+        let judged = [judged_departures(&bed), host.spoilt()];
         // What it died of, if it did, before what came of that.
         let links = bed.down()?;
         let code = code?;
         let summary = links.first().context("the bed has a link")?;
         note(format_args!("farwire: {summary}"));
+        for cause in judged.into_iter().flatten() {
+            note(format_args!("farwire: {cause}"));
+        }
         if let Some(file) = &self.json {
             write_json(file, summary)?;
         }
@@ -148,7 +156,7 @@ impl ExecArgs {
         } else {
             contain::command(bed.client(), &self.command)?
         };
-        command.env("FARWIRE_SERVER", SERVER.v4.to_string());
+        command.env(SERVER_VARIABLE, SERVER.v4.to_string());
         if let Some(output) = output {
             command.stdin(Stdio::null());
             command.stdout(output.stream()?).stderr(output.stream()?);
@@ -212,6 +220,25 @@ impl ExecArgs {
         testbed::await_listener(bed.server(), None, FAR_PATIENCE)?;
         Ok(FarEnd::Command(far))
     }
+}
+
+/// Which figures of whatever the command measured are the machine's, because too many packets left late, if so.
+fn judged_departures(bed: &EmulatedBed) -> Option<String> {
+    let links = bed.departures(&[THE_LINK.to_owned()]);
+    let before = links.iter().map(|link| LinkDepartures {
+        flows: Vec::new(),
+        ..link.clone()
+    });
+    let before: Vec<_> = before.collect();
+    let kinds = [Traffic::Icmp, Traffic::Tcp(None), Traffic::Udp(None)];
+    // What is of no kind may be of each.
+    let judged = kinds.iter().filter_map(|kind| {
+        let late = lateness::between(&before, &links, &[*kind]);
+        let count: u64 = late.iter().map(|one| one.departed.late).sum();
+        Some((count, lateness::advice(&late)?))
+    });
+    let worst = judged.max_by_key(|(count, _)| *count);
+    worst.map(|(_, advice)| advice)
 }
 
 /// The link, for who watches and changes it.

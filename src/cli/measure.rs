@@ -7,7 +7,9 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
 
-use crate::notes;
+use super::exec::SERVER_VARIABLE;
+use crate::notes::{self, note};
+use crate::testbed::StallWatch;
 use instruments::failure::{Blame, Failure};
 use instruments::iperf3::intervals;
 use instruments::measure::{CommonArgs, Instrument, InstrumentArgs, MeasureOutput};
@@ -15,6 +17,7 @@ use instruments::output;
 use instruments::output::Prepared;
 pub(super) use instruments::{Live, Session};
 use netio::stop::Stop;
+use record::lateness::LateBudget;
 use record::printable::{printable, printable_lines};
 
 /// Measure with one instrument
@@ -30,12 +33,33 @@ impl MeasureArgs {
         let instrument = self.asked.instrument();
         let common = instrument.common();
         let json = prepare_json(common).or_bad_input()?;
+        let host = watch_host()?;
         let found = self.asked.measure(&session()?)?;
+        let host = host.and_then(|host| host.spoilt());
+        let spoilt = [
+            found
+                .measurement
+                .shortfall(LateBudget::DEFAULT.time().into()),
+            host,
+        ];
         let written = write_json(common, &found, json);
         show(instrument, &found)?;
+        for cause in spoilt.into_iter().flatten() {
+            note(format_args!(
+                "farwire: {cause}: do not trust the numbers above, which `farwire run` would call INVALID"
+            ));
+        }
         written?;
         Ok(super::exit_code(found.measurement.failure.is_none()))
     }
+}
+
+/// Watches whether this machine keeps up. Behind `farwire exec` that command does: the emulator is no other program to it.
+fn watch_host() -> Result<Option<StallWatch>> {
+    if std::env::var_os(SERVER_VARIABLE).is_some() {
+        return Ok(None);
+    }
+    StallWatch::begin(LateBudget::DEFAULT).map(Some)
 }
 
 fn session() -> Result<Session> {

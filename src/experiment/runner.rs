@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ use instruments::failure::{Blame, Failure};
 use netio::sandbox::{self, Capability};
 use netio::stop::Stop;
 use record::clients;
-use record::lateness;
+use record::lateness::{self, Polls};
 use record::pace::PathPace;
 use record::profile::{Headline, InstrumentProfile};
 use record::quantity::{counted, number, scale_for};
@@ -52,6 +53,8 @@ pub(crate) struct Measures<'a> {
 const TESTBED_TIME: Duration = Duration::from_millis(500);
 /// What an instrument without a time-out may take beyond its stated time before it is stopped.
 const GRACE: Duration = Duration::from_secs(30);
+/// From one look at what has left the links to the next.
+const POLL: Duration = Duration::from_millis(50);
 /// What one without a stated time may take.
 const LONGEST: Duration = Duration::from_secs(3600);
 
@@ -359,20 +362,49 @@ fn at_once(
         Measured {
             instrument: instrument.name.clone(),
             started_at,
-            invalid: lateness::invalid(&departures, &measurement.figures),
+            invalid: None,
             departures,
+            rows: Vec::new(),
             measurement,
         }
     };
     thread::scope(|scope| {
+        let (end, ended) = mpsc::channel();
+        let polling = scope.spawn(move || poll(testbed, &ended));
         let measuring: Vec<_> = group
             .iter()
             .map(|instrument| scope.spawn(move || measured(instrument)))
             .collect();
         let done = measuring.into_iter().map(|thread| thread.join());
-        done.map(|measured| measured.expect("an instrument's panic is farwire's"))
-            .collect()
+        let done: Vec<Measured> = done
+            .map(|measured| measured.expect("an instrument's panic is farwire's"))
+            .collect();
+        drop(end);
+        let polls = polling.join().expect("it only asks and waits");
+        let judged = done.into_iter().zip(group).map(|(measured, instrument)| {
+            let traffic = instrument.args.instrument().traffic();
+            let rows = polls.rows(&measured.measurement, &traffic);
+            let measured = Measured { rows, ..measured };
+            let invalid = measured.fault();
+            Measured {
+                invalid,
+                ..measured
+            }
+        });
+        judged.collect()
     })
+}
+
+/// Looks what has left the links, again and again until the other end of `ended` is dropped.
+fn poll(testbed: &dyn Testbed, ended: &Receiver<()>) -> Polls {
+    let (began, mut polls) = (Instant::now(), Polls::default());
+    loop {
+        polls.add(began.elapsed(), testbed.departures());
+        if ended.recv_timeout(POLL) != Err(RecvTimeoutError::Timeout) {
+            polls.add(began.elapsed(), testbed.departures());
+            return polls;
+        }
+    }
 }
 
 fn measure(

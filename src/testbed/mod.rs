@@ -8,6 +8,7 @@ mod external;
 mod listener;
 mod namespaces;
 mod nics;
+mod processor_time;
 mod stalls;
 
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ pub(crate) use self::emulated::EmulatedBed;
 pub(crate) use self::listener::{await_listener, serve_confined};
 use self::nics::HeldNics;
 pub(crate) use self::nics::hold as hold_nics;
+pub(crate) use self::stalls::StallWatch;
 
 /// Work of an instrument that must happen where the client is.
 pub(crate) type ClientWork<'a> = Box<dyn FnOnce() -> Measurement + Send + 'a>;

@@ -1,4 +1,5 @@
-//! Detects stalls: times when the host did not run the threads of a measurement although they were ready.
+//! Detects stalls: times when the host did not run the threads of a measurement although they were ready, and other programs that
+//! keep the processors from them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use record::lateness::LateBudget;
+
+use super::processor_time::{ProcessorShares, ProcessorTime};
 
 /// How long the watching thread sleeps at a time.
 const NAP: Duration = Duration::from_millis(5);
@@ -21,10 +24,10 @@ const MOST: f64 = 0.05;
 ///
 /// A loaded machine is good enough as long as it runs an ordinary thread within 10 ms, or within what a packet may be late.
 #[derive(Debug)]
-pub(super) struct StallWatch {
+pub(crate) struct StallWatch {
     began: Instant,
     limit: Duration,
-    stolen_before: Option<Ticks>,
+    before: Option<ProcessorTime>,
     stalled_ns: Arc<AtomicU64>,
     _stop: Sender<()>,
 }
@@ -36,15 +39,8 @@ struct HostStalls {
     /// What took longer than this counts.
     limit: Duration,
     stalled: Duration,
-    /// Of the processors' time, what went to other virtual machines, where the host says it.
-    stolen: Option<f64>,
-}
-
-/// Time of all processors since the machine started, in the kernel's ticks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ticks {
-    all: u64,
-    stolen: u64,
+    /// Whose the processors were, where the host says it.
+    processors: Option<ProcessorShares>,
 }
 
 impl StallWatch {
@@ -52,7 +48,7 @@ impl StallWatch {
     ///
     /// # Errors
     /// The thread does not start.
-    pub(super) fn begin(late_budget: LateBudget) -> Result<Self> {
+    pub(crate) fn begin(late_budget: LateBudget) -> Result<Self> {
         let limit = limit(late_budget);
         let stalled_ns = Arc::new(AtomicU64::new(0));
         let (stop, stopped) = channel::<()>();
@@ -74,20 +70,20 @@ impl StallWatch {
         Ok(Self {
             began: Instant::now(),
             limit,
-            stolen_before: Ticks::now(),
+            before: ProcessorTime::now(),
             stalled_ns,
             _stop: stop,
         })
     }
 
     /// Why what was measured until now is not to be trusted, if so.
-    pub(super) fn spoilt(&self) -> Option<String> {
-        let ticks = self.stolen_before.zip(Ticks::now());
+    pub(crate) fn spoilt(&self) -> Option<String> {
+        let processors = self.before.zip(ProcessorTime::now());
         let stalls = HostStalls {
             elapsed: self.began.elapsed(),
             limit: self.limit,
             stalled: Duration::from_nanos(self.stalled_ns.load(Ordering::Relaxed)),
-            stolen: ticks.and_then(|(before, now)| now.stolen_since(before)),
+            processors: processors.and_then(|(before, now)| now.since(before)),
         };
         stalls.spoil()
     }
@@ -102,9 +98,10 @@ impl HostStalls {
     fn spoil(self) -> Option<String> {
         let share = self.stalled.as_secs_f64() / self.elapsed.as_secs_f64();
         if share <= MOST {
-            return None;
+            return self.starved();
         }
-        let stolen = self.stolen.filter(|share| *share >= 0.001);
+        let stolen = self.processors.map(|shares| shares.stolen);
+        let stolen = stolen.filter(|share| *share >= 0.001);
         let stolen = stolen.map(|share| {
             format!(
                 "; {:.1} % of the processors' time went to other virtual machines",
@@ -118,29 +115,12 @@ impl HostStalls {
             stolen.unwrap_or_default()
         ))
     }
-}
 
-impl Ticks {
-    fn now() -> Option<Self> {
-        Self::parse(&std::fs::read_to_string("/proc/stat").ok()?)
-    }
-
-    /// The first line of /proc/stat (proc(5)): user, nice, system, idle, iowait, irq, softirq and steal; guests count as users.
-    fn parse(text: &str) -> Option<Self> {
-        const STEAL: usize = 7;
-        let numbers = text.lines().next()?.strip_prefix("cpu ")?;
-        let numbers = numbers.split_whitespace().take(STEAL + 1);
-        let numbers: Vec<u64> = numbers.map_while(|number| number.parse().ok()).collect();
-        Some(Self {
-            all: numbers.iter().sum(),
-            stolen: *numbers.get(STEAL)?,
-        })
-    }
-
-    fn stolen_since(self, before: Self) -> Option<f64> {
-        let all = self.all.checked_sub(before.all).filter(|all| *all > 0)?;
-        let stolen = self.stolen.checked_sub(before.stolen)?;
-        Some(stolen as f64 / all as f64)
+    /// That other programs kept the processors busy. A thread then waits for its turn for milliseconds, which is no stall and yet is in
+    /// every figure; whoever allows packets to be later than a stall allows that too.
+    fn starved(self) -> Option<String> {
+        let shares = self.processors.filter(|_| self.limit <= STALL)?;
+        shares.starved()
     }
 }
 
@@ -149,11 +129,16 @@ mod tests {
     use super::*;
 
     fn stalls(stalled_ms: u64, stolen: Option<f64>) -> HostStalls {
+        let shares = |stolen| ProcessorShares {
+            idle: 0.5,
+            stolen,
+            others: 0.1,
+        };
         HostStalls {
             elapsed: Duration::from_secs(1),
             limit: STALL,
             stalled: Duration::from_millis(stalled_ms),
-            stolen,
+            processors: stolen.map(shares),
         }
     }
 
@@ -165,6 +150,26 @@ mod tests {
         assert!(cause.contains("12.3 % of the processors' time"), "{cause}");
         let cause = stalls(71, None).spoil().unwrap();
         assert!(!cause.contains("virtual"), "{cause}");
+    }
+
+    #[test]
+    fn a_run_beside_other_programs_that_leave_nothing_idle_is_spoilt_without_a_stall() {
+        let beside = |budget: &str| HostStalls {
+            limit: limit(budget.parse().unwrap()),
+            processors: Some(ProcessorShares {
+                idle: 0.0,
+                stolen: 0.0,
+                others: 0.5,
+            }),
+            ..stalls(0, None)
+        };
+        let cause = beside("1ms").spoil().unwrap();
+        assert!(
+            cause.contains("other programs took 50 % of the processors' time"),
+            "{cause}"
+        );
+        // Whoever lets packets be so late does not measure time.
+        assert_eq!(beside("20ms").spoil(), None);
     }
 
     #[test]
@@ -182,16 +187,5 @@ mod tests {
             let cause = stalls.spoil().unwrap();
             assert!(cause.ends_with(said), "{budget}: {cause}");
         }
-    }
-
-    #[test]
-    fn stolen_time_is_read_where_the_kernel_states_it() {
-        let before = Ticks::parse("cpu  100 0 50 800 10 0 5 35 0 0\ncpu0 1 1\n").unwrap();
-        assert_eq!((before.all, before.stolen), (1000, 35));
-        let now = Ticks::parse("cpu  150 0 50 800 10 0 5 85 0 0").unwrap();
-        assert_eq!(now.stolen_since(before), Some(0.5));
-        assert_eq!(before.stolen_since(now), None);
-        assert_eq!(Ticks::parse("cpu 1 2 3"), None);
-        assert_eq!(Ticks::parse("intr 5"), None);
     }
 }

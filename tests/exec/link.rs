@@ -1,11 +1,15 @@
 //! What the command meets on the link is what was asked for.
 
 use std::collections::BTreeSet;
+use std::process::Command;
+use std::thread;
 
 use anyhow::{Context, Result, ensure};
+use netio::kill_on_drop::KillOnDrop;
+use serde_json::Value;
 use tempfile::NamedTempFile;
 
-use test_support::process::{self, stderr, stdout};
+use test_support::process::{self, has, stderr, stdout};
 use test_support::wan_box::Summary;
 
 #[test_support::test(Namespaces, Tool("ping"))]
@@ -103,7 +107,53 @@ fn a_budget_of_a_nanosecond_makes_every_packet_late_and_one_of_a_second_none() -
             (left.count, left.over_budget, left.budget_ns) == (40, late, ns),
             "{left:?}, {said}"
         );
+        let is_told = said.contains("late: figures of any kind that were measured meanwhile");
+        ensure!(is_told == (late > 0), "{said}");
     }
+    Ok(())
+}
+
+/// The kernel counts a datagram with a wrong checksum with those that find a socket full.
+#[test_support::test(Namespaces)]
+fn what_has_a_wrong_checksum_is_lost_and_no_drop_of_a_full_socket() -> Result<()> {
+    let measured = |line: &str| -> Result<Value> {
+        let mut command = process::farwire();
+        command.args(["exec", "--up-corrupt", "5%", "--seed", "3", "--"]);
+        command.arg(process::program()).arg("measure");
+        let output = process::succeeds(command.args(line.split(' ')))?;
+        Ok(serde_json::from_slice(&output.stdout)?)
+    };
+    let udp = measured("udp 10.77.0.2 -t 1 -b 10M --json -")?;
+    let up = |metric: &str| {
+        let mut figures = udp["figures"].as_array().into_iter().flatten();
+        let figure =
+            figures.find(|figure| figure["metric"] == metric && figure["direction"] == "up");
+        figure.and_then(|figure| figure["value"].as_f64())
+    };
+    ensure!(up("host_dropped_packets") == Some(0.0), "{udp}");
+    // Some 43 of 856.
+    ensure!(up("lost_packets").is_some_and(|lost| lost > 15.0), "{udp}");
+    let probe = measured("probe 10.77.0.2 -c 400 -i 2ms -W 500ms --json -")?;
+    let facts = probe["facts"].as_object().context("facts")?;
+    ensure!(!facts.contains_key("far_overflow"), "{probe}");
+    ensure!(!facts.contains_key("host_overflow"), "{probe}");
+    Ok(())
+}
+
+/// Two for each processor, so that one ordinary thread more waits for its turn.
+#[test_support::test(serial, Namespaces)]
+fn a_host_whose_other_programs_leave_nothing_idle_is_told_to_be_starved() -> Result<()> {
+    let busy = || {
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do :; done"]);
+        KillOnDrop::spawn(&mut command)
+    };
+    let count = 2 * thread::available_parallelism()?.get();
+    let others: Vec<_> = (0..count).map(|_| busy()).collect::<Result<_, _>>()?;
+    let mut command = process::farwire();
+    let output = process::succeeds(command.args(["exec", "--", "sleep", "1"]))?;
+    drop(others);
+    has(&stderr(&output), "the host was starved of CPU")?;
     Ok(())
 }
 

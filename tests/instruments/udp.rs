@@ -10,7 +10,8 @@ use netio::netns::NetNs;
 use serde_json::Value;
 
 use super::tcp::{NEEDS, namespace, serve, start};
-use test_support::process::{self, farwire, run_in, stdout};
+use test_support::far_end::FarEnd;
+use test_support::process::{self, farwire, has, run_in, stderr, stdout};
 use test_support::suite::Suite;
 
 /// No stream carries more than 90 datagrams, at 1 Mbit/s where nothing is said: iperf3's buffers of 212,992 bytes, of which one
@@ -50,6 +51,30 @@ fn add(suite: &mut Suite) {
             move || names(options),
         );
     }
+}
+
+/// No machine sends 900 Gbit/s.
+#[test_support::test]
+fn a_sender_that_cannot_keep_its_rate_says_so() -> Result<()> {
+    let far_end = FarEnd::start(farwire().arg("serve"))?;
+    let port = far_end.address("iperf3")?.port().to_string();
+    for (options, way) in [(&[][..], "up"), (&["-R"], "down")] {
+        let mut client = farwire();
+        client.args(["measure", "udp", "127.0.0.1", "-p", &port, "--json", "-"]);
+        client.args(["-t", "0.3", "-b", "900G"]).args(options);
+        let output = process::succeeds(&mut client)?;
+        let said = stderr(&output);
+        has(&said, "the sender fell short of its schedule: it sent ")?;
+        has(&said, format!("of the requested 900000 Mbit/s {way}"))?;
+        let measured: Value = serde_json::from_slice(&output.stdout)?;
+        let pace = &measured["paces"][0];
+        ensure!(
+            pace["unit"] == "bits" && pace["asked_per_s"] == 9e11,
+            "{pace}"
+        );
+        ensure!(pace["direction"] == way, "{pace}");
+    }
+    Ok(())
 }
 
 /// iperf3 is the client: it says what both ends counted.

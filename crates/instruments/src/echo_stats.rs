@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use record::metric_table::{MetricRow, MetricTable};
+use record::schedule::{Pace, PaceUnit};
 use record::{Figure, Measurement, Metric, Sample, Statistic};
 use stats::losses::Losses;
 use stats::t_interval;
@@ -81,6 +82,13 @@ impl EchoStats {
         };
         self.extra
             .push(Sample::new(probe.sent_s, extra, index, rtt_ms));
+    }
+
+    /// How well probes left in time, by the last of them.
+    pub(crate) fn pace(&self, interval: Duration) -> Option<Pace> {
+        let sent = self.count();
+        let last_s = self.sent_at(sent)? - self.sent_at(1)?;
+        Pace::of_interval(PaceUnit::Requests, interval.as_secs_f64(), sent, last_s)
     }
 
     /// Whether the far end sends more than any network makes of answers.
@@ -199,6 +207,20 @@ mod tests {
         let mut stats = EchoStats::new(Duration::from_secs(1));
         (0..probes).for_each(|i| stats.sent(f64::from(i)));
         stats
+    }
+
+    #[test]
+    fn a_sender_that_is_behind_at_the_last_probe_fell_short() {
+        // One a second.
+        let pace = stats(100).pace(Duration::from_secs(1)).unwrap();
+        assert_eq!(pace.shortfall(Duration::from_millis(1)), None);
+        let pace = stats(100).pace(Duration::from_millis(900)).unwrap();
+        let cause = pace.shortfall(Duration::from_millis(1)).unwrap();
+        assert!(
+            cause.ends_with("it sent 1.00 of the requested 1.11 requests/s"),
+            "{cause}"
+        );
+        assert_eq!(stats(1).pace(Duration::from_secs(1)), None);
     }
 
     #[test]

@@ -43,6 +43,7 @@ pub mod tbf;
 pub mod tcp;
 mod timestamped;
 pub mod udp;
+mod udp_drops;
 pub mod userns;
 mod wait;
 
@@ -62,4 +63,5 @@ pub use port::{
 pub use probe::{ProbeKind, ProbeReply, ProbeRequest};
 pub use sleeper::Sleeper;
 pub use timestamped::{Arrival, SendReport, TimestampedUdp};
+pub use udp_drops::{DropCauses, FullDrops, UdpErrors};
 pub use wait::{Alarm, CpuUse, Stall, Waiter, Wakes, ask_for_short_slices};

@@ -18,6 +18,7 @@ use nix::sys::socket::{
 use nix::sys::time::TimeSpec;
 
 use crate::packet_info::{self, SourceAddress};
+use crate::udp_drops::{DropCauses, FullDrops};
 
 /// The kernel takes twice as much, 768 bytes of it for a short packet: room for 100 ms at 100,000 packets a second, during which the program
 /// may not run.
@@ -30,6 +31,7 @@ pub struct TimestampedUdp {
     control: Vec<u8>,
     /// What the kernel will call the next packet that leaves.
     next: u32,
+    causes: DropCauses,
 }
 
 /// A packet that came.
@@ -47,8 +49,9 @@ pub struct Arrival {
     pub ttl: Option<u8>,
     /// DSCP (the upper six bits) and ECN with which it arrived.
     pub tos: u8,
-    /// Packets that this socket had no room for since it was opened, as far as the kernel has said: the host's own loss.
-    pub overflowed: u32,
+    /// Packets that this socket had dropped since it was opened, as far as the kernel has said: it was full, or their checksum was
+    /// wrong ([`TimestampedUdp::full_drops`]).
+    pub dropped: u32,
 }
 
 /// What the error queue says of packets that were sent.
@@ -107,6 +110,7 @@ impl TimestampedUdp {
             // cmsg_space gives capacity for one of each; every message has a header of its own.
             control: vec![0; control.capacity() + 8 * size_of::<libc::cmsghdr>()],
             next: 0,
+            causes: DropCauses::watch(),
         })
     }
 
@@ -116,6 +120,12 @@ impl TimestampedUdp {
     /// The system refuses to say.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
+    }
+
+    /// How many of the first `dropped` packets that this socket dropped found it full; the calling thread is in the socket's network
+    /// namespace.
+    pub fn full_drops(&self, dropped: u32) -> FullDrops {
+        self.causes.full(dropped.into())
     }
 
     /// Sends to the peer that the socket is connected to; the result names the packet in its [`SendReport`].
@@ -174,7 +184,7 @@ impl TimestampedUdp {
             at: None,
             ttl: None,
             tos: 0,
-            overflowed: 0,
+            dropped: 0,
         };
         for note in message.cmsgs()? {
             arrival.take(&note);
@@ -266,7 +276,7 @@ impl Arrival {
             }
             ControlMessageOwned::Ipv4Tos(tos) => self.tos = *tos,
             ControlMessageOwned::Ipv6TClass(class) => self.tos = u8::try_from(*class).unwrap_or(0),
-            ControlMessageOwned::RxqOvfl(count) => self.overflowed = *count,
+            ControlMessageOwned::RxqOvfl(count) => self.dropped = *count,
             _ => {}
         }
     }

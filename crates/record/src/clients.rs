@@ -104,6 +104,8 @@ pub fn together(mut all: Vec<Measurement>, kind: Option<SampleKind>) -> Measurem
         facts: common_facts(&all),
         omitted_s: all.first().map_or(0.0, |first| first.omitted_s),
         samples,
+        // One client that fell short is enough, whatever the others did.
+        paces: all.iter().flat_map(|one| one.paces.clone()).collect(),
     };
     each_goodput(&all, &mut merged);
     merged.with_fact(

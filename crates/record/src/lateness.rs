@@ -1,20 +1,26 @@
 //! Whether packets left the emulator late, judged for each instrument by its own packets in its own time, and for each
 //! figure against what it claims.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::slice;
 use std::str::FromStr;
+use std::time::Duration;
 
 use model::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::quantity::counted;
-use crate::{Direction, Figure, Statistic};
+use crate::{Direction, Figure, Measurement, Metric, Phase, Sample, Statistic};
 
 /// One late packet in so many touches the bulk of a measurement, and with it every figure.
 const BULK: u64 = 20;
 /// One in so many is the tail that a 99th percentile speaks of.
 const TAIL: u64 = 100;
+/// One in so many is as much as the loss that people look for. A packet that left late may come after the time-out, and one that
+/// waited in the emulator leaves room in a queue that was full: either is a packet of the loss.
+const LOSS: u64 = 200;
 
 const ICMP: u8 = 1;
 const ICMP_V6: u8 = 58;
@@ -238,28 +244,219 @@ pub fn between(
     all
 }
 
+/// How many late packets a figure stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limit {
+    /// Of medians, means and rates.
+    Bulk,
+    /// Of 99th percentiles.
+    Tail,
+    /// Of what was lost.
+    Loss,
+}
+
+impl Limit {
+    fn of(figure: &Figure) -> Self {
+        match (figure.metric, figure.statistic) {
+            (Metric::LostPercent | Metric::LostPackets | Metric::LatePackets, _) => Self::Loss,
+            (_, Statistic::P99) => Self::Tail,
+            _ => Self::Bulk,
+        }
+    }
+
+    /// Whether so many `late` ones of so many packets are too many.
+    fn is_passed(self, late: u64, packets: u64) -> bool {
+        match self {
+            Self::Bulk => late * BULK > packets,
+            Self::Tail => late > 0 && late * TAIL >= packets,
+            // A single late packet is no more than the loss's own interval allows for.
+            Self::Loss => late > 1 && late * LOSS >= packets,
+        }
+    }
+}
+
 /// Why `figure` is not the network's, if late packets reach what it speaks of.
 ///
 /// A figure of one direction is judged by the packets that went that way; one of a round trip, and every one of TCP, which its
-/// acknowledgements clock, by both. A median, a mean, a loss or a rate stands until one packet in twenty is late, a 99th
-/// percentile until one in a hundred is.
+/// acknowledgements clock, by both. A median, a mean or a rate stands until more than one packet in twenty is late, a 99th
+/// percentile until one in a hundred is, a loss until one in two hundred is and more than one.
 pub fn spoilt(late: &[LatePackets], figure: &Figure) -> Option<String> {
-    let one_in = match figure.statistic {
-        Statistic::P99 => TAIL,
-        _ => BULK,
-    };
-    cause(late, figure.direction, one_in)
+    cause(late, figure.direction, Limit::of(figure))
 }
 
 /// Why the bulk of what one of `figures` is of is not the network's, if so.
 pub fn invalid(late: &[LatePackets], figures: &[Figure]) -> Option<String> {
     let mut figures = figures.iter();
-    figures.find_map(|figure| cause(late, figure.direction, BULK))
+    figures.find_map(|figure| cause(late, figure.direction, Limit::Bulk))
 }
 
-/// What is late in at least one packet in `one_in`, one way or another. A packet may be late on every link and on its way
+/// For whoever measured something else between two looks at the links: which figures the late packets of any kind make untrue, if
+/// they are so many.
+pub fn advice(late: &[LatePackets]) -> Option<String> {
+    let of = |limit| cause(late, None, limit);
+    let (cause, figures) = match (of(Limit::Bulk), of(Limit::Tail), of(Limit::Loss)) {
+        (Some(cause), ..) => (
+            cause,
+            "figures of any kind that were measured meanwhile are",
+        ),
+        (_, Some(cause), Some(_)) => (
+            cause,
+            "a 99th percentile or a loss that was measured meanwhile is",
+        ),
+        (_, Some(cause), None) => (cause, "a 99th percentile that was measured meanwhile is"),
+        (_, None, Some(cause)) => (cause, "a loss that was measured meanwhile is"),
+        (None, None, None) => return None,
+    };
+    Some(format!("{cause}: {figures} the machine's, not the link's"))
+}
+
+/// Which packets left late while one size, or one phase, of an instrument was measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowDepartures {
+    /// Of this size, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Of this phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// Of its packets, in its time.
+    pub departures: Vec<LatePackets>,
+}
+
+impl RowDepartures {
+    /// Whether `figure` is of it.
+    pub fn is_of(&self, figure: &Figure) -> bool {
+        (self.size, self.phase) == (figure.size, figure.phase)
+    }
+
+    /// Why the bulk of what was measured of it is not the network's, if so. Its time has packets of its neighbours at both ends, so
+    /// that a single late packet need not be its own.
+    fn invalid(&self, figures: &[Figure]) -> Option<String> {
+        let late: u64 = self.departures.iter().map(|one| one.departed.late).sum();
+        let mut own = figures.iter().filter(|figure| self.is_of(figure));
+        let cause = own.find_map(|figure| invalid(&self.departures, slice::from_ref(figure)));
+        let cause = cause.filter(|_| late > 1)?;
+        let size = self.size.map(|size| counted(size, "byte"));
+        let phase = self.phase.map(|phase| phase.name().to_owned());
+        let scope: Vec<_> = phase.into_iter().chain(size).collect();
+        Some(format!("{}: {cause}", scope.join(" ")))
+    }
+}
+
+/// Why the bulk of what was measured is not the network's, as a whole or in one of its `rows`, if so.
+pub fn invalid_in_any(
+    whole: &[LatePackets],
+    rows: &[RowDepartures],
+    figures: &[Figure],
+) -> Option<String> {
+    let has_row = |figure: &Figure| rows.iter().any(|row| row.is_of(figure));
+    let mut of_whole = figures.iter().filter(|figure| !has_row(figure));
+    let whole = of_whole.find_map(|figure| invalid(whole, slice::from_ref(figure)));
+    whole.or_else(|| rows.iter().find_map(|row| row.invalid(figures)))
+}
+
+/// Looks at the links, one after the other, each with its time.
+#[derive(Clone, Debug)]
+pub struct Polls {
+    taken: Vec<(Duration, Vec<LinkDepartures>)>,
+    /// One in so many is kept.
+    every: usize,
+    /// How many were seen since one was kept.
+    seen: usize,
+}
+
+impl Default for Polls {
+    fn default() -> Self {
+        Self {
+            taken: Vec::new(),
+            every: 1,
+            seen: 0,
+        }
+    }
+}
+
+impl Polls {
+    /// Looks that are kept: of a longer time there are fewer a second.
+    const MOST: usize = 20_000;
+
+    /// Adds what had left the links at `at`, which is later than what was added before.
+    pub fn add(&mut self, at: Duration, links: Vec<LinkDepartures>) {
+        self.seen += 1;
+        if self.seen < self.every {
+            return;
+        }
+        self.seen = 0;
+        self.taken.push((at, links));
+        if self.taken.len() >= Self::MOST {
+            let mut index = 0;
+            self.taken.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+            self.every *= 2;
+        }
+    }
+
+    /// What of each `traffic` left the links from the first look before the last one by `from`, to the first look but one from
+    /// `to` on: the window and a look on both sides.
+    fn within(&self, from: Duration, to: Duration, traffic: &[Traffic]) -> Vec<LatePackets> {
+        let until = self.taken.partition_point(|(at, _)| *at <= from);
+        let before = self.taken.get(until.saturating_sub(2));
+        let after = self.taken.partition_point(|(at, _)| *at < to) + 1;
+        let after = self.taken.get(after).or(self.taken.last());
+        match before.zip(after) {
+            Some(((_, before), (_, after))) => between(before, after, traffic),
+            None => Vec::new(),
+        }
+    }
+
+    /// The departures of each size and phase of which `measurement` has figures, from its samples' times, which count from the start
+    /// of the looks; none where it has one only.
+    pub fn rows(&self, measurement: &Measurement, traffic: &[Traffic]) -> Vec<RowDepartures> {
+        let figures = measurement.figures.iter();
+        let wanted = |sample: &Sample| {
+            let mut figures = figures.clone();
+            figures.any(|figure| (figure.size, figure.phase) == (sample.size, sample.phase))
+        };
+        let mut windows: BTreeMap<(Option<Phase>, Option<u64>), [f64; 2]> = BTreeMap::new();
+        for sample in &measurement.samples {
+            let [from, to] = span(sample);
+            let row = (sample.phase, sample.size);
+            match windows.get_mut(&row) {
+                Some(window) => *window = [window[0].min(from), window[1].max(to)],
+                None if wanted(sample) => drop(windows.insert(row, [from, to])),
+                None => {}
+            }
+        }
+        windows.retain(|row, _| *row != (None, None));
+        if windows.len() < 2 {
+            return Vec::new();
+        }
+        let row = |((phase, size), window): (_, [f64; 2])| {
+            let [from, to] = window.map(|s| Duration::try_from_secs_f64(s).unwrap_or_default());
+            RowDepartures {
+                size,
+                phase,
+                departures: self.within(from, to, traffic),
+            }
+        };
+        windows.into_iter().map(row).collect()
+    }
+}
+
+/// From when to when the packets of a sample went, in seconds. A run ends at its sample's time; a round trip begins or ends there.
+fn span(sample: &Sample) -> [f64; 2] {
+    let at = sample.at_s;
+    match sample.metric.unit() {
+        "s" => [at - sample.value, at],
+        "ms" => [at - sample.value / 1e3, at + sample.value / 1e3],
+        _ => [at, at],
+    }
+}
+
+/// What is late in more packets than `limit` allows, one way or another. A packet may be late on every link and on its way
 /// back, so the late ones of all count against the packets of one.
-fn cause(late: &[LatePackets], direction: Option<Direction>, one_in: u64) -> Option<String> {
+fn cause(late: &[LatePackets], direction: Option<Direction>, limit: Limit) -> Option<String> {
     let mut traffic: Vec<&str> = late.iter().map(|one| one.traffic.as_str()).collect();
     traffic.dedup();
     traffic.into_iter().find_map(|traffic| {
@@ -270,11 +467,7 @@ fn cause(late: &[LatePackets], direction: Option<Direction>, one_in: u64) -> Opt
         let judged: Vec<_> = late.iter().filter(is_judged).collect();
         let packets = judged.iter().map(|one| one.departed.packets).max()?;
         let sum: u64 = judged.iter().map(|one| one.departed.late).sum();
-        let reached = match one_in {
-            TAIL => sum > 0 && sum * one_in >= packets,
-            _ => sum * one_in > packets,
-        };
-        reached.then(|| in_words(&judged))
+        limit.is_passed(sum, packets).then(|| in_words(&judged))
     })
 }
 
@@ -306,7 +499,6 @@ fn in_words(judged: &[&LatePackets]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Metric;
 
     fn late(traffic: &str, direction: Direction, packets: u64, late: u64) -> LatePackets {
         LatePackets {
@@ -348,6 +540,167 @@ mod tests {
         assert_eq!(invalid(&two, &[figure(Statistic::P99)]), None);
         let few = [late("udp 862", Up, 1000, 9)];
         assert_eq!(spoilt(&few, &figure(Statistic::P99)), None);
+    }
+
+    #[test]
+    fn one_late_packet_in_two_hundred_spoils_a_loss_and_a_single_one_does_not() {
+        use Direction::Up;
+        let lost = Figure::new(Metric::LostPercent, Statistic::Mean, 4.1);
+        let of = |packets, count| [late("icmp", Up, packets, count)];
+        // 23 of 1,000: what was accepted with a loss of 7.9 % where the link lost 4.1 %.
+        let cause = spoilt(&of(1000, 23), &lost).unwrap();
+        assert_eq!(cause, "23 of 1000 packets up left more than 1 ms late");
+        assert_eq!(spoilt(&of(1000, 23), &figure(Statistic::Median)), None);
+        assert!(spoilt(&of(400, 2), &lost).is_some());
+        assert_eq!(spoilt(&of(402, 2), &lost), None);
+        assert_eq!(spoilt(&of(100, 1), &lost), None);
+        let count = Figure::new(Metric::LostPackets, Statistic::Total, 41.0);
+        assert!(spoilt(&of(400, 2), &count).is_some());
+    }
+
+    #[test]
+    fn more_than_one_late_packet_in_twenty_makes_a_measurement_invalid() {
+        let of = |count| [late("icmp", Direction::Up, 100, count)];
+        assert_eq!(invalid(&of(5), &[figure(Statistic::Mean)]), None);
+        assert!(invalid(&of(6), &[figure(Statistic::Mean)]).is_some());
+    }
+
+    /// 1,000 packets a second up, looked at every 50 ms from 0 s to 21 s, of which three in ten are late from 20 s to 20.2 s.
+    fn polls() -> Polls {
+        let mut polls = Polls::default();
+        for look in 0..=420 {
+            let at = Duration::from_millis(50 * look);
+            let late_looks = look.clamp(400, 404) - 400;
+            let flow = FlowDepartures {
+                kind: FlowKind {
+                    protocol: 6,
+                    port: 80,
+                },
+                up: Departed {
+                    packets: 50 * look,
+                    late: 15 * late_looks,
+                },
+                down: Departed::default(),
+            };
+            let link = LinkDepartures {
+                link: "link".to_owned(),
+                budget_ns: 1_000_000,
+                flows: vec![flow],
+            };
+            polls.add(at, vec![link]);
+        }
+        polls
+    }
+
+    /// Two sizes, of which the small one was measured for 20 s and the large one for 40 ms, with figures of both and of the whole.
+    fn of_two_sizes(late_ms: f64) -> Measurement {
+        let rtt = |at_s, size| Sample::new(at_s, Metric::RttMs, 1, 1.0).size(size);
+        let mean = Figure::new(Metric::RttMs, Statistic::Mean, 1.0);
+        Measurement {
+            samples: vec![
+                rtt(0.0, 64),
+                rtt(19.9, 64),
+                rtt(late_ms / 1e3, 1024),
+                rtt(late_ms / 1e3 + 0.04, 1024),
+            ],
+            figures: vec![mean.clone().size(64), mean.clone().size(1024), mean],
+            ..Measurement::default()
+        }
+    }
+
+    #[test]
+    fn a_size_that_ran_for_40_ms_is_judged_by_its_own_packets_and_not_by_20_clean_seconds() {
+        let (polls, traffic) = (polls(), [Traffic::Tcp(Some(80))]);
+        let links = |index: usize| polls.taken[index].1.clone();
+        let whole = between(&links(0), &links(420), &traffic);
+        let (packets, late) = (whole[0].departed.packets, whole[0].departed.late);
+        assert_eq!((packets, late), (21_000, 60));
+        let bad = of_two_sizes(20_060.0);
+        assert_eq!(invalid(&whole, &bad.figures), None);
+        let rows = polls.rows(&bad, &traffic);
+        assert_eq!(rows.len(), 2);
+        let cause = invalid_in_any(&whole, &rows, &bad.figures).unwrap();
+        assert_eq!(
+            cause,
+            "1024 bytes: 60 of 200 packets up left more than 1 ms late"
+        );
+        let of = |size| rows.iter().find(|row| row.size == Some(size)).unwrap();
+        assert!(spoilt(&of(1024).departures, &bad.figures[1]).is_some());
+        assert_eq!(spoilt(&of(64).departures, &bad.figures[0]), None);
+        // Half a second later nothing is late.
+        let good = of_two_sizes(20_500.0);
+        let rows = polls.rows(&good, &traffic);
+        assert_eq!(invalid_in_any(&whole, &rows, &good.figures), None);
+    }
+
+    #[test]
+    fn a_row_begins_before_its_first_sample_where_that_is_the_time_of_a_run() {
+        let (polls, traffic) = (polls(), [Traffic::Tcp(Some(80))]);
+        // A run of 0.6 s that ended when nothing was late any more.
+        let mut measurement = of_two_sizes(20_700.0);
+        measurement.samples[2].metric = Metric::ElapsedS;
+        measurement.samples[2].value = 0.6;
+        let rows = polls.rows(&measurement, &traffic);
+        assert!(invalid_in_any(&[], &rows, &measurement.figures).is_some());
+    }
+
+    #[test]
+    fn a_single_late_packet_near_a_row_makes_nothing_invalid() {
+        let mean = Figure::new(Metric::RttMs, Statistic::Mean, 1.0).size(64);
+        let rows = |count| {
+            [RowDepartures {
+                size: Some(64),
+                phase: None,
+                departures: vec![late("tcp 80", Direction::Up, 10, count)],
+            }]
+        };
+        let figures = [mean];
+        assert_eq!(invalid_in_any(&[], &rows(1), &figures), None);
+        assert!(invalid_in_any(&[], &rows(2), &figures).is_some());
+    }
+
+    #[test]
+    fn an_instrument_without_sizes_and_phases_has_no_rows() {
+        let mut measurement = of_two_sizes(20_060.0);
+        for sample in &mut measurement.samples {
+            sample.size = None;
+        }
+        let rows = polls().rows(&measurement, &[Traffic::Tcp(None)]);
+        assert_eq!(rows, []);
+    }
+
+    #[test]
+    fn a_long_time_has_no_more_looks_than_there_is_room_for() {
+        let mut polls = Polls::default();
+        for look in 0..100_000_u32 {
+            polls.add(Duration::from_millis(50) * look, Vec::new());
+        }
+        assert!(polls.taken.len() < Polls::MOST);
+        let last = polls.taken.last().unwrap().0;
+        assert!(last > Duration::from_secs(4_999), "{last:?}");
+        assert!(polls.taken.is_sorted_by_key(|(at, _)| *at));
+    }
+
+    #[test]
+    fn who_measured_something_else_is_told_which_figures_are_not_the_link_s() {
+        let told = |packets, count| advice(&[late("tcp", Direction::Up, packets, count)]);
+        assert_eq!(
+            told(100, 6).unwrap(),
+            "6 of 100 packets up left more than 1 ms late: figures of any kind that were measured meanwhile are the machine's, \
+             not the link's"
+        );
+        assert!(
+            told(100, 2)
+                .unwrap()
+                .contains("a 99th percentile or a loss")
+        );
+        assert!(
+            told(100, 1)
+                .unwrap()
+                .contains("late: a 99th percentile that")
+        );
+        assert!(told(400, 2).unwrap().contains("late: a loss that"));
+        assert_eq!(told(1000, 2), None);
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub mod quantity;
 mod record;
 mod record_merge;
 mod record_writer;
+pub mod schedule;
 mod shard;
 pub mod summary;
 pub mod table;

@@ -1,6 +1,7 @@
 //! The one form of what every instrument finds: samples, and the figures that they add up to.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -9,6 +10,7 @@ use stats::losses::Losses;
 use stats::order_statistics;
 
 use crate::metric::{Metric, Phase, Statistic};
+use crate::schedule::Pace;
 
 /// What one instrument found in one go.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -24,6 +26,10 @@ pub struct Measurement {
     /// Seconds at the start that were asked to be left out of samples and figures: the first interval begins there.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub omitted_s: f64,
+    /// How far its senders kept the paces that they were asked for; empty of an instrument that paces nothing, or of a tool that does
+    /// not tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paces: Vec<Pace>,
 }
 
 /// One observation.
@@ -46,6 +52,9 @@ pub struct Sample {
     /// Of which message, block or file size, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
+    /// With or without a load beside it; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
 }
 
 /// One number that sums a measurement up.
@@ -105,6 +114,13 @@ impl Measurement {
         }
     }
 
+    /// That a sender fell short of its schedule, by more than what it is `allowed` to be behind, so that nothing that was measured is of
+    /// what was asked for, if so.
+    pub fn shortfall(&self, allowed: Duration) -> Option<String> {
+        let mut paces = self.paces.iter();
+        paces.find_map(|pace| pace.shortfall(allowed))
+    }
+
     /// With one more thing to know about the numbers.
     pub fn with_fact(mut self, name: &str, value: impl ToString) -> Self {
         self.facts.insert(name.to_owned(), value.to_string());
@@ -160,6 +176,7 @@ impl Sample {
             direction: None,
             stream: None,
             size: None,
+            phase: None,
         }
     }
 }

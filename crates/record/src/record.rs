@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -20,7 +21,7 @@ use crate::Figure;
 use crate::HostFacts;
 use crate::Measurement;
 use crate::figure_name::FigureName;
-use crate::lateness::{self, LatePackets};
+use crate::lateness::{self, LateBudget, LatePackets, RowDepartures};
 use crate::summary::Summary;
 use stats::repeats;
 
@@ -168,9 +169,37 @@ pub struct Measured {
     /// Which of its packets left the emulator late while it measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub departures: Vec<LatePackets>,
+    /// The same of each size or phase in its own time; empty where it has one only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<RowDepartures>,
     /// Its samples and figures.
     #[serde(flatten)]
     pub measurement: Measurement,
+}
+
+impl Measured {
+    /// Which of the packets that `figure` is of left late.
+    fn departures_of(&self, figure: &Figure) -> &[LatePackets] {
+        let mut rows = self.rows.iter();
+        let row = rows.find(|row| row.is_of(figure));
+        row.map_or(&self.departures, |row| &row.departures)
+    }
+
+    /// Why its figures are not the link's, or those of one direction or row: a sender fell short of its schedule, or packets left
+    /// late.
+    pub fn fault(&self) -> Option<String> {
+        let figures = &self.measurement.figures;
+        let late = || lateness::invalid_in_any(&self.departures, &self.rows, figures);
+        self.shortfall().or_else(late)
+    }
+
+    /// That a sender fell short of its schedule, if so: a figure of its load is none of what was asked for.
+    fn shortfall(&self) -> Option<String> {
+        let budget = self.departures.first().map(|late| late.budget_ns);
+        let default = LateBudget::DEFAULT.time().into();
+        let allowed = budget.map_or(default, Duration::from_nanos);
+        self.measurement.shortfall(allowed)
+    }
 }
 
 impl RecordHead {
@@ -515,10 +544,12 @@ impl Run {
     /// Why this figure of an instrument does not count, though it was measured, if so.
     pub fn spoilt(&self, measured: &Measured, figure: &Figure) -> Option<String> {
         let of_all = || self.spoilt_as_a_whole().map(str::to_owned);
-        of_all().or_else(|| match measured.departures.as_slice() {
+        let short = || measured.shortfall();
+        let late = || match measured.departures.as_slice() {
             [] => measured.invalid.clone(),
-            departures => lateness::spoilt(departures, figure),
-        })
+            _ => lateness::spoilt(measured.departures_of(figure), figure),
+        };
+        of_all().or_else(short).or_else(late)
     }
 
     /// Why no instrument's figures count, though they were measured, if so: the emulator lost packets, or the host was starved.
@@ -551,6 +582,102 @@ pub fn now() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lateness::Departed;
+    use crate::schedule::Pace;
+    use crate::{Direction, Metric, Statistic};
+
+    /// What an instrument measured of two sizes and of one direction, with nothing wrong.
+    fn measured() -> Measured {
+        let figure = Figure::new(Metric::RttMs, Statistic::Median, 1.0);
+        Measured {
+            instrument: "ping".to_owned(),
+            started_at: String::new(),
+            invalid: None,
+            departures: vec![late(1000, 0)],
+            rows: vec![row(64, 0), row(1024, 0)],
+            measurement: Measurement {
+                figures: vec![figure.clone().size(64), figure.clone().size(1024), figure],
+                ..Measurement::default()
+            },
+        }
+    }
+
+    fn late(packets: u64, late: u64) -> LatePackets {
+        LatePackets {
+            link: "link".to_owned(),
+            traffic: "icmp".to_owned(),
+            direction: Direction::Up,
+            departed: Departed { packets, late },
+            budget_ns: 1_000_000,
+        }
+    }
+
+    fn row(size: u64, count: u64) -> RowDepartures {
+        RowDepartures {
+            size: Some(size),
+            phase: None,
+            departures: vec![late(40, count)],
+        }
+    }
+
+    fn run(measured: &Measured) -> Run {
+        Run {
+            case: "a".to_owned(),
+            repeat: 1,
+            attempt: 1,
+            seed: 1,
+            host: None,
+            started_at: String::new(),
+            outcome: RunOutcome::Ok,
+            environment: BTreeMap::new(),
+            measurements: vec![measured.clone()],
+            links: Vec::new(),
+            artifacts: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_figure_of_a_size_is_judged_by_the_packets_of_its_size() {
+        let mut measured = measured();
+        assert_eq!(measured.fault(), None);
+        measured.rows[1] = row(1024, 12);
+        let cause = "1024 bytes: 12 of 40 packets up left more than 1 ms late";
+        assert_eq!(measured.fault().as_deref(), Some(cause));
+        let run = run(&measured);
+        let spoilt = |at: usize| run.spoilt(&measured, &measured.measurement.figures[at]);
+        assert!(spoilt(1).is_some());
+        assert_eq!((spoilt(0), spoilt(2)), (None, None));
+    }
+
+    #[test]
+    fn a_sender_that_fell_short_spoils_all_that_was_measured() {
+        let mut measured = measured();
+        let pace = Pace::of_bits(Some(Direction::Up), 2e8, 14_370_000, 2.0, 1250);
+        measured.measurement.paces = pace.into_iter().collect();
+        let cause = measured.fault().unwrap();
+        assert!(
+            cause.contains("it sent 57.5 of the requested 200 Mbit/s up"),
+            "{cause}"
+        );
+        let run = run(&measured);
+        let figures = &measured.measurement.figures;
+        assert!(
+            figures
+                .iter()
+                .all(|figure| run.spoilt(&measured, figure).is_some())
+        );
+        // Also where no emulator says what left late.
+        let without = Measured {
+            departures: Vec::new(),
+            rows: Vec::new(),
+            ..measured.clone()
+        };
+        assert!(without.fault().is_some());
+        // Who lets packets be a minute late lets the sender be so too.
+        let mut patient = measured.clone();
+        patient.departures[0].budget_ns = 60_000_000_000;
+        assert_eq!(patient.fault(), None);
+    }
 
     #[test]
     fn what_is_no_record_is_refused_with_its_cause() {

@@ -544,6 +544,7 @@ fn deciding_alone(run: Run, case: &Case) -> Run {
         Some(Measured {
             measurement: Measurement {
                 figures: figure.into_iter().collect(),
+                paces: measured.measurement.paces.clone(),
                 ..Measurement::default()
             },
             ..measured

@@ -61,6 +61,11 @@ impl ForwarderArgs {
         })
     }
 
+    /// By how much a packet may be late.
+    pub(crate) fn late_budget(&self) -> LateBudget {
+        self.late_budget
+    }
+
     /// The capture of the only link, between these ends, where one is asked for; its file is made.
     ///
     /// # Errors

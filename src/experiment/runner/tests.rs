@@ -75,6 +75,7 @@ impl Testbed for LoopbackTestbed {
     }
 
     fn in_client(&self, _: usize, work: ClientWork<'_>) -> Result<Measurement> {
+        self.left.fetch_add(10, Ordering::Relaxed);
         self.died.store(self.dies, Ordering::Relaxed);
         Ok(work())
     }
@@ -84,7 +85,7 @@ impl Testbed for LoopbackTestbed {
     }
 
     fn departures(&self) -> Vec<LinkDepartures> {
-        let left = self.left.fetch_add(10, Ordering::Relaxed);
+        let left = self.left.load(Ordering::Relaxed);
         let flow = FlowDepartures {
             kind: FlowKind {
                 protocol: 6,

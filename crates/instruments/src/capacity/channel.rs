@@ -27,8 +27,8 @@ pub(crate) struct Channel {
     ipv6: bool,
     segmentation: bool,
     sequence: u32,
-    /// Datagrams that the full receive buffer dropped.
-    pub(super) dropped: u32,
+    /// Datagrams that the socket dropped, whatever for.
+    dropped: u32,
     /// Whether what came last was stamped by the kernel.
     pub(super) kernel_stamps: bool,
     /// Load that the full send buffer had no room for.
@@ -108,6 +108,12 @@ impl Channel {
                 ..read
             },
         }))
+    }
+
+    /// Datagrams and trains that may have found the receive buffer full; what came with a wrong checksum is not among them.
+    pub(super) fn host_drops(&self) -> u32 {
+        let full = self.socket.full_drops(self.dropped).most;
+        u32::try_from(full).unwrap_or(u32::MAX)
     }
 
     /// Sends what a session says.

@@ -51,7 +51,7 @@ impl Exchange<'_> {
             Err(error) => End::Failed(error),
         };
         outcome.kernel_stamps = self.channel.kernel_stamps;
-        outcome.host_drops = self.channel.dropped;
+        outcome.host_drops = self.channel.host_drops();
         outcome.unsent = self.channel.unsent;
         outcome
     }

@@ -65,7 +65,7 @@ pub(crate) struct TestOutcome {
     pub(crate) sub_intervals: Vec<WholeSubInterval>,
     /// How it ended.
     pub(crate) end: End,
-    /// Datagrams that this host's full socket dropped: no loss of the network.
+    /// Datagrams that this host's full socket may have dropped: no loss of the network.
     pub(crate) host_drops: u32,
     /// Load that this host's sending socket had no room for.
     pub(crate) unsent: u64,

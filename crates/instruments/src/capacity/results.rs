@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use record::metric_table::{MetricRow, MetricTable};
+use record::schedule::{Pace, PaceUnit};
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::{ETHERNET_HEADER, WIRE};
 use stats::proportion;
@@ -41,6 +42,7 @@ pub(crate) fn measurement(outcome: &TestOutcome, agreed: &Agreed) -> Measurement
         samples: samples(outcome, agreed),
         figures,
         facts: facts(outcome, agreed),
+        paces: pace(outcome, agreed).into_iter().collect(),
         failure: match &outcome.end {
             End::Complete if best.is_none() => Some(format!(
                 "{peer}: no whole sub-interval of load was fed back"
@@ -51,6 +53,31 @@ pub(crate) fn measurement(outcome: &TestOutcome, agreed: &Agreed) -> Measurement
         },
         ..Measurement::default()
     }
+}
+
+/// How well this host sent the load that the search asked for; the far end does not tell.
+fn pace(outcome: &TestOutcome, agreed: &Agreed) -> Option<Pace> {
+    if agreed.receives_here() {
+        return None;
+    }
+    let whole = outcome.sub_intervals.iter().map(|whole| whole.counted);
+    let seconds: f64 = whole.clone().map(|one| f64::from(one.span_us) / 1e6).sum();
+    let left = |one: SubInterval| {
+        let counts = [one.datagrams, one.counts.lost, one.counts.duplicated].map(f64::from);
+        (counts[0] + counts[1] - counts[2]).max(0.0)
+    };
+    let sent: f64 = whole.map(left).sum();
+    // What was skipped is time of the schedule, in which it would have sent as much as in the rest.
+    let kept_s = (seconds - outcome.skipped.as_secs_f64()).max(0.0);
+    let asked = (sent + outcome.unsent as f64) / kept_s;
+    (asked.is_finite() && asked > 0.0).then(|| Pace {
+        direction: Some(agreed.direction),
+        unit: PaceUnit::Packets,
+        asked_per_s: asked,
+        sent_per_s: sent / seconds,
+        missing: asked * seconds - sent,
+        behind_s: seconds - sent / asked,
+    })
 }
 
 /// The metrics of a search in this direction.
@@ -445,6 +472,35 @@ mod tests {
         let mut figures = measurement.figures.iter();
         let figure = figures.find(|f| f.metric == metric && f.statistic == statistic);
         figure.unwrap_or_else(|| panic!("{metric:?}")).value
+    }
+
+    #[test]
+    fn a_search_whose_load_this_host_did_not_send_fell_short() {
+        use Direction::{Down, Up};
+        let counted = SubInterval::default();
+        let fell_short = |direction, unsent, skipped_ms| {
+            let outcome = TestOutcome {
+                sub_intervals: vec![second(1000, counted); 10],
+                unsent,
+                skipped: Duration::from_millis(skipped_ms),
+                ..TestOutcome::default()
+            };
+            let agreed = Agreed {
+                direction,
+                ..agreed()
+            };
+            measurement(&outcome, &agreed).shortfall(Duration::from_millis(1))
+        };
+        assert_eq!(fell_short(Up, 0, 0), None);
+        assert_eq!(fell_short(Up, 50, 20), None);
+        let cause = fell_short(Up, 0, 2000).unwrap();
+        assert!(
+            cause.ends_with("it sent 1000 of the requested 1250 packets/s up"),
+            "{cause}"
+        );
+        assert!(fell_short(Up, 200, 0).is_some());
+        // What the far end sends, this one does not know.
+        assert_eq!(fell_short(Down, 200, 2000), None);
     }
 
     #[test]

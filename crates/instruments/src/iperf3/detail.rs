@@ -53,11 +53,14 @@ pub(crate) struct ReceiverDetail {
     pub(crate) largest_extent: u64,
     /// Datagrams that the receiver's host dropped.
     pub(crate) host_dropped: u64,
-    /// How often it did.
+    /// How often it surely did.
     pub(crate) drops: u64,
     /// Runs of consecutive datagrams that did not come.
     #[serde(default)]
     pub(crate) bursts: u64,
+    /// Datagrams beside these that it dropped, or that came with a wrong checksum: nobody can tell which.
+    #[serde(default)]
+    pub(crate) unsure: u64,
     /// What was no datagram of the test.
     pub(crate) garbage: u64,
     /// Payload bytes that came after the first arrival, and the nanoseconds from that to the last one.
@@ -93,6 +96,7 @@ impl ReceiverDetail {
             host_dropped: self.host_dropped.saturating_add(other.host_dropped),
             drops: self.drops.saturating_add(other.drops),
             bursts: self.bursts.saturating_add(other.bursts),
+            unsure: self.unsure.saturating_add(other.unsure),
             garbage: self.garbage.saturating_add(other.garbage),
             after_first: [bytes.saturating_add(more), span.max(other_span)],
         }

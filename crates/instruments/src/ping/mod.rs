@@ -175,6 +175,7 @@ impl<'a> Pinger<'a> {
 
     fn run(mut self, session: &Session) -> Measurement {
         let failure = failure(self.exchange(session));
+        let pace = self.tally.pace(self.plan.interval());
         let stamps = match self.kernel_stamps {
             true => "user space at sending, kernel at receipt",
             false => "user space",
@@ -184,6 +185,7 @@ impl<'a> Pinger<'a> {
         let hosts_ms = sending_ms.filter(|_| self.kernel_stamps).map(|ms| 2.0 * ms);
         let mut measurement = self.tally.finish(hosts_ms).with_fact("timestamps", stamps);
         measurement.failure = failure.or(measurement.failure);
+        measurement.paces.extend(pace);
         match hosts_ms {
             Some(hosts_ms) => with_hosts_part(measurement, hosts_ms),
             None => measurement,

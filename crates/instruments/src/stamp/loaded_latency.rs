@@ -80,6 +80,9 @@ impl LoadedLatency {
         for figure in &mut all.figures {
             figure.phase = Some(Phase::Idle);
         }
+        for sample in &mut all.samples {
+            sample.phase = Some(Phase::Idle);
+        }
         let first = |results: &ProbeResults| results.log.probes.first().map(|probe| probe.sent);
         let start = first(&self.idle);
         let later = |moment: Option<Nanos>| {
@@ -109,8 +112,10 @@ fn add(all: &mut Measurement, more: Measurement, shift_s: f64, name: &str) {
     all.samples
         .extend(more.samples.into_iter().map(|sample| Sample {
             at_s: sample.at_s + shift_s,
+            phase: Some(Phase::Loaded),
             ..sample
         }));
+    all.paces.extend(more.paces);
     let figures = more.figures.into_iter();
     all.figures
         .extend(figures.map(|figure| figure.during(Phase::Loaded)));

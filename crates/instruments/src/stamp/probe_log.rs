@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use model::Nanos;
 
+use netio::FullDrops;
+
 use super::kernel::Kernel;
 use super::tlv::{self, FollowUp, SameClock, TlvKind};
 use super::wire::{ErrorEstimate, ProbeReply, ProbeRequest, ntp};
@@ -24,7 +26,7 @@ pub(crate) struct ProbeLog {
     /// Packets from the far end that are no answers to this session's probes.
     pub(crate) garbage: u64,
     /// Answers that this host's own socket had no room for.
-    pub(crate) overflowed: u32,
+    pub(crate) overflowed: FullDrops,
     /// What ICMP said last, but for "port unreachable".
     pub(crate) unreachable: Option<String>,
     ssid: u16,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use record::metric_table::{MetricRow, MetricTable};
+use record::schedule::{Pace, PaceUnit};
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::losses::Losses as LossCounts;
 use stats::proportion::percent;
@@ -54,8 +55,17 @@ impl ProbeResults {
             samples: self.samples(),
             figures: self.figures(),
             facts: self.facts(plan),
+            paces: self.pace(plan).into_iter().collect(),
             ..Measurement::default()
         }
+    }
+
+    /// How well probes left in time, by the last of them.
+    fn pace(&self, plan: &ProbePlan) -> Option<Pace> {
+        let sent = self.log.probes.len();
+        let last_s = self.at_s(sent.checked_sub(1)?);
+        let interval_s = plan.interval().as_secs_f64();
+        Pace::of_interval(PaceUnit::Packets, interval_s, sent as u64, last_s)
     }
 
     /// One-way delay of a probe in ms, where the clocks are related.
@@ -122,10 +132,40 @@ impl ProbeResults {
 
     fn figures(&self) -> Vec<Figure> {
         let mut figures = self.counts();
+        self.allow_for_full_sockets(&mut figures);
         figures.extend(self.round_trips());
         figures.extend(self.one_way_delays());
         figures.extend(DIRECTIONS.into_iter().flat_map(|way| self.variation(way)));
         figures
+    }
+
+    /// What the two hosts' full sockets may have dropped is in the loss and not the network's: its intervals reach down to what is
+    /// left without it.
+    fn allow_for_full_sockets(&self, figures: &mut [Figure]) {
+        let (here, there) = (self.log.overflowed.most, self.far_overflow());
+        let sent = self.log.probes.len().max(1) as f64;
+        for figure in figures {
+            let drops = match figure.direction {
+                None => here + there,
+                Some(Direction::Up) => there,
+                Some(Direction::Down) => here,
+            };
+            let drops = match figure.metric {
+                Metric::LostPercent => 100.0 * drops as f64 / sent,
+                Metric::LostPackets => drops as f64,
+                _ => continue,
+            };
+            if drops > 0.0 {
+                let [low, high] = figure.interval.unwrap_or([figure.value; 2]);
+                figure.interval = Some([(low - drops).max(0.0), high]);
+            }
+        }
+    }
+
+    /// Requests for which the far end's socket may have had no room in the meantime, of all its clients.
+    fn far_overflow(&self) -> u64 {
+        let overflowed = self.log.far_end.overflowed;
+        overflowed.map_or(0, |(first, last)| last.saturating_sub(first).into())
     }
 
     fn counts(&self) -> Vec<Figure> {
@@ -350,8 +390,6 @@ impl ProbeResults {
 
     /// What should not be, if it is.
     fn troubles(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let far_overflow = self.log.far_end.overflowed;
-        let far_overflow = far_overflow.map_or(0, |(first, last)| last.saturating_sub(first));
         let counts = [
             (
                 "garbage",
@@ -365,13 +403,13 @@ impl ProbeResults {
             ),
             (
                 "host_overflow",
-                self.log.overflowed.into(),
-                "answers found this host's socket full: they are in the loss, and are not the network's",
+                self.log.overflowed.most,
+                "answers, at most, found this host's socket full: they are in the loss, and are not the network's; its interval covers them",
             ),
             (
                 "far_overflow",
-                far_overflow.into(),
-                "requests of all its clients found the far end's socket full: they may be in the loss, and are not the network's",
+                self.far_overflow(),
+                "requests of all its clients, at most, found the far end's socket full: they may be in the loss, and are not the network's; its interval covers them",
             ),
         ];
         let counts = counts.into_iter().filter(|(_, count, _)| *count > 0);
@@ -462,12 +500,65 @@ fn mean_with_interval(values: &[f64]) -> Option<(f64, [f64; 2])> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use model::Nanos;
+
     use super::*;
+    use crate::stamp::wire::ErrorEstimate;
 
     fn of(values: &[f64], statistic: Statistic) -> Figure {
         let figures = distribution(Metric::RttMs, values, [0.0; 2]);
         let mut figures = figures.into_iter();
         figures.find(|f| f.statistic == statistic).unwrap()
+    }
+
+    /// A hundred probes, so far apart, none of which was answered.
+    fn unanswered(apart: Nanos) -> ProbeLog {
+        let mut log = ProbeLog::new(1, 2, Duration::from_secs(1));
+        for probe in 0..100 {
+            let at = Nanos(1_000_000_000 + probe * apart.0);
+            log.send(at, at, ErrorEstimate::from_bits(1));
+        }
+        log
+    }
+
+    #[test]
+    fn the_interval_of_the_loss_reaches_down_to_what_full_sockets_leave_of_it() {
+        let low = |here, there: u32| {
+            let mut log = unanswered(Nanos::from_millis(1));
+            log.overflowed.most = here;
+            log.far_end.overflowed = Some((5, 5 + there));
+            let figures = ProbeResults::new(log, None).figures();
+            let mut figures = figures.into_iter();
+            let lost = figures.find(|figure| figure.metric == Metric::LostPercent);
+            lost.unwrap().interval.unwrap()[0]
+        };
+        let without = low(0, 0);
+        assert!(without > 95.0, "{without}");
+        assert!((low(10, 20) - (without - 30.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_sender_that_is_behind_at_the_last_probe_fell_short() {
+        let plan = ProbePlan {
+            size: 104,
+            count: 100,
+            interval: Nanos::from_millis(1),
+            timeout: Nanos::from_secs(1),
+        };
+        let shortfall = |apart| {
+            let results = ProbeResults::new(unanswered(apart), None);
+            results
+                .measurement(&plan)
+                .shortfall(Duration::from_millis(1))
+        };
+        assert_eq!(shortfall(Nanos::from_millis(1)), None);
+        let cause = shortfall(Nanos::from_micros(1100)).unwrap();
+        assert!(
+            cause.ends_with("it sent 909 of the requested 1000 packets/s"),
+            "{cause}"
+        );
     }
 
     #[test]

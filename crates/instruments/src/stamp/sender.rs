@@ -63,6 +63,8 @@ pub(crate) struct Sender {
     packet: Vec<u8>,
     buffer: Vec<u8>,
     log: ProbeLog,
+    /// Answers that the socket dropped, whatever for.
+    dropped: u32,
     /// Which probe the kernel calls 0.
     id_zero: usize,
     /// Monotonic, of the first probe.
@@ -138,6 +140,7 @@ impl Sender {
             packet: Vec::with_capacity(plan.size.into()),
             buffer: vec![0; LONGEST],
             log: ProbeLog::new(ssid, challenge, plan.timeout()),
+            dropped: 0,
             id_zero: 0,
             start: clock::now(),
         })
@@ -148,6 +151,7 @@ impl Sender {
         let ended = self.exchange(session);
         // What the kernel has still to say of the last probe.
         let _ = self.take_reports();
+        self.log.overflowed = self.socket.full_drops(self.dropped);
         let failure = match ended {
             Err(cause) => Some(format!("{cause:#}")),
             Ok(()) => (self.log.answered() == 0).then(|| self.no_answer()),
@@ -274,7 +278,7 @@ impl Sender {
                 // The error queue says more of it.
                 Err(_) => return self.take_reports(),
             };
-            self.log.overflowed = self.log.overflowed.max(arrival.overflowed);
+            self.dropped = self.dropped.max(arrival.dropped);
             let arrived = AnswerTimes {
                 read: clock::now(),
                 kernel: arrival.at,

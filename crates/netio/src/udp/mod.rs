@@ -14,6 +14,7 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, getsockopt, recvmsg, setso
 use nix::sys::time::TimeSpec;
 
 use crate::socket_option;
+use crate::udp_drops::{DropCauses, FullDrops};
 
 pub use self::asked::{AskedUdp, UdpRequest};
 pub use self::shared_port::SharedPort;
@@ -152,6 +153,7 @@ fn refuses_trains(error: &io::Error) -> bool {
 #[derive(Debug)]
 pub struct TrainReceiver {
     socket: UdpSocket,
+    causes: DropCauses,
 }
 
 /// Where trains are received into, one after the other.
@@ -170,7 +172,8 @@ pub struct ReceivedTrain<'a> {
     pub segment: usize,
     /// When the kernel took the first of them in (`CLOCK_REALTIME`), if it says so.
     pub stamp: Option<Nanos>,
-    /// Trains and datagrams that the full socket had dropped since it was opened when this one was queued (`SO_RXQ_OVFL`).
+    /// Trains and datagrams that the socket had dropped since it was opened when this one was queued (`SO_RXQ_OVFL`): it was full, or
+    /// their checksum was wrong ([`TrainReceiver::full_drops`]).
     pub drops: u32,
 }
 
@@ -188,7 +191,8 @@ impl TrainReceiver {
         let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
         let _ = setsockopt(&socket, sockopt::ReceiveTimestampns, &true);
         let _ = setsockopt(&socket, sockopt::RxqOvfl, &1);
-        Ok(Self { socket })
+        let causes = DropCauses::watch();
+        Ok(Self { socket, causes })
     }
 
     /// Takes what arrived next; `None` when nothing waits.
@@ -237,7 +241,8 @@ impl TrainReceiver {
         getsockopt(&self.socket, sockopt::RcvBuf).unwrap_or(0) / 2
     }
 
-    /// Trains and datagrams that the full socket has dropped until now, whether or not anything came after them.
+    /// Trains and datagrams that the socket has dropped until now, whether or not anything came after them: it was full, or their
+    /// checksum was wrong.
     ///
     /// # Errors
     /// The kernel does not say (before 4.12).
@@ -248,6 +253,11 @@ impl TrainReceiver {
             socket_option::get(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO)?;
         let [.., a, b, c, d] = variables;
         Ok(u32::from_ne_bytes([a, b, c, d]))
+    }
+
+    /// How many of the first `drops` drops found the socket full; the calling thread is in the socket's network namespace.
+    pub fn full_drops(&self, drops: u32) -> FullDrops {
+        self.causes.full(drops.into())
     }
 
     /// Sends one datagram back to the peer.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use crate::error::{Result, bail, ensure};
 
-use super::{StreamProgram, StreamTest, amount, direction, iperf_client, switches};
+use super::{SentDatagrams, StreamProgram, StreamTest, amount, direction, iperf_client, switches};
 use crate::endpoint::Local;
 use crate::external::{Tool, ToolOutput, word, words};
 use crate::iperf3::plan::{Iperf3Test, TestDirection, Transport};
@@ -111,6 +111,7 @@ impl StreamProgram for Iperf {
             failure: failure(output, plan, &totals, &received),
             ..Measurement::default()
         };
+        let measurement = super::judged(measurement, plan, SentDatagrams::of);
         match plan.protocol {
             Transport::Tcp if !down => measurement.with_fact(
                 "sent rate",

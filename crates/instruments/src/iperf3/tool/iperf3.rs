@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use crate::error::{Result, ensure};
 use serde_json::Value;
 
-use super::{StreamProgram, StreamTest, iperf_client, switches};
+use super::{SentDatagrams, StreamProgram, StreamTest, iperf_client, switches};
 use crate::endpoint::{CONNECT_TIMEOUT, Local};
 use crate::external::{Tool, ToolOutput, word};
 use crate::iperf3::messages::LOSS_UNKNOWN;
@@ -112,6 +112,7 @@ impl StreamProgram for Iperf3 {
         if plan.protocol == Transport::Udp && !knows_far_loss(&said, plan) {
             measurement = measurement.with_fact("loss up", LOSS_UNKNOWN);
         }
+        let measurement = super::judged(measurement, plan, SentDatagrams::of);
         measurement.with_fact(
             "goodput",
             "what the receiving end's iperf3 counted (L7), over its own time",
@@ -306,6 +307,7 @@ pub(crate) mod tests {
         let found = figures.find(|f| {
             Figure {
                 value: 0.0,
+                interval: None,
                 ..(*f).clone()
             } == wanted
         });

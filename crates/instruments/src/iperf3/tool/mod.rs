@@ -21,7 +21,9 @@ use crate::endpoint::{self, Family, Local};
 use crate::external::{FarTool, Tool, ToolNumber, ToolOutput, word, words};
 use crate::failure::{Blame, Failure};
 use crate::iperf3::plan::{Iperf3Test, TestDirection, Transport, Until};
-use record::{Direction, Measurement};
+use record::schedule::Pace;
+use record::{Direction, Figure, Measurement, Metric};
+use stats::proportion;
 
 /// What measures streams of TCP or UDP; the server must be of the same kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -108,6 +110,103 @@ pub(crate) fn direction(plan: &Iperf3Test) -> Direction {
     match plan.way {
         TestDirection::Up | TestDirection::Both => Direction::Up,
         TestDirection::Down => Direction::Down,
+    }
+}
+
+/// The figure of all streams that went this way.
+fn whole(figures: &[Figure], metric: Metric, direction: Direction) -> Option<f64> {
+    let mut figures = figures.iter();
+    let is_it = |figure: &&Figure| {
+        (figure.metric, figure.direction, figure.stream) == (metric, Some(direction), None)
+    };
+    figures.find(is_it).map(|figure| figure.value)
+}
+
+/// What UDP of a tool needs beside the tool's own numbers: whether its senders kept their pace, which they did not where `sent`, in
+/// bytes over seconds and in packets, is less than was asked for; and intervals that allow for datagrams that the tool's own full
+/// socket dropped, which it counts as lost.
+pub(crate) fn judged(
+    measurement: Measurement,
+    plan: &Iperf3Test,
+    sent: impl Fn(&[Figure], Direction) -> Option<SentDatagrams>,
+) -> Measurement {
+    if plan.protocol == Transport::Tcp {
+        return measurement;
+    }
+    let Measurement {
+        mut figures,
+        mut paces,
+        ..
+    } = measurement;
+    let rate = plan.bitrate.filter(|rate| *rate > 0);
+    let asked = rate.map(|rate| rate as f64 * f64::from(plan.parallel));
+    for direction in [Direction::Up, Direction::Down] {
+        let sent = sent(&figures, direction).filter(|sent| sent.packets > 0.0);
+        paces.extend(asked.zip(sent).and_then(|(asked, sent)| {
+            let packet = (sent.bytes / sent.packets).round() as u64;
+            let bytes = sent.bytes.round() as u64;
+            Pace::of_bits(Some(direction), asked, bytes, sent.seconds, packet)
+        }));
+        allow_for_full_socket(&mut figures, direction);
+    }
+    let knows_loss = figures.iter().any(|f| f.metric == Metric::LostPercent);
+    let measurement = Measurement {
+        figures,
+        paces,
+        ..measurement
+    };
+    if !knows_loss {
+        return measurement;
+    }
+    measurement.with_fact(
+        "interval",
+        "95 %, by Wilson; a tool counts as lost what its own full socket dropped and does not say how much that was, so the loss of the \
+         network may be none, and its goodput as much as was sent",
+    )
+}
+
+/// What a tool says that it sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SentDatagrams {
+    pub(crate) bytes: f64,
+    pub(crate) seconds: f64,
+    pub(crate) packets: f64,
+}
+
+impl SentDatagrams {
+    /// By the figures of bytes, rate and packets that were sent.
+    pub(crate) fn of(figures: &[Figure], direction: Direction) -> Option<Self> {
+        let whole = |metric| whole(figures, metric, direction);
+        let bytes = whole(Metric::SentBytes)?;
+        let rate = whole(Metric::SentRateBitPerS).filter(|rate| *rate > 0.0)?;
+        Some(Self {
+            bytes,
+            seconds: bytes * 8.0 / rate,
+            packets: whole(Metric::SentPackets)?,
+        })
+    }
+}
+
+/// Has the interval of the loss this way reach 0, and that of the goodput what was sent.
+fn allow_for_full_socket(figures: &mut [Figure], direction: Direction) {
+    let of = |metric| whole(figures, metric, direction);
+    let counts = of(Metric::LostPackets).zip(of(Metric::SentPackets));
+    let Some((lost, sent)) = counts.filter(|(lost, sent)| *sent > 0.0 && lost <= sent) else {
+        return;
+    };
+    let most = proportion::wilson(lost.round() as u64, sent.round() as u64);
+    for figure in figures.iter_mut() {
+        if (figure.direction, figure.stream) != (Some(direction), None) {
+            continue;
+        }
+        match figure.metric {
+            Metric::LostPercent => figure.interval = most.map(|[_, high]| [0.0, 100.0 * high]),
+            Metric::LostPackets => figure.interval = Some([0.0, lost]),
+            Metric::GoodputBitPerS if lost > 0.0 && lost < sent => {
+                figure.interval = Some([figure.value, figure.value * sent / (sent - lost)]);
+            }
+            _ => {}
+        }
     }
 }
 
@@ -295,6 +394,60 @@ pub(crate) mod tests {
         ] {
             assert!(plain_time("x", &plan).is_err(), "{plan:?}");
         }
+    }
+
+    /// 10 Mbit/s for 2 s in datagrams of 1,250 bytes, 2,000 of them, of which so many were sent and so many lost.
+    fn told(sent: f64, lost: f64) -> Measurement {
+        use record::Statistic::{Mean, Total};
+        let plan = Iperf3Test {
+            bitrate: Some(10_000_000),
+            ..plan(Transport::Udp, TestDirection::Up)
+        };
+        let figure =
+            |metric, statistic, value| Figure::new(metric, statistic, value).toward(Direction::Up);
+        let figures = vec![
+            figure(Metric::SentBytes, Total, sent * 1250.0),
+            figure(Metric::SentRateBitPerS, Mean, sent * 5000.0),
+            figure(Metric::SentPackets, Total, sent),
+            figure(Metric::GoodputBitPerS, Mean, (sent - lost) * 5000.0),
+            figure(Metric::LostPackets, Total, lost),
+            figure(Metric::LostPercent, Mean, 100.0 * lost / sent),
+        ];
+        let measurement = Measurement {
+            figures,
+            ..Measurement::default()
+        };
+        judged(measurement, &plan, SentDatagrams::of)
+    }
+
+    fn interval(measurement: &Measurement, metric: Metric) -> Option<[f64; 2]> {
+        let mut figures = measurement.figures.iter();
+        figures.find(|figure| figure.metric == metric)?.interval
+    }
+
+    #[test]
+    fn the_loss_of_a_network_may_be_none_where_a_tool_s_own_socket_may_have_been_full() {
+        let measurement = told(2000.0, 28.0);
+        let [low, high] = interval(&measurement, Metric::LostPercent).unwrap();
+        assert_eq!(low, 0.0);
+        assert!((high - 2.016).abs() < 0.001, "{high}");
+        let [low, high] = interval(&measurement, Metric::GoodputBitPerS).unwrap();
+        assert_eq!((low, high.round()), (9_860_000.0, 10_000_000.0));
+        let none = told(2000.0, 0.0);
+        assert_eq!(interval(&none, Metric::LostPercent).unwrap()[0], 0.0);
+        assert_eq!(interval(&none, Metric::GoodputBitPerS), None);
+    }
+
+    #[test]
+    fn a_tool_that_sent_less_than_it_was_asked_for_fell_short() {
+        assert_eq!(told(1981.0, 0.0).shortfall(Duration::from_millis(1)), None);
+        let cause = told(1900.0, 0.0)
+            .shortfall(Duration::from_millis(1))
+            .unwrap();
+        assert!(
+            cause.ends_with("it sent 9.50 of the requested 10.0 Mbit/s up"),
+            "{cause}"
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use crate::error::{Result, bail, ensure};
 
-use super::{StreamProgram, StreamTest, amount, direction, switches};
+use super::{SentDatagrams, StreamProgram, StreamTest, amount, direction, switches};
 use crate::external::{Tool, ToolOutput};
 use crate::iperf3::plan::{Iperf3Test, TestDirection, Transport};
 use crate::measured::{figures, samples};
@@ -102,7 +102,12 @@ impl StreamProgram for Nuttcp {
             failure: failure(output, whole),
             ..Measurement::default()
         };
-        measurement
+        let sent = |_: &[Figure], way| {
+            whole
+                .filter(|_| way == direction(plan))
+                .and_then(|report| sent(report, plan))
+        };
+        super::judged(measurement, plan, sent)
             .with_fact("goodput", "what the receiving end's nuttcp counted (L7)")
             .with_fact(
                 "connect",
@@ -144,6 +149,19 @@ fn interval_samples(reports: &[Pairs<'_>], plan: &Iperf3Test) -> Vec<Sample> {
         all.extend(samples(at_s, index, direction(plan), found));
     }
     all
+}
+
+/// What left, which it tells in packets only: those that arrived say how long each was. It sends for the time that was asked for;
+/// its own time is the receiver's, which goes on as long as queues empty.
+fn sent(report: &Pairs<'_>, plan: &Iperf3Test) -> Option<SentDatagrams> {
+    let packets = *report.get("pkt")?;
+    let arrived = packets - report.get("drop")?;
+    let length = bytes(report).filter(|_| arrived > 0.0)? / arrived;
+    Some(SentDatagrams {
+        bytes: packets * length,
+        seconds: plan.duration()?.as_secs_f64(),
+        packets,
+    })
 }
 
 fn whole_figures(report: &Pairs<'_>, plan: &Iperf3Test) -> Vec<Figure> {
@@ -196,6 +214,7 @@ pub(crate) mod tests {
     use super::super::tests::plan;
     use super::*;
     use crate::external::tests::captured;
+    use crate::iperf3::plan::Until;
     use record::Metric::RetransmittedPackets;
     use record::{Direction, Metric};
 
@@ -267,6 +286,25 @@ pub(crate) mod tests {
         let measurement = parse(UDP, &plan(Transport::Udp, TestDirection::Up));
         assert_eq!(figure(&measurement, SentPackets), Some(432.0));
         assert_eq!(figure(&measurement, LostPercent), Some(0.0));
+    }
+
+    #[test]
+    fn a_sender_that_was_asked_for_more_than_it_sent_fell_short() {
+        // 432 datagrams of 1,448 bytes in the second that was asked for.
+        let asked = |bitrate| {
+            let plan = Iperf3Test {
+                bitrate: Some(bitrate),
+                until: Until::For(Duration::from_secs(1)),
+                ..plan(Transport::Udp, TestDirection::Up)
+            };
+            parse(UDP, &plan).shortfall(Duration::from_millis(1))
+        };
+        assert_eq!(asked(5_000_000), None);
+        let cause = asked(20_000_000).unwrap();
+        assert!(
+            cause.ends_with("it sent 5.00 of the requested 20.0 Mbit/s up"),
+            "{cause}"
+        );
     }
 
     #[test]

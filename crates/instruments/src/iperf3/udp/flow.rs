@@ -60,7 +60,8 @@ impl ReceiverView {
         // What came with the first arrival and what would have come after the last may weigh as much again.
         let edges = rate(local.bytes.saturating_sub(bytes).saturating_mul(2), span);
         // The network carried them, and nobody read them.
-        let unread = detail.host_dropped.saturating_add(detail.duplicates);
+        let unread = detail.host_dropped.saturating_add(detail.unsure);
+        let unread = unread.saturating_add(detail.duplicates);
         let unread = rate(bytes, span) * unread as f64 / detail.received.max(1) as f64;
         Self {
             bytes: local.bytes,
@@ -122,6 +123,11 @@ impl ReceiverView {
         }
     }
 
+    /// Datagrams that came with a wrong checksum or found a full socket, as nobody can tell.
+    pub(super) fn unsure(&self) -> u64 {
+        self.detail.map_or(0, |detail| detail.unsure)
+    }
+
     fn host_dropped(&self) -> u64 {
         self.detail.map_or(0, |detail| detail.host_dropped)
     }
@@ -146,7 +152,10 @@ impl ReceiverView {
             None => (0, missing),
         };
         let lost = self.lost(datagrams);
-        let least = if self.detail.is_some() { lost } else { 0 };
+        let least = match self.detail {
+            Some(_) => lost.saturating_sub(self.unsure()),
+            None => 0,
+        };
         let surely_host = drops.min(self.host_dropped());
         let most = missing.saturating_sub(surely_host).saturating_add(unseen);
         let counts = |lost: u64, of: u64| Losses {
@@ -291,6 +300,38 @@ mod tests {
         assert_eq!(counted(None, true), None);
         assert_eq!(counted(None, false), Some((100, 7)));
         assert_eq!(counted(Some([5, 40]), true), Some((60, 2)));
+    }
+
+    #[test]
+    fn the_loss_covers_what_may_be_a_wrong_checksum_or_a_full_socket() {
+        let loss = |host_dropped, drops, unsure| {
+            let local = StreamResults {
+                errors: Some(50),
+                packets: 1000,
+                ..StreamResults::default()
+            };
+            let detail = ReceiverDetail {
+                received: 950,
+                host_dropped,
+                drops,
+                unsure,
+                bursts: 50,
+                ..ReceiverDetail::default()
+            };
+            let received = ReceiverView::here(detail, &local, [1.0; 2]);
+            let figure = received.loss(received.datagrams.unwrap()).unwrap();
+            (figure.value, figure.interval.unwrap())
+        };
+        // All 50 had a wrong checksum, all found the socket full, and 10 did for sure while nobody knows about the others.
+        let (lost, [low, high]) = loss(0, 0, 0);
+        assert_eq!(lost, 5.0);
+        assert!(low > 3.0 && high > 6.0, "{low} to {high}");
+        let (lost, [low, high]) = loss(50, 50, 0);
+        assert_eq!((lost, low), (0.0, 0.0));
+        assert!(high < 1.0, "{high}");
+        let (lost, [low, high]) = loss(10, 10, 40);
+        assert_eq!((lost, low), (4.0, 0.0));
+        assert!(high > 5.0, "{high}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use model::Nanos;
+use netio::FullDrops;
 use netio::udp::MOST_SEGMENTS;
 
 use super::wire::{Counter, Stamped};
@@ -65,6 +66,9 @@ pub(crate) struct ReceiverCounts {
     pub(super) host_dropped: u64,
     /// Runs of consecutive numbers that are missing.
     pub(super) bursts: u64,
+    /// Datagrams beside these that found the socket full or came with a wrong checksum, which [`ReceiverStats::tell_apart`] could not
+    /// tell.
+    pub(super) unsure: u64,
     /// Interarrival jitter (RFC 3550 section 6.4.1) in nanoseconds.
     pub(super) jitter_ns: f64,
     /// Arrival of the first and of the last datagram counted.
@@ -95,6 +99,7 @@ impl ReceiverCounts {
             host_dropped: self.host_dropped,
             drops: self.drops,
             bursts: self.bursts,
+            unsure: self.unsure,
             garbage: self.garbage,
             after_first: [self.bytes - self.first_bytes, span],
         }
@@ -161,6 +166,11 @@ impl ReceiverStats {
         }
     }
 
+    /// How often the socket dropped something, by what came with the datagrams.
+    pub(super) fn dropped(&self) -> u32 {
+        self.drops
+    }
+
     /// Ends counting: the sender has sent numbers up to `sent` (if it says so) and the socket has dropped `drops`
     /// times in all (if the kernel says so). What is missing behind the last arrival counts as lost from here.
     pub(super) fn close(&mut self, sent: Option<u64>, drops: Option<u32>) {
@@ -170,6 +180,20 @@ impl ReceiverStats {
         self.counts.highest += tail;
         self.counts.bursts += u64::from(tail > 0);
         self.counts.host_dropped += tail.min(dropped * MOST_SEGMENTS as u64);
+    }
+
+    /// Takes away what was no drop of a full socket: of the socket's drops, these found it full, says the kernel. The others came with a
+    /// wrong checksum, each of them one datagram, and count as lost by the network.
+    pub(super) fn tell_apart(&mut self, dropped: u32, full: FullDrops) {
+        let counts = &mut self.counts;
+        if full.most == 0 {
+            (counts.drops, counts.host_dropped) = (0, 0);
+            return;
+        }
+        let others = u64::from(dropped).saturating_sub(full.least);
+        counts.drops = counts.drops.saturating_sub(others);
+        counts.unsure = others.min(counts.host_dropped);
+        counts.host_dropped -= counts.unsure;
     }
 
     /// The number of a datagram whose 32 bits on the wire may have wrapped: the one nearest to the highest so far.

@@ -7,6 +7,8 @@ use crate::iperf3::detail::{Detail, ReceiverDetail};
 use crate::iperf3::messages::{LOSS_UNKNOWN, Sides, StreamResults, direction};
 use crate::iperf3::run::{Streams as _, seconds};
 use crate::measured::at_layers;
+use record::quantity::counted;
+use record::schedule::Pace;
 use record::{Figure, Measurement, Metric, Sample};
 use stats::layers::Layers;
 
@@ -31,6 +33,19 @@ pub(crate) fn measurement(streams: &UdpStreams, sides: &Sides) -> Measurement {
             if received.any(|received| !received.knows_loss()) {
                 measurement = measurement.with_fact(&format!("loss {way}"), LOSS_UNKNOWN);
             }
+            let all = flows.iter().filter_map(|(_, flow)| flow.received);
+            let unsure = all.fold(0, |sum: u64, received| {
+                sum.saturating_add(received.unsure())
+            });
+            if unsure > 0 {
+                let fact = format!(
+                    "{} came with a wrong checksum or found the receiver's socket full, and the kernel does not say which: the \
+                     interval of the loss covers both",
+                    counted(unsure, "datagram")
+                );
+                measurement = measurement.with_fact(&format!("checksums {way}"), fact);
+            }
+            measurement.paces.extend(report.pace(sends, &flows));
         }
     }
     report.add_facts(&mut measurement);
@@ -98,6 +113,23 @@ impl UdpTest<'_> {
             },
             received: None,
         }
+    }
+
+    /// What left of what was to leave this way, where a rate was asked for and the sending end tells.
+    fn pace(&self, sends: bool, flows: &[(u32, StreamView)]) -> Option<Pace> {
+        let rate = self.streams.rate()? as f64 * flows.len() as f64;
+        let all = flows.iter().map(|(_, flow)| *flow);
+        let whole = all.reduce(StreamView::with)?;
+        let (mut bytes, mut seconds) = whole.sent?;
+        let length = self.streams.length() as u64;
+        // The clock of a test of so many bytes runs on until this end knows that all have left.
+        let ends_by_amount = sends && self.streams.is_limited();
+        if let Some(pacing) = whole.pacing.filter(|_| ends_by_amount) {
+            seconds = pacing.active_ns as f64 / 1e9;
+            bytes = bytes.saturating_sub(pacing.burst * length * flows.len() as u64);
+        }
+        let way = direction(sends, self.streams.client);
+        Pace::of_bits(Some(way), rate, bytes, seconds, length)
     }
 
     fn layers(&self) -> Layers {

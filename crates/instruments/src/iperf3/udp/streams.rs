@@ -168,6 +168,16 @@ impl UdpStreams {
         self.config.length
     }
 
+    /// Payload bits a second that each stream was asked for.
+    pub(super) fn rate(&self) -> Option<u64> {
+        self.config.rate
+    }
+
+    /// Whether this end sends so many bytes and no more.
+    pub(super) fn is_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
     /// Whether a start is omitted.
     pub(crate) fn omits(&self) -> bool {
         self.started != self.began
@@ -399,11 +409,19 @@ impl Streams for UdpStreams {
             thread::sleep(LOOK);
         }
         self.stop_receiving();
-        for stream in &self.streams {
+        for (place, stream) in self.streams.iter().enumerate() {
             if let Half::Receives(incoming) = &stream.half {
                 let told = sent.iter().find(|told| told.id == stream.id);
                 let drops = incoming.socket.drops().ok();
-                lock(&incoming.stats).close(told.map(|told| told.packets), drops);
+                let mut stats = lock(&incoming.stats);
+                stats.close(told.map(|told| told.packets), drops);
+                let dropped = drops.unwrap_or(stats.dropped());
+                stats.tell_apart(dropped, incoming.socket.full_drops(dropped));
+                if stats.counts.host_dropped == 0 {
+                    let readings = self.readings.iter_mut();
+                    let own = readings.filter_map(|reading| reading.streams.get_mut(place));
+                    own.for_each(|own| own.counts.host_dropped = 0);
+                }
             }
         }
     }

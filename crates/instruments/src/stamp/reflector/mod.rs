@@ -24,6 +24,8 @@ const UNPRIVILEGED_PORT: u16 = 8620;
 const LONGEST: usize = 65_535;
 /// Answers of which the kernel has not yet said when they left; it says so within microseconds.
 const MOST_DEPARTING: usize = 1024;
+/// How often it is looked up at most why the socket dropped something: strangers can send wrong checksums without end.
+const JUDGE_EVERY: Nanos = Nanos(1_000_000);
 /// How often sessions are looked through for silent ones, and the kernel asked how good its clock is.
 const UPKEEP: Nanos = Nanos(1_000_000_000);
 
@@ -49,7 +51,8 @@ pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Resu
         departing: VecDeque::new(),
         error: ErrorEstimate::of(WallClock::now()),
         looked: clock::now(),
-        overflowed: 0,
+        dropped: 0,
+        judged: Nanos::ZERO,
         shared,
     };
     Ok(BoundService::new("stamp", address, move || {
@@ -64,7 +67,10 @@ struct Reflector {
     departing: VecDeque<(u32, SessionKey, u32)>,
     error: ErrorEstimate,
     looked: Nanos,
-    overflowed: u32,
+    /// Requests that the socket dropped, whatever for.
+    dropped: u32,
+    /// When it was looked up why.
+    judged: Nanos,
     shared: Arc<Shared>,
 }
 
@@ -96,18 +102,14 @@ impl Reflector {
         if !self.shared.allows(arrival.source.ip()) {
             return;
         }
-        self.overflowed = self.overflowed.max(arrival.overflowed);
+        self.take_drops(arrival.dropped);
         let wall = clock::wall();
-        let request = Arrival {
-            overflowed: self.overflowed,
-            ..*arrival
-        };
         let clock = ClockReading {
             now: clock::now(),
             wall,
             error: self.error,
         };
-        let Some(reply) = self.sessions.reflect(buffer, &request, clock) else {
+        let Some(reply) = self.sessions.reflect(buffer, arrival, clock) else {
             return;
         };
         let answer = &buffer[..reply.length];
@@ -120,6 +122,19 @@ impl Reflector {
             }
             // What the kernel calls the answers begins anew. The sender sees a loss on the way back.
             Err(_) => self.departing.clear(),
+        }
+    }
+
+    /// Looks why the socket dropped requests, if it dropped more of them.
+    fn take_drops(&mut self, dropped: u32) {
+        if dropped <= self.dropped {
+            return;
+        }
+        let now = clock::now();
+        if now >= self.judged + JUDGE_EVERY {
+            (self.dropped, self.judged) = (dropped, now);
+            let full = self.socket.full_drops(dropped).most;
+            self.sessions.overflowed = u32::try_from(full).unwrap_or(u32::MAX);
         }
     }
 

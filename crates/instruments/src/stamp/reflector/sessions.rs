@@ -88,6 +88,8 @@ pub(crate) struct Sessions {
     /// Of the reflector.
     port: u16,
     kernel: Option<Kernel>,
+    /// Requests for which the socket may have had no room, of all senders: what they are told.
+    pub(crate) overflowed: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -119,6 +121,7 @@ impl Sessions {
             longest: limits.duration.into(),
             port,
             kernel: Kernel::here(),
+            overflowed: 0,
         }
     }
 
@@ -302,7 +305,7 @@ impl Sessions {
                     let kernel = self.kernel.filter(here);
                     SameClock {
                         response: kernel.map_or(0, |kernel| kernel.response(asked.challenge)),
-                        overflowed: arrival.overflowed,
+                        overflowed: self.overflowed,
                         ..asked
                     }
                     .emit(tlv.value);
@@ -377,7 +380,7 @@ mod tests {
             at: Some(seconds(1_700_000_000)),
             ttl: Some(63),
             tos: 0b1011_1001,
-            overflowed: 5,
+            dropped: 0,
         }
     }
 
@@ -605,7 +608,9 @@ mod tests {
         same_clock[7] = 42;
         same_clock[8..16].copy_from_slice(&kernel.proof(42).to_be_bytes());
         let length = packet.len();
-        let reply = ask(&mut sessions(), &mut packet, 5000, SECOND).unwrap();
+        let mut sessions = sessions();
+        sessions.overflowed = 5;
+        let reply = ask(&mut sessions, &mut packet, 5000, SECOND).unwrap();
         assert_eq!((packet.len(), reply.tos), (length, 0b0010_1000));
         let mut values = Vec::new();
         tlv::read(&mut packet, |kind, value| {

@@ -68,6 +68,7 @@ pub(crate) fn measured(figures: &[(&str, Figure)]) -> Record {
                 instrument: name.clone(),
                 invalid: None,
                 departures: Vec::new(),
+                rows: Vec::new(),
                 started_at: String::new(),
                 measurement: Measurement {
                     figures: own.map(|(_, figure)| figure.clone()).collect(),

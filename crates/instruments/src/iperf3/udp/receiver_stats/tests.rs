@@ -209,6 +209,30 @@ fn a_gap_next_to_a_drop_of_the_socket_is_this_hosts() {
 }
 
 #[test]
+fn a_wrong_checksum_is_the_network_s_loss_and_no_drop_of_this_host() {
+    let after = |least, most| {
+        let mut stats = ReceiverStats::new(Counter::Bits64);
+        for (number, dropped) in [(1, 0), (3, 1), (5, 2), (7, 3), (9, 4)] {
+            stats.arrive(&datagram(number), LENGTH, Nanos(number), dropped);
+        }
+        assert_eq!(stats.counts.host_dropped, 4);
+        stats.tell_apart(stats.dropped(), FullDrops { least, most });
+        let ReceiverCounts {
+            drops,
+            host_dropped,
+            unsure,
+            ..
+        } = stats.counts;
+        assert_eq!(stats.counts.missing(), 4);
+        (drops, host_dropped, unsure)
+    };
+    // Nothing found the socket full; everything did; one did for sure, and three may have had a wrong checksum.
+    assert_eq!(after(0, 0), (0, 0, 0));
+    assert_eq!(after(4, 4), (4, 4, 0));
+    assert_eq!(after(1, 4), (1, 1, 3));
+}
+
+#[test]
 fn the_tail_that_never_came_is_lost_and_may_be_this_hosts() {
     let mut stats = ReceiverStats::new(Counter::Bits64);
     stats.arrive(&datagram(1), LENGTH, Nanos(1), 0);

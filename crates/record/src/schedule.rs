@@ -1,0 +1,192 @@
+//! Whether a sender that was asked for a pace kept it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Direction;
+
+/// A sender that lacks more than this share of its schedule has not done what was asked for. It lacks none on a machine that keeps
+/// up, and the figures of a path under 1 % less load than was asked for are those of another experiment.
+const MOST_MISSING: f64 = 0.01;
+/// A schedule of few packets may lack this much of one of them at the moment when it is looked at.
+const ONE_PACKET: f64 = 1.0;
+
+/// What a sender sent of what it was asked to send, one way or in a round trip.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pace {
+    /// Which way; absent for round trips.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direction: Option<Direction>,
+    /// Of what.
+    pub unit: PaceUnit,
+    /// How many a second it was asked for, over all streams.
+    pub asked_per_s: f64,
+    /// How many a second it sent.
+    pub sent_per_s: f64,
+    /// Packets or requests that the schedule had in the time and that did not leave; below 0 where more left.
+    pub missing: f64,
+    /// By how much time it was behind its schedule at the end; below 0 where it was ahead.
+    pub behind_s: f64,
+}
+
+/// Of what a schedule is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PaceUnit {
+    /// Payload bits.
+    Bits,
+    /// Packets.
+    Packets,
+    /// Requests.
+    Requests,
+}
+
+impl Pace {
+    /// Of a sender that was asked for `asked` payload bits a second and sent so many bytes in packets of `packet` bytes. Nothing of
+    /// no time.
+    pub fn of_bits(
+        direction: Option<Direction>,
+        asked: f64,
+        bytes: u64,
+        seconds: f64,
+        packet: u64,
+    ) -> Option<Self> {
+        let bits = lossy(bytes) * 8.0;
+        (asked > 0.0 && seconds > 0.0 && packet > 0).then(|| Self {
+            direction,
+            unit: PaceUnit::Bits,
+            asked_per_s: asked,
+            sent_per_s: bits / seconds,
+            missing: (asked * seconds - bits) / (8.0 * lossy(packet)),
+            behind_s: seconds - bits / asked,
+        })
+    }
+
+    /// Of a sender that was asked for one packet, or request, an interval, the first at once, and sent `sent` until `last_s`,
+    /// when the last of them left. Nothing of fewer than two.
+    pub fn of_interval(unit: PaceUnit, interval_s: f64, sent: u64, last_s: f64) -> Option<Self> {
+        let gaps = lossy(sent.checked_sub(1).filter(|gaps| *gaps > 0)?);
+        (interval_s > 0.0 && last_s > 0.0).then(|| Self {
+            direction: None,
+            unit,
+            asked_per_s: 1.0 / interval_s,
+            sent_per_s: gaps / last_s,
+            missing: last_s / interval_s - gaps,
+            behind_s: last_s - gaps * interval_s,
+        })
+    }
+
+    /// That the sender lacks more than 1 % of its schedule, and more than one packet, if so. A sender that is behind by
+    /// no more than the time that is `allowed` lacks nothing.
+    pub fn shortfall(&self, allowed: Duration) -> Option<String> {
+        let enough = self.asked_per_s * (1.0 - MOST_MISSING);
+        let is_behind = self.behind_s > allowed.as_secs_f64();
+        if self.sent_per_s >= enough || self.missing <= ONE_PACKET || !is_behind {
+            return None;
+        }
+        let (by, unit) = self.scale();
+        let way = self.direction.map(Direction::name);
+        let way = way.map_or_else(String::new, |way| format!(" {way}"));
+        Some(format!(
+            "the sender fell short of its schedule: it sent {} of the requested {} {unit}{way}",
+            shown(self.sent_per_s / by),
+            shown(self.asked_per_s / by)
+        ))
+    }
+
+    /// By what its numbers are divided for people, and what they then are.
+    fn scale(&self) -> (f64, &'static str) {
+        match self.unit {
+            PaceUnit::Bits if self.asked_per_s >= 1e6 => (1e6, "Mbit/s"),
+            PaceUnit::Bits => (1e3, "kbit/s"),
+            PaceUnit::Packets => (1.0, "packets/s"),
+            PaceUnit::Requests => (1.0, "requests/s"),
+        }
+    }
+}
+
+/// With three significant digits, so that a hundredth shows.
+fn shown(value: f64) -> String {
+    let places = match value {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.places$}")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share needs no more digits")]
+fn lossy(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two seconds of 200 Mbit/s in datagrams of 1,250 bytes, 40,000 of them, of which so many were sent.
+    fn sent(datagrams: u64) -> Option<String> {
+        let pace = Pace::of_bits(Some(Direction::Up), 2e8, datagrams * 1250, 2.0, 1250);
+        pace.unwrap().shortfall(Duration::from_millis(1))
+    }
+
+    #[test]
+    fn a_sender_that_lacks_more_than_a_hundredth_of_its_schedule_fell_short() {
+        assert_eq!(
+            sent(11_496).unwrap(),
+            "the sender fell short of its schedule: it sent 57.5 of the requested 200 Mbit/s up"
+        );
+        assert_eq!(sent(39_600), None);
+        assert!(sent(39_500).is_some());
+        assert_eq!(sent(41_000), None);
+    }
+
+    #[test]
+    fn a_sender_that_lacks_one_packet_at_most_kept_its_schedule() {
+        // A quarter of a second of 100 kbit/s in datagrams of 1,000 bytes: 3.125 of them.
+        let slow = |datagrams: u64| Pace::of_bits(None, 1e5, datagrams * 1000, 0.25, 1000).unwrap();
+        let fell_short = |datagrams| slow(datagrams).shortfall(Duration::from_millis(1));
+        assert_eq!(fell_short(3), None);
+        let cause = fell_short(2).unwrap();
+        assert!(
+            cause.ends_with("it sent 64.0 of the requested 100 kbit/s"),
+            "{cause}"
+        );
+        assert_eq!(Pace::of_bits(None, 1e5, 1000, 0.0, 1000), None);
+    }
+
+    #[test]
+    fn a_sender_of_one_packet_an_interval_is_judged_by_when_the_last_left() {
+        let sent = |sent, last_s| {
+            let pace = Pace::of_interval(PaceUnit::Requests, 0.02, sent, last_s);
+            pace.and_then(|pace| pace.shortfall(Duration::from_millis(1)))
+        };
+        // 100 requests of one in 20 ms: the last is due after 1.98 s.
+        assert_eq!(sent(100, 1.98), None);
+        assert_eq!(sent(100, 1.995), None);
+        assert_eq!(
+            sent(100, 2.2).unwrap(),
+            "the sender fell short of its schedule: it sent 45.0 of the requested 50.0 requests/s"
+        );
+        // More than a hundredth, and less than one packet.
+        assert_eq!(sent(10, 0.195), None);
+        assert_eq!(sent(1, 5.0), None);
+    }
+
+    #[test]
+    fn whoever_lets_packets_be_late_lets_the_sender_be_behind_as_much() {
+        // 220 ms behind.
+        let pace = Pace::of_interval(PaceUnit::Requests, 0.02, 100, 2.2).unwrap();
+        let fell_short = |ms| pace.shortfall(Duration::from_millis(ms)).is_some();
+        assert!(fell_short(1) && fell_short(219));
+        assert!(!fell_short(221));
+    }
+
+    #[test]
+    fn a_pace_survives_json() {
+        let pace = Pace::of_interval(PaceUnit::Packets, 0.02, 100, 2.0).unwrap();
+        let text = serde_json::to_string(&pace).unwrap();
+        assert_eq!(serde_json::from_str::<Pace>(&text).unwrap(), pace);
+    }
+}

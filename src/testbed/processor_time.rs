@@ -1,0 +1,285 @@
+//! Who had the processors: this program with all that it started, other programs, other virtual machines, or nobody.
+
+use std::collections::HashMap;
+use std::fs;
+use std::process;
+
+/// Above this share of all processors' time, other programs are no background any more.
+const OTHERS: f64 = 0.2;
+/// Where at least this share of it was idle, whoever was ready to run found a processor.
+const IDLE: f64 = 0.1;
+
+/// Time of the processors that this process may use since the machine started, in the kernel's ticks of 10 ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ProcessorTime {
+    /// Of all of them, whoever had it.
+    all: u64,
+    /// When they had nothing to do.
+    idle: u64,
+    /// When other virtual machines had them.
+    stolen: u64,
+    /// Of all processes.
+    programs: u64,
+    /// Of this process, and of those that it and its descendants started.
+    own: u64,
+}
+
+/// What became of the processors' time between two readings, in shares of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct ProcessorShares {
+    /// Idle.
+    pub(super) idle: f64,
+    /// Other virtual machines'.
+    pub(super) stolen: f64,
+    /// Other programs'.
+    pub(super) others: f64,
+}
+
+/// What one process has used, and who started it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ProcessTime {
+    parent: u32,
+    /// Its own, and that of descendants which have ended.
+    ticks: u64,
+}
+
+impl ProcessorTime {
+    /// So far; nothing where /proc does not tell.
+    pub(super) fn now() -> Option<Self> {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let stat = fs::read_to_string("/proc/stat").ok()?;
+        Some(Self {
+            own: of_family(&processes(), process::id()),
+            ..Self::of_processors(&stat, &Processors::allowed(&status))?
+        })
+    }
+
+    /// The lines of /proc/stat (proc(5)) of these processors: user, nice, system, idle, iowait, irq, softirq and steal; guests count
+    /// as users.
+    fn of_processors(stat: &str, processors: &Processors) -> Option<Self> {
+        let mut sum = None;
+        for line in stat.lines() {
+            let mut words = line.split_whitespace();
+            let name = words.next().and_then(|name| name.strip_prefix("cpu"));
+            let number = name.and_then(|number| number.parse().ok());
+            if !number.is_some_and(|number| processors.have(number)) {
+                continue;
+            }
+            let numbers: Vec<u64> = words.take(8).map_while(|n| n.parse().ok()).collect();
+            let [user, nice, system, idle, iowait, irq, softirq, steal] = numbers[..] else {
+                return None;
+            };
+            let (programs, idle) = (user + nice + system, idle + iowait);
+            let sum: &mut Self = sum.get_or_insert_default();
+            sum.all += programs + idle + irq + softirq + steal;
+            sum.idle += idle;
+            sum.stolen += steal;
+            sum.programs += programs;
+        }
+        sum
+    }
+
+    /// What became of the time since `before`; nothing of none.
+    pub(super) fn since(self, before: Self) -> Option<ProcessorShares> {
+        let all = self.all.checked_sub(before.all).filter(|all| *all > 0)?;
+        let share = |ticks: u64| ticks as f64 / all as f64;
+        let programs = self.programs.saturating_sub(before.programs);
+        let own = self.own.saturating_sub(before.own);
+        Some(ProcessorShares {
+            idle: share(self.idle.saturating_sub(before.idle)),
+            stolen: share(self.stolen.checked_sub(before.stolen)?),
+            others: share(programs.saturating_sub(own)),
+        })
+    }
+}
+
+/// Those on which this process may run, from the first to the last of each range; all where that is not known.
+#[derive(Debug)]
+struct Processors(Vec<(usize, usize)>);
+
+impl Processors {
+    /// The line `Cpus_allowed_list` of /proc/PID/status: "0-3,8".
+    fn allowed(status: &str) -> Self {
+        let mut lines = status.lines();
+        let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        let range = |text: &str| {
+            let (first, last) = text.split_once('-').unwrap_or((text, text));
+            Some((first.parse().ok()?, last.parse().ok()?))
+        };
+        let ranges = list.unwrap_or_default().trim().split(',');
+        Self(ranges.filter_map(range).collect())
+    }
+
+    fn have(&self, number: usize) -> bool {
+        let mut ranges = self.0.iter();
+        self.0.is_empty() || ranges.any(|(first, last)| (first..=last).contains(&&number))
+    }
+}
+
+impl ProcessorShares {
+    /// That other programs kept the processors from what is measured, if so.
+    pub(super) fn starved(self) -> Option<String> {
+        (self.others > OTHERS && self.idle < IDLE).then(|| {
+            format!(
+                "the host was starved of CPU: other programs took {:.0} % of the processors' time, and {:.0} % of it was idle",
+                100.0 * self.others,
+                100.0 * self.idle
+            )
+        })
+    }
+}
+
+/// All processes that this one sees.
+fn processes() -> HashMap<u32, ProcessTime> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let process = |entry: fs::DirEntry| {
+        let id = entry.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        Some((id, ProcessTime::parse(&stat)?))
+    };
+    entries.filter_map(process).collect()
+}
+
+impl ProcessTime {
+    /// /proc/PID/stat (proc(5)): behind the name, which may hold anything, the second field is the parent, and the 12th to the 15th
+    /// are utime, stime, cutime and cstime.
+    fn parse(stat: &str) -> Option<Self> {
+        let (_, fields) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        let ticks = fields.get(11..15)?.iter();
+        let ticks = ticks.map(|ticks| ticks.parse::<i64>().unwrap_or(0).unsigned_abs());
+        Some(Self {
+            parent: fields.get(1)?.parse().ok()?,
+            ticks: ticks.sum(),
+        })
+    }
+}
+
+/// What process `first` and its descendants that still run have used.
+fn of_family(processes: &HashMap<u32, ProcessTime>, first: u32) -> u64 {
+    let is_family = |id: u32| {
+        let parent = |id: &u32| processes.get(id).map(|process| process.parent);
+        // A process may end while others are read, so that a number comes twice.
+        let mut ancestors = std::iter::successors(Some(id), parent).take(processes.len());
+        ancestors.any(|ancestor| ancestor == first)
+    };
+    let family = processes.iter().filter(|(id, _)| is_family(**id));
+    family.map(|(_, process)| process.ticks).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two processors for ten seconds, 2,000 ticks, of which others had so many, nobody had so many, and this program the rest.
+    fn shares(others: u64, idle: u64) -> ProcessorShares {
+        let before = ProcessorTime {
+            all: 1_000_000,
+            idle: 500_000,
+            stolen: 30,
+            programs: 300_000,
+            own: 700,
+        };
+        let own = 2000 - others - idle;
+        let after = ProcessorTime {
+            all: before.all + 2000,
+            idle: before.idle + idle,
+            programs: before.programs + others + own,
+            own: before.own + own,
+            ..before
+        };
+        after.since(before).unwrap()
+    }
+
+    #[test]
+    fn a_host_whose_other_programs_leave_no_processor_idle_is_starved() {
+        assert_eq!(
+            shares(966, 8).starved().unwrap(),
+            "the host was starved of CPU: other programs took 48 % of the processors' time, and 0 % of it was idle"
+        );
+        assert!(shares(401, 199).starved().is_some());
+    }
+
+    #[test]
+    fn a_host_is_not_starved_by_its_background_or_by_farwire_itself() {
+        assert_eq!(shares(400, 0).starved(), None);
+        assert_eq!(shares(0, 0).starved(), None);
+    }
+
+    #[test]
+    fn a_host_with_idle_processors_is_not_starved() {
+        assert_eq!(shares(1000, 200).starved(), None);
+        assert!(shares(1000, 199).starved().is_some());
+    }
+
+    #[test]
+    fn the_time_of_the_processors_that_may_be_used_is_read_where_the_kernel_states_it() {
+        let stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 100 7 50 800 10 1 5 35 9 9\ncpu1 1 1 1 1 1 1 1 1 1 1\nintr 5\n";
+        let read = |stat, status| ProcessorTime::of_processors(stat, &Processors::allowed(status));
+        let first = read(stat, "Cpus_allowed:\t1\nCpus_allowed_list:\t0\n").unwrap();
+        let expected = ProcessorTime {
+            all: 1008,
+            idle: 810,
+            stolen: 35,
+            programs: 157,
+            own: 0,
+        };
+        assert_eq!(first, expected);
+        for both in ["Cpus_allowed_list:\t0-1,8\n", ""] {
+            assert_eq!(read(stat, both).unwrap().all, 1016);
+        }
+        let later = ProcessorTime {
+            all: 1108,
+            stolen: 85,
+            ..expected
+        };
+        assert_eq!(later.since(first).unwrap().stolen, 0.5);
+        assert_eq!(first.since(later), None);
+        assert_eq!(read("cpu0 1 2 3", ""), None);
+        assert_eq!(read("intr 5", ""), None);
+    }
+
+    #[test]
+    fn what_a_process_used_is_read_whatever_it_is_called() {
+        let stat =
+            "4711 (a) b (c) R 17 4711 4711 0 -1 4194304 90 0 0 0 5 6 70 800 20 0 1 0 100 2883584";
+        let expected = ProcessTime {
+            parent: 17,
+            ticks: 881,
+        };
+        assert_eq!(ProcessTime::parse(stat), Some(expected));
+        assert_eq!(ProcessTime::parse("4711 (a) R 17"), None);
+    }
+
+    #[test]
+    fn descendants_are_this_program_s_own_and_its_parent_is_not() {
+        let process = |id, parent, ticks| (id, ProcessTime { parent, ticks });
+        let all = HashMap::from([
+            process(1, 0, 1000),
+            process(20, 1, 100),
+            process(21, 20, 10),
+            process(22, 21, 1),
+            process(30, 1, 5000),
+        ]);
+        assert_eq!(of_family(&all, 20), 111);
+        assert_eq!(of_family(&all, 22), 1);
+        // A circle has an end.
+        let circle = HashMap::from([process(2, 3, 1), process(3, 2, 1)]);
+        assert_eq!(of_family(&circle, 9), 0);
+    }
+
+    #[test]
+    fn this_program_s_own_time_is_not_that_of_others() {
+        let before = ProcessorTime::now().unwrap();
+        // However seldom a busy machine runs it, it comes to as much.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let own = || ProcessorTime::now().unwrap().own;
+        while own() < before.own + 20 {
+            assert!(
+                std::time::Instant::now() < deadline,
+                "{before:?}, {}",
+                own()
+            );
+        }
+    }
+}
