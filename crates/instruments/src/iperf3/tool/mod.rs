@@ -143,8 +143,8 @@ pub(crate) fn judged(
     for direction in [Direction::Up, Direction::Down] {
         let sent = sent(&figures, direction).filter(|sent| sent.packets > 0.0);
         paces.extend(asked.zip(sent).and_then(|(asked, sent)| {
-            let packet = (sent.bytes / sent.packets).round() as u64;
-            let bytes = sent.bytes.round() as u64;
+            let packet = nearest(sent.bytes / sent.packets);
+            let bytes = nearest(sent.bytes);
             Pace::of_bits(Some(direction), asked, bytes, sent.seconds, packet)
         }));
         allow_for_full_socket(&mut figures, direction);
@@ -187,6 +187,15 @@ impl SentDatagrams {
     }
 }
 
+/// The nearest whole number to a count of a tool, which is not below 0.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "whole, and what is beyond an integer becomes the largest"
+)]
+fn nearest(count: f64) -> u64 {
+    count.round() as u64
+}
+
 /// Has the interval of the loss this way reach 0, and that of the goodput what was sent.
 fn allow_for_full_socket(figures: &mut [Figure], direction: Direction) {
     let of = |metric| whole(figures, metric, direction);
@@ -194,7 +203,7 @@ fn allow_for_full_socket(figures: &mut [Figure], direction: Direction) {
     let Some((lost, sent)) = counts.filter(|(lost, sent)| *sent > 0.0 && lost <= sent) else {
         return;
     };
-    let most = proportion::wilson(lost.round() as u64, sent.round() as u64);
+    let most = proportion::wilson(nearest(lost), nearest(sent));
     for figure in figures.iter_mut() {
         if (figure.direction, figure.stream) != (Some(direction), None) {
             continue;
