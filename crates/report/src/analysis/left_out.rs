@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(
             of_all([&record.runs[0], &second].into_iter()),
             [format!(
-                "runs 1, 2 do not count for ping.rtt_ms.p99: in run 1 {cause}"
+                "runs 1, 2 do not count for ping.lost_percent.mean, ping.rtt_ms.p99: in run 1 {cause}"
             )]
         );
         assert_eq!(

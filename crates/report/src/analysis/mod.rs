@@ -733,7 +733,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn late_packets_in_the_tail_mark_the_p99_and_nothing_else() {
+    fn late_packets_in_the_tail_mark_the_p99_and_the_loss_and_nothing_else() {
         let mut record = late_pings(2);
         let p99 = name("ping.rtt_ms.p99");
         let expectation = &mut record.head.plan.cases[0].expect;
@@ -754,7 +754,8 @@ pub(crate) mod tests {
         let cause = "2 of 100 packets up left more than 1 ms late";
         assert_eq!(check.verdict, Verdict::Invalid);
         assert_eq!(check.measured.as_str(), cause);
-        let told = format!("run 1 does not count for ping.rtt_ms.p99: {cause}");
+        let told =
+            format!("run 1 does not count for ping.lost_percent.mean, ping.rtt_ms.p99: {cause}");
         let findings = crate::findings::findings(&analysis).join("\n");
         let [junit, html] = [
             crate::formats::junit::junit(&record).unwrap(),
@@ -763,7 +764,7 @@ pub(crate) mod tests {
         for report in [findings, junit] {
             assert!(report.contains(&told), "{report}");
         }
-        let told = format!("ok; without ping.rtt_ms.p99: {cause}");
+        let told = format!("ok; without ping.lost_percent.mean, ping.rtt_ms.p99: {cause}");
         assert!(html.contains(&told), "{html}");
     }
 
