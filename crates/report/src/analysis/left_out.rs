@@ -75,7 +75,9 @@ mod tests {
         );
         assert_eq!(
             of_all(std::iter::once(&second)),
-            [format!("run 2 does not count for ping.rtt_ms.p99: {cause}")]
+            [format!(
+                "run 2 does not count for ping.lost_percent.mean, ping.rtt_ms.p99: {cause}"
+            )]
         );
     }
 }
