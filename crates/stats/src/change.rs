@@ -22,7 +22,7 @@ pub struct Change {
     pub means: [f64; 2],
     /// The mean of the sample less that of the reference, in the values' unit.
     pub difference: ChangeEstimate,
-    /// The mean of the sample over that of the reference; absent where one of them is near 0 ([`NEAR_ZERO`], [`STANDARD_ERRORS`]).
+    /// The mean of the sample over that of the reference; absent where one of them is near 0 (`NEAR_ZERO`, `STANDARD_ERRORS`).
     pub factor: Option<ChangeEstimate>,
 }
 
