@@ -12,13 +12,13 @@ const IDLE: f64 = 0.1;
 /// Time of the processors that this process may use since the machine started, in the kernel's ticks of 10 ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProcessorTime {
-    /// Of all of them, whoever had it.
+    /// The time of all processors, whoever used it.
     all: u64,
-    /// When they had nothing to do.
+    /// The time in which they were idle.
     idle: u64,
-    /// When other virtual machines had them.
+    /// The time that other virtual machines took.
     stolen: u64,
-    /// Of all processes.
+    /// The time that processes used.
     programs: u64,
     /// Of this process, and of those that it and its descendants started.
     own: u64,
@@ -35,7 +35,7 @@ pub(super) struct ProcessorShares {
     pub(super) others: f64,
 }
 
-/// What one process has used, and who started it.
+/// The time that one process has used, and its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ProcessTime {
     parent: u32,
@@ -44,7 +44,7 @@ struct ProcessTime {
 }
 
 impl ProcessorTime {
-    /// So far; nothing where /proc does not tell.
+    /// Reads the times so far; nothing where /proc does not tell.
     pub(super) fn now() -> Option<Self> {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let stat = fs::read_to_string("/proc/stat").ok()?;
@@ -79,7 +79,7 @@ impl ProcessorTime {
         sum
     }
 
-    /// What became of the time since `before`; nothing of none.
+    /// How the time since `before` was used; nothing if none has passed.
     pub(super) fn since(self, before: Self) -> Option<ProcessorShares> {
         let all = self.all.checked_sub(before.all).filter(|all| *all > 0)?;
         let share = |ticks: u64| ticks as f64 / all as f64;
@@ -117,7 +117,7 @@ impl Processors {
 }
 
 impl ProcessorShares {
-    /// That other programs kept the processors from what is measured, if so.
+    /// The sentence that says that other programs kept the processors from the measurement, if they did.
     pub(super) fn starved(self) -> Option<String> {
         (self.others > OTHERS && self.idle < IDLE).then(|| {
             format!(
@@ -155,7 +155,7 @@ impl ProcessTime {
     }
 }
 
-/// What process `first` and its descendants that still run have used.
+/// The time that process `first` and its running descendants have used.
 fn of_family(processes: &HashMap<u32, ProcessTime>, first: u32) -> u64 {
     let is_family = |id: u32| {
         let parent = |id: &u32| processes.get(id).map(|process| process.parent);
@@ -171,7 +171,7 @@ fn of_family(processes: &HashMap<u32, ProcessTime>, first: u32) -> u64 {
 mod tests {
     use super::*;
 
-    /// Two processors for ten seconds, 2,000 ticks, of which others had so many, nobody had so many, and this program the rest.
+    /// Two processors for ten seconds, 2,000 ticks, of which others had the first number, nobody the second, and this program the rest.
     fn shares(others: u64, idle: u64) -> ProcessorShares {
         let before = ProcessorTime {
             all: 1_000_000,
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn this_program_s_own_time_is_not_that_of_others() {
         let before = ProcessorTime::now().unwrap();
-        // However seldom a busy machine runs it, it comes to as much.
+        // A busy machine gives it this time eventually.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
         let own = || ProcessorTime::now().unwrap().own;
         while own() < before.own + 20 {

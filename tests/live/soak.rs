@@ -16,7 +16,7 @@ use test_support::is_soak;
 use test_support::process;
 use test_support::usage::heap_kib;
 
-/// How much of it there is.
+/// The size of the soak.
 struct Extent {
     /// Readers of events that keep up, and those that do not.
     readers: usize,

@@ -84,7 +84,7 @@ impl EchoStats {
             .push(Sample::new(probe.sent_s, extra, index, rtt_ms));
     }
 
-    /// How well probes left in time, by the last of them.
+    /// Whether probes left on schedule, judged by the last of them.
     pub(crate) fn pace(&self, interval: Duration) -> Option<Pace> {
         let sent = self.count();
         let last_s = self.sent_at(sent)? - self.sent_at(1)?;

@@ -9,7 +9,7 @@ use stats::losses::Losses;
 use stats::quantile::Quantile;
 use stats::{order_statistics, t_interval};
 
-/// How the intervals of quantiles of samples, one after another, come about.
+/// The method of the intervals of quantiles of consecutive samples, for the facts of a measurement.
 pub(crate) const QUANTILE_INTERVAL: &str =
     "of quantiles by Woodruff's method, from blocks of neighbouring samples";
 

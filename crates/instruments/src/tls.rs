@@ -115,7 +115,7 @@ impl Instrument for TlsArgs {
     }
 }
 
-/// What is timed of each connection.
+/// The times that are measured of each connection.
 const TIMED: [Metric; 2] = [Metric::TlsHandshakeMs, Metric::ConnectMs];
 
 impl TlsArgs {
@@ -294,7 +294,7 @@ impl Agreed {
 
 /// Takes the certificates that pass a check, whoever signed them, from who can prove that they are theirs.
 pub struct CertificateVerifier<C> {
-    /// Whose algorithms the proof may use.
+    /// The provider whose algorithms the proof may use.
     pub provider: Arc<CryptoProvider>,
     /// Refuses a certificate.
     pub check: C,

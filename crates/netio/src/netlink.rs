@@ -72,7 +72,7 @@ pub(crate) fn request(message: RouteNetlinkMessage, flags: u16) -> Vec<u8> {
     bytes
 }
 
-/// What the messages of a datagram say. One that cannot be read is passed over.
+/// Iterates over the messages of a datagram, and passes over those that cannot be read.
 pub(crate) fn payloads(
     mut datagram: &[u8],
 ) -> impl Iterator<Item = NetlinkPayload<RouteNetlinkMessage>> {

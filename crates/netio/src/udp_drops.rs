@@ -1,4 +1,4 @@
-//! Why a UDP socket dropped datagrams.
+//! Tells why a UDP socket dropped datagrams.
 //!
 //! The kernel has one count of drops a socket (`sk_drops`: `SO_RXQ_OVFL`, `SO_MEMINFO`). It counts what found the socket full, and
 //! also what came with a wrong checksum (net/ipv4/udp.c). Which of the two it was, only the counters of the whole network
@@ -15,12 +15,12 @@ pub struct UdpErrors {
     pub no_room: u64,
 }
 
-/// How many of a socket's drops found it full. The two differ where the namespace also counted wrong checksums.
+/// The number of a socket's drops that found it full. The two differ where the namespace also counted wrong checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FullDrops {
-    /// At least so many.
+    /// The least number.
     pub least: u64,
-    /// At most so many.
+    /// The greatest number.
     pub most: u64,
 }
 
@@ -32,13 +32,13 @@ pub struct DropCauses {
 }
 
 impl UdpErrors {
-    /// What the calling thread's network namespace has counted so far.
+    /// Reads the counters of the calling thread's network namespace.
     ///
     /// # Errors
     /// `/proc` is not mounted, or out of reach.
     pub fn so_far() -> io::Result<Self> {
         let v4 = fs::read_to_string("/proc/thread-self/net/snmp")?;
-        // Without IPv6 there is no such file.
+        // A kernel without IPv6 has no such file.
         let v6 = fs::read_to_string("/proc/thread-self/net/snmp6").unwrap_or_default();
         Ok(Self::parse(&v4, &v6))
     }
@@ -65,7 +65,7 @@ impl UdpErrors {
         sum
     }
 
-    /// What was counted after `before`.
+    /// The difference between these counters and those of `before`.
     fn since(self, before: Self) -> Self {
         Self {
             checksum: self.checksum.saturating_sub(before.checksum),
@@ -94,7 +94,7 @@ impl FullDrops {
 }
 
 impl DropCauses {
-    /// To be called when the socket is opened, by a thread in the socket's network namespace.
+    /// Call this when the socket is opened, on a thread in the socket's network namespace.
     pub fn watch() -> Self {
         Self {
             before: UdpErrors::so_far().ok(),

@@ -244,14 +244,14 @@ pub fn between(
     all
 }
 
-/// How many late packets a figure stands.
+/// The shares of late packets that figures tolerate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Limit {
     /// Of medians, means and rates.
     Bulk,
-    /// Of 99th percentiles.
+    /// The share for 99th percentiles.
     Tail,
-    /// Of what was lost.
+    /// The share for losses.
     Loss,
 }
 
@@ -264,7 +264,7 @@ impl Limit {
         }
     }
 
-    /// Whether so many `late` ones of so many packets are too many.
+    /// Whether this many `late` ones among the packets are too many.
     fn is_passed(self, late: u64, packets: u64) -> bool {
         match self {
             Self::Bulk => late * BULK > packets,
@@ -359,9 +359,9 @@ pub fn invalid_in_any(
 #[derive(Clone, Debug)]
 pub struct Polls {
     taken: Vec<(Duration, Vec<LinkDepartures>)>,
-    /// One in so many is kept.
+    /// One reading in this many is kept.
     every: usize,
-    /// How many were seen since one was kept.
+    /// The number of readings since one was kept.
     seen: usize,
 }
 

@@ -178,7 +178,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Which of the packets that `figure` is of left late.
+    /// The late packets among those that `figure` is of.
     fn departures_of(&self, figure: &Figure) -> &[LatePackets] {
         let mut rows = self.rows.iter();
         let row = rows.find(|row| row.is_of(figure));
@@ -586,7 +586,7 @@ mod tests {
     use crate::schedule::Pace;
     use crate::{Direction, Metric, Statistic};
 
-    /// What an instrument measured of two sizes and of one direction, with nothing wrong.
+    /// A sound measurement of two sizes and one direction.
     fn measured() -> Measured {
         let figure = Figure::new(Metric::RttMs, Statistic::Median, 1.0);
         Measured {
@@ -673,7 +673,7 @@ mod tests {
             ..measured.clone()
         };
         assert!(without.fault().is_some());
-        // Who lets packets be a minute late lets the sender be so too.
+        // A budget of a minute for packets is one for the sender as well.
         let mut patient = measured.clone();
         patient.departures[0].budget_ns = 60_000_000_000;
         assert_eq!(patient.fault(), None);

@@ -12,25 +12,25 @@ const MOST_MISSING: f64 = 0.01;
 /// A schedule of few packets may lack this much of one of them at the moment when it is looked at.
 const ONE_PACKET: f64 = 1.0;
 
-/// What a sender sent of what it was asked to send, one way or in a round trip.
+/// How far a sender kept the schedule that it was asked for, in one direction or for round trips.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pace {
-    /// Which way; absent for round trips.
+    /// The direction; absent for round trips.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
-    /// Of what.
+    /// The unit of both rates.
     pub unit: PaceUnit,
     /// How many a second it was asked for, over all streams.
     pub asked_per_s: f64,
-    /// How many a second it sent.
+    /// The rate at which it sent.
     pub sent_per_s: f64,
     /// Packets or requests that the schedule had in the time and that did not leave; below 0 where more left.
     pub missing: f64,
-    /// By how much time it was behind its schedule at the end; below 0 where it was ahead.
+    /// The time by which it was behind its schedule at the end; below 0 where it was ahead.
     pub behind_s: f64,
 }
 
-/// Of what a schedule is.
+/// The unit that a schedule counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PaceUnit {
@@ -125,7 +125,7 @@ fn lossy(count: u64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Two seconds of 200 Mbit/s in datagrams of 1,250 bytes, 40,000 of them, of which so many were sent.
+    /// Two seconds of 200 Mbit/s in datagrams of 1,250 bytes, 40,000 of them, with this number sent.
     fn sent(datagrams: u64) -> Option<String> {
         let pace = Pace::of_bits(Some(Direction::Up), 2e8, datagrams * 1250, 2.0, 1250);
         pace.unwrap().shortfall(Duration::from_millis(1))

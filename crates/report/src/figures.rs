@@ -5,7 +5,7 @@ use record::quantity::scope;
 use record::table::{Column, Table};
 use record::{Figure, Measurement, Metric, quantity};
 
-/// Why RFC 3550's jitter has no interval.
+/// The reason for which RFC 3550's jitter has no interval.
 const NO_JITTER_INTERVAL: &str = "none: a running average of some 16 packets";
 
 /// A row a figure.

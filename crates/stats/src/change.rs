@@ -1,4 +1,4 @@
-//! By how much the mean of one sample differs from the mean of another: the change that belongs to two printed means.
+//! The change from the mean of one sample to the mean of another, which belongs beside two printed means.
 
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
 
@@ -35,7 +35,7 @@ pub struct ChangeEstimate {
     pub interval: Option<[f64; 2]>,
 }
 
-/// What people read a change in.
+/// The form in which a change is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeForm {
     /// Percentage points, of what is itself a percentage.
@@ -50,9 +50,9 @@ pub enum ChangeForm {
 
 /// A mean below this share of the other is near 0: a factor between them would say how small it is and not how large the other.
 const NEAR_ZERO: f64 = 0.01;
-/// So is a mean that lies within so many of its standard errors of 0.
+/// A mean within this many of its standard errors of 0 counts as near 0 as well.
 const STANDARD_ERRORS: f64 = 3.0;
-/// A mean more than so many times the other is told as a factor.
+/// A mean more than this many times the other is printed as a factor.
 const MOST_IN_PERCENT: f64 = 2.0;
 /// Decimal places of what has no interval in percent or points.
 const PLAIN: i32 = 1;
@@ -251,7 +251,7 @@ impl Mean {
         self.value <= NEAR_ZERO * other.value || self.value <= STANDARD_ERRORS * self.square.sqrt()
     }
 
-    /// Of its logarithm.
+    /// The variance of its logarithm.
     fn of_logarithm(self) -> Self {
         Self {
             value: self.value.ln(),
@@ -269,7 +269,7 @@ fn welch(value: f64, [before, after]: [Mean; 2]) -> Option<[f64; 2]> {
         return Some([value; 2]);
     }
     let of = |mean: Mean| mean.square.powi(2) / mean.degrees;
-    // A sample of one has no scatter of its own, and takes no part.
+    // A sample of one has no scatter, and takes no part.
     let parts = [before, after].into_iter().filter(|mean| mean.square > 0.0);
     let degrees = squares.powi(2) / parts.map(of).sum::<f64>();
     let t = StudentsT::new(0.0, 1.0, degrees).ok()?.inverse_cdf(0.975);

@@ -1,4 +1,4 @@
-//! How many digits a number deserves.
+//! The number of digits that a value deserves.
 
 /// How many decimal places show an uncertainty with two significant digits (JCGM 100:2008, "Guide to the expression of uncertainty
 /// in measurement", 7.2.6). Below 0 it ends before the decimal point: -1 is tens. None of an uncertainty of 0, or of one that is
@@ -7,7 +7,7 @@ pub fn decimals(uncertainty: f64) -> Option<i32> {
     significant(uncertainty, 2)
 }
 
-/// How many decimal places show `value` with so many significant digits; none of 0 or of what is not finite.
+/// The number of decimal places that shows `value` with this many significant digits; nothing for 0 or a value that is not finite.
 pub fn significant(value: f64, digits: i32) -> Option<i32> {
     /// No value needs more; what is below it is 0 to any reader.
     const MOST: i32 = 9;
@@ -26,7 +26,7 @@ pub fn significant(value: f64, digits: i32) -> Option<i32> {
     Some((places - i32::from(carried)).min(MOST))
 }
 
-/// `value` with so many decimal places; rounded to tens, hundreds and so on where `decimals` is below 0. No zero has a minus.
+/// `value` with this many decimal places; rounded to tens, hundreds and so on where `decimals` is below 0. No zero has a minus.
 pub fn fixed(value: f64, decimals: i32) -> String {
     let text = match usize::try_from(decimals) {
         Ok(places) => format!("{value:.places$}"),

@@ -1,4 +1,4 @@
-//! How many packets were lost, in how many runs, and how sure the share of losses is.
+//! The share of lost packets and its interval, from the number of packets, of losses and of bursts.
 //!
 //! Losses come in bursts on real networks, and a burst tells less about the share of losses than as many single losses do. The
 //! interval is therefore Wilson's for the number of independent packets that the observed packets are worth: their number over
@@ -61,7 +61,7 @@ impl Losses {
         percent(self.lost, self.of)
     }
 
-    /// How much more the number of losses varies than that of independent losses, 1 at least.
+    /// The ratio of the variance of the number of losses to that of independent losses; 1 at least.
     pub fn inflation(self) -> f64 {
         let share = self.lost as f64 / self.of.max(1) as f64;
         let burst = self.lost as f64 / self.bursts.max(1) as f64;
@@ -152,7 +152,7 @@ mod tests {
             let percent = coverage(0.05, |seed| packets(seed, 3000, 0.05, burst).interval());
             assert!((93.0..=99.0).contains(&percent), "{burst}: {percent} %");
         }
-        // What Wilson's interval alone does: the reason for this module.
+        // Wilson's interval alone covers far less, which is the reason for this module.
         let alone = |seed| {
             let found = packets(seed, 3000, 0.05, 4.0);
             crate::proportion::wilson(found.lost, found.of)

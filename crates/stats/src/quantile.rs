@@ -76,7 +76,7 @@ mod tests {
     /// Seeds that follow one another give series that are too much alike.
     const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-    /// Of so many autoregressive series of `count` values, the percentage whose interval holds the true quantile at `share`, which
+    /// The percentage of autoregressive series of `count` values whose interval holds the true quantile at `share`, which
     /// is `normal` for the standard normal distribution.
     fn coverage(seeds: u64, count: usize, correlation: f64, [share, normal]: [f64; 2]) -> f64 {
         let truth = normal / (1.0 - correlation * correlation).sqrt();

@@ -55,7 +55,7 @@ pub(crate) fn measurement(outcome: &TestOutcome, agreed: &Agreed) -> Measurement
     }
 }
 
-/// How well this host sent the load that the search asked for; the far end does not tell.
+/// Whether this host sent the load that the search asked for. The far end does not tell.
 fn pace(outcome: &TestOutcome, agreed: &Agreed) -> Option<Pace> {
     if agreed.receives_here() {
         return None;

@@ -49,7 +49,7 @@ pub struct ConnectArgs {
     common: CommonArgs,
 }
 
-/// What is timed of each connection.
+/// The times that are measured of each connection.
 const TIMED: [Metric; 1] = [Metric::ConnectMs];
 
 impl Instrument for ConnectArgs {

@@ -23,7 +23,7 @@ pub(crate) type Times = Vec<(Metric, f64)>;
 pub(crate) struct ConnectProbes<'a> {
     pub(super) target: SocketAddr,
     pub(super) plan: &'a ConnectPlan,
-    /// What is timed of each, the most important first.
+    /// The times that are measured of each, the most important first.
     pub(super) timed: &'a [Metric],
     /// When each was asked for, in seconds, and what it took.
     pub(super) probes: Vec<(f64, Times)>,
@@ -41,7 +41,7 @@ pub(crate) fn metrics(timed: &[Metric]) -> MetricTable {
     ])
 }
 
-/// What reports need to know of them.
+/// The profile that reports read.
 pub(crate) fn profile(timed: &[Metric]) -> InstrumentProfile {
     let connect = Headline::new(Metric::ConnectMs, Statistic::Median);
     let profile = metrics(timed).profile(connect, HostLimit::RoundTrip);
@@ -101,7 +101,7 @@ impl<'a> ConnectProbes<'a> {
         Ok(())
     }
 
-    /// How many were not lost.
+    /// The number of connections that were not lost.
     pub(crate) fn answered(&self) -> usize {
         let lost = self.probes.iter().filter(|(_, times)| times.is_empty());
         self.probes.len() - lost.count()

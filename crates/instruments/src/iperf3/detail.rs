@@ -53,7 +53,7 @@ pub(crate) struct ReceiverDetail {
     pub(crate) largest_extent: u64,
     /// Datagrams that the receiver's host dropped.
     pub(crate) host_dropped: u64,
-    /// How often it surely did.
+    /// The number of times that it certainly did.
     pub(crate) drops: u64,
     /// Runs of consecutive datagrams that did not come.
     #[serde(default)]

@@ -60,7 +60,7 @@ impl ProbeResults {
         }
     }
 
-    /// How well probes left in time, by the last of them.
+    /// Whether probes left on schedule, judged by the last of them.
     fn pace(&self, plan: &ProbePlan) -> Option<Pace> {
         let sent = self.log.probes.len();
         let last_s = self.at_s(sent.checked_sub(1)?);

@@ -20,7 +20,7 @@ pub(crate) struct Bound {
     pub(crate) bit_per_s: f64,
     /// Which limit it is: "shaper", "CUBIC's law of loss".
     pub(crate) name: String,
-    /// Whether it is what a law of loss expects in the mean, which a transfer can pass, and no limit.
+    /// Whether it is what a law of loss expects on average, which a transfer can exceed, and not a limit.
     pub(crate) is_average: bool,
 }
 

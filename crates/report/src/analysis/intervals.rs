@@ -9,7 +9,7 @@ pub(crate) const DIRECTIONS: [Option<Direction>; 3] =
 /// An interval: its start and end in seconds, and the bits that were counted in it.
 pub(crate) type ThroughputInterval = (f64, f64, f64);
 
-/// What the amounts of a series of intervals count.
+/// The quantity that the amounts of a series of intervals count.
 ///
 /// Everything that is derived from a series carries this value, and every title, axis and column takes its words from it. So
 /// what was sent cannot be shown as what arrived.
@@ -43,7 +43,7 @@ impl RateQuantity {
         }
     }
 
-    /// For people: "goodput", "sent rate".
+    /// The name in reports: "goodput", "sent rate".
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Goodput => "goodput",
@@ -90,12 +90,12 @@ impl RateSeries {
         all.find_map(|quantity| Self::of(measurement, direction, quantity))
     }
 
-    /// What it counts.
+    /// The quantity.
     pub(crate) fn quantity(&self) -> RateQuantity {
         self.quantity
     }
 
-    /// In the order of time.
+    /// The intervals in the order of time.
     pub(crate) fn intervals(&self) -> &[ThroughputInterval] {
         &self.intervals
     }

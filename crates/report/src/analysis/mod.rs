@@ -318,7 +318,7 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
     found
 }
 
-/// `ends` within what a value of `metric` can be: shares lie between 0 and 100 %, and nothing that is measured lies below 0 but for
+/// `ends` within what a value of `metric` can be: shares lie between 0 and 100 %, and nothing that is measured lies below 0 except for
 /// differences of two clocks.
 fn within_limits(metric: Metric, [low, high]: [f64; 2]) -> [f64; 2] {
     let [least, most] = metric.limits();

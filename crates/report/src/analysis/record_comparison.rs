@@ -27,7 +27,7 @@ pub struct Compared {
     pub figure: FigureName,
     /// Means over the runs, in the metric's unit: of the reference, then of the record.
     pub means: [f64; 2],
-    /// From the one mean to the other.
+    /// The change from one mean to the other.
     pub change: Change,
     /// Between the values of the reference and those of the record.
     pub shift: Shift,

@@ -86,7 +86,7 @@ impl ObservedGroup {
                 }));
             }
         }
-        // What was sent is not compared with what arrived elsewhere.
+        // Sent bytes are not compared with bytes that arrived elsewhere.
         let goodput = TrackQuantity::Rate(RateQuantity::Goodput);
         let arrived = tracks.iter().any(|track| track.quantity == goodput);
         Self {

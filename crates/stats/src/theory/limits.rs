@@ -40,7 +40,7 @@ pub struct GoodputLimits {
     pub all: Vec<Limit>,
     /// The least of those that nothing can pass.
     pub binding: Limit,
-    /// What a law of loss expects in the mean over long transfers, where that is less than what binds. A transfer can pass it.
+    /// The average that a law of loss expects of long transfers, where that is less than the limit that binds. A transfer can exceed it.
     pub expected: Option<Limit>,
 }
 

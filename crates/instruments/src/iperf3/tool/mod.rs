@@ -165,7 +165,7 @@ pub(crate) fn judged(
     )
 }
 
-/// What a tool says that it sent.
+/// The datagrams that a tool says it sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentDatagrams {
     pub(crate) bytes: f64,
@@ -405,7 +405,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// 10 Mbit/s for 2 s in datagrams of 1,250 bytes, 2,000 of them, of which so many were sent and so many lost.
+    /// 10 Mbit/s for 2 s in datagrams of 1,250 bytes, 2,000 of them, with these numbers sent and lost.
     fn told(sent: f64, lost: f64) -> Measurement {
         use record::Statistic::{Mean, Total};
         let plan = Iperf3Test {

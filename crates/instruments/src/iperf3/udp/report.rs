@@ -122,7 +122,7 @@ impl UdpTest<'_> {
         let whole = all.reduce(StreamView::with)?;
         let (mut bytes, mut seconds) = whole.sent?;
         let length = self.streams.length() as u64;
-        // The clock of a test of so many bytes runs on until this end knows that all have left.
+        // The clock of a test of a number of bytes runs on until this end knows that all have left.
         let ends_by_amount = sends && self.streams.is_limited();
         if let Some(pacing) = whole.pacing.filter(|_| ends_by_amount) {
             seconds = pacing.active_ns as f64 / 1e9;

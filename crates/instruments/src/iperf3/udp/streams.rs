@@ -173,7 +173,7 @@ impl UdpStreams {
         self.config.rate
     }
 
-    /// Whether this end sends so many bytes and no more.
+    /// Whether this end sends a fixed number of bytes.
     pub(super) fn is_limited(&self) -> bool {
         self.limit.is_some()
     }

@@ -24,7 +24,7 @@ const UNPRIVILEGED_PORT: u16 = 8620;
 const LONGEST: usize = 65_535;
 /// Answers of which the kernel has not yet said when they left; it says so within microseconds.
 const MOST_DEPARTING: usize = 1024;
-/// How often it is looked up at most why the socket dropped something: strangers can send wrong checksums without end.
+/// The least time between two readings of why the socket dropped something: anybody can send wrong checksums without end.
 const JUDGE_EVERY: Nanos = Nanos(1_000_000);
 /// How often sessions are looked through for silent ones, and the kernel asked how good its clock is.
 const UPKEEP: Nanos = Nanos(1_000_000_000);
@@ -69,7 +69,7 @@ struct Reflector {
     looked: Nanos,
     /// Requests that the socket dropped, whatever for.
     dropped: u32,
-    /// When it was looked up why.
+    /// When the causes of drops were last read.
     judged: Nanos,
     shared: Arc<Shared>,
 }
