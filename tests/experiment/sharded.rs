@@ -26,7 +26,7 @@ expect = [{ of = 'ping.rtt_ms.median', least = '1ms' }]
 fn shard(small: &Small, number: &str) -> Command {
     let mut command = farwire();
     command.current_dir(small.path(""));
-    command.args(["run", "small.toml", "--shard", number]);
+    command.args(["run", "small.toml", "--no-baseline", "--shard", number]);
     command
 }
 
@@ -146,7 +146,7 @@ fn what_is_missing_of_a_merged_record_is_named_with_the_command_that_does_it() -
     let mut resume = farwire();
     resume
         .current_dir(small.path(""))
-        .args(["run", "--resume", c]);
+        .args(["run", "--no-baseline", "--resume", c]);
     ensure!(process::run(&mut resume)?.status.success());
     ensure!(process::run(&mut shard(&small, "2/3"))?.status.success());
     process::succeeded(merge(&small, &[a, b, c])?)?;

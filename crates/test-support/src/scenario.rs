@@ -88,11 +88,18 @@ impl Small {
         self.directory.path().join(name)
     }
 
-    /// The command that runs it.
-    pub fn command(&self) -> Command {
+    /// The command that runs it, and measures the machine before and after it.
+    pub fn command_with_baselines(&self) -> Command {
         let mut command = farwire();
         command.arg("run").arg(self.path("small.toml"));
         command.arg("--out").arg(self.path("out"));
+        command
+    }
+
+    /// The command that runs it alone.
+    pub fn command(&self) -> Command {
+        let mut command = self.command_with_baselines();
+        command.arg("--no-baseline");
         command
     }
 

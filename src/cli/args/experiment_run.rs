@@ -15,7 +15,7 @@ use super::link_conditions;
 use crate::experiment::artifacts::ARTIFACTS;
 use crate::experiment::machine_facts;
 use crate::experiment::observer::RunObserver;
-use crate::experiment::runner::Measures;
+use crate::experiment::runner::{MeasureBaseline, Measures};
 use crate::experiment::uses::{self, Uses};
 use crate::experiment::{Case, Plan};
 use crate::experiment::{host_baseline, record_directory, runner, sharding, testbed, testbeds};
@@ -65,6 +65,10 @@ pub(crate) struct ExperimentArgs {
     /// Replace a record that is there
     #[arg(long)]
     overwrite: bool,
+    /// Do not measure this machine without conditions before and after the runs. That saves about 5 s, and leaves the report unable
+    /// to say which figures are near the machine's own limits
+    #[arg(long)]
+    no_baseline: bool,
     #[command(flatten)]
     files: AllowFilesArg,
     /// Whether the forwarder may spin to be on time
@@ -233,9 +237,14 @@ impl ExperimentArgs {
         let set_up = |case: &Case, seed| builder.set_up(&testbed(case), seed);
         let stop = Stop::on_signals()?;
         let watched = live.watch()?;
+        let baseline: &MeasureBaseline = if self.no_baseline {
+            &|_, _, _| Ok(None)
+        } else {
+            &host_baseline::measure
+        };
         let measures = Measures {
             set_up: &set_up,
-            baseline: &host_baseline::measure,
+            baseline,
             watch: RunObserver::by(watched.links),
             captures: watched.captures,
         };
