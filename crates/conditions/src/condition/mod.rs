@@ -10,6 +10,7 @@ mod fluctuation;
 mod jitter;
 mod loss;
 pub(crate) mod netem;
+mod path_mtu;
 mod police;
 mod queue;
 mod rate;
@@ -34,6 +35,7 @@ pub use self::fluctuation::FluctuationSpec;
 pub use self::jitter::{JitterSpec, LawName};
 pub use self::loss::LossSpec;
 pub use self::netem::NetemSpec;
+pub use self::path_mtu::PathMtuSpec;
 pub use self::police::PoliceSpec;
 pub use self::queue::QueueSpec;
 pub use self::rate::RateSpec;
@@ -70,6 +72,8 @@ pub trait InCondition: Sized {
 /// A stage that conditions make, in the order in which packets meet them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shapes {
+    /// The path MTU.
+    PathMtu,
     /// A policer.
     Police,
     /// The bottleneck.
@@ -280,6 +284,7 @@ conditions! {
     Ber(BerSpec),
     Duplicate(DuplicateSpec),
     Corrupt(CorruptSpec),
+    PathMtu(PathMtuSpec),
     Police(PoliceSpec),
     Reorder(ReorderSpec),
     Rate(RateSpec),

@@ -9,7 +9,8 @@ use super::class;
 use crate::Direction;
 use crate::condition::{
     AqmSpec, BerSpec, CorruptSpec, DelaySpec, DuplicateSpec, FluctuationSpec, JitterSpec, LossSpec,
-    NetemSpec, PoliceSpec, QueueSpec, RateAtSpec, RateSpec, ReorderSpec, Shapes, SizeDelaySpec,
+    NetemSpec, PathMtuSpec, PoliceSpec, QueueSpec, RateAtSpec, RateSpec, ReorderSpec, Shapes,
+    SizeDelaySpec,
 };
 use crate::error::{At, Error};
 use crate::layer::{ConditionSet, Layer, Moving};
@@ -233,7 +234,8 @@ impl OneWay {
 }
 
 /// The stages that conditions alone make, and what their names end in, in order.
-const STAGES: [(Shapes, &str); 9] = [
+const STAGES: [(Shapes, &str); 10] = [
+    (Shapes::PathMtu, "path-mtu"),
     (Shapes::Police, "police"),
     (Shapes::Rate, "rate"),
     (Shapes::Netem, "netem"),
@@ -298,7 +300,9 @@ impl ConditionSet {
         let copies = copies.filter(|copies| copies.share > Probability::ZERO);
         let flips = self.get::<CorruptSpec>();
         let flips = flips.filter(|flips| flips.share > Probability::ZERO);
+        let mtu = self.get::<PathMtuSpec>();
         [
+            or_none(mtu.map(|mtu| Effect::Mtu(mtu.0))),
             or_none(police.map(|police| Effect::Police(police.to_model()))),
             self.rate(rate),
             or_none(netem.map(|netem| Effect::Netem(Box::new(netem.0)))),
