@@ -4,7 +4,8 @@ use std::fmt;
 
 use model::Effect;
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize, de};
+use serde::de::{self, Unexpected};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::{describe, refuse_out_of_range};
@@ -27,8 +28,8 @@ impl<'de> Deserialize<'de> for PathMtuSpec {
             .as_str()
             .map_or_else(|| value.to_string(), str::to_owned);
         let mtu = text.parse().map_err(|_| {
-            let right = "write L3 bytes from 68 to 65535, as in 1400";
-            de::Error::custom(format!("`{text}` is not an MTU: {right}"))
+            let right = "L3 bytes from 68 to 65535, as in 1400";
+            de::Error::invalid_value(Unexpected::Other(&text), &right)
         })?;
         refuse_out_of_range(Effect::Mtu(mtu)).map_err(de::Error::custom)?;
         Ok(Self(mtu))

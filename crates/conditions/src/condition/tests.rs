@@ -135,7 +135,10 @@ fn what_is_wrong_comes_with_what_would_be_right() {
     refused::<RateSpec>("0bit,burst=32KiB", "fills no bucket");
     refused::<PathMtuSpec>("67", "mtu = 67 is out of range: an MTU is at least 68");
     for text in ["65536", "1400b", "-1", ""] {
-        refused::<PathMtuSpec>(text, "write L3 bytes from 68 to 65535, as in 1400");
+        refused::<PathMtuSpec>(
+            text,
+            "expected L3 bytes from 68 to 65535, as in 1400, found ",
+        );
     }
     refused::<PoliceSpec>("10mbit", "`burst` is missing");
     refused::<PoliceSpec>("0bit,burst=32KiB", "at least 1bit");
