@@ -107,7 +107,7 @@ fn one_run() -> Result<Record> {
     let output = command.stdin(Stdio::null()).output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "farwire run: {said}");
-    Record::read(&directory)
+    Ok(Record::read(&directory)?)
 }
 
 /// Seconds, and megabytes.

@@ -1,4 +1,4 @@
-//! Rates: what they count, what a bucket lets pass, and what a policer drops.
+//! Rates: what they count, what a bucket lets pass, and what a policer and a path MTU drop.
 
 use anyhow::Result;
 use model::{Nanos, Outcome};
@@ -11,7 +11,7 @@ use crate::drawing::{Picture, between, by_number, formula, found, picture};
 type Counted = fn(u32) -> u32;
 
 pub(crate) fn pictures() -> Result<Vec<Picture>> {
-    Ok(vec![by_length()?, bucket()?, policer()?])
+    Ok(vec![by_length()?, bucket()?, policer()?, path_mtu()?])
 }
 
 /// How long a packet of each length takes.
@@ -136,4 +136,30 @@ fn policer() -> Result<Picture> {
         axes,
         curves,
     ))
+}
+
+/// Which of the packets of all lengths are dropped.
+fn path_mtu() -> Result<Picture> {
+    const ETHERNET: u32 = 14;
+    let sizes = || (1_200..=1_500_u32).step_by(2);
+    let mut curves = Vec::new();
+    for (look, mtu) in [1_280, 1_400].into_iter().enumerate() {
+        let packets = sizes().zip(0..).map(|(size, number)| {
+            let packet = of_length(u64::from(size + ETHERNET));
+            (Nanos::from_millis(number), packet)
+        });
+        let link = format!("path_mtu = {mtu}");
+        let lost = sizes().zip(Crossing::of(&link, packets)?.lost());
+        let point = |(size, lost)| Point::at(f64::from(size), f64::from(u8::from(lost)));
+        curves.push(found(&link, look, Shape::Line, lost.map(point).collect()));
+        let marks = sizes().step_by(15);
+        let points = by_number(marks, |size| f64::from(u8::from(size > mtu)));
+        curves.push(formula("by the formula", Shape::Hollow, points));
+    }
+    let axes = [
+        between("L3 bytes", 1_200.0, 1_500.0),
+        Axis::names("", vec!["passes".to_owned(), "is dropped".to_owned()]),
+    ];
+    let title = "Which lengths a path MTU drops";
+    Ok(picture("path-mtu", title, axes, curves))
 }

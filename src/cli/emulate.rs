@@ -104,7 +104,7 @@ impl EmulateArgs {
         let link = spec.to_link("box").or_bad_input()?;
         link_conditions::warn(&link.config);
         link_conditions::warn_of_host(&link.config, speeds(names));
-        let in_force = crate::live::in_force(&spec)?;
+        let in_force = crate::live::in_force(&spec);
         let options = self.forwarder.options([&spec], |of| of.capture(names))?;
         let link = BoxLink {
             names: names.map(str::to_owned),

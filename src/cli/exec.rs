@@ -106,7 +106,7 @@ impl ExecArgs {
         if self.command.is_empty() && io::stdin().is_terminal() {
             note(format_args!(
                 "farwire: behind {}; $FARWIRE_SERVER is {}; `exit` leaves",
-                crate::live::in_force(&spec)?,
+                crate::live::in_force(&spec),
                 SERVER.v4
             ));
         }

@@ -74,7 +74,7 @@ fn as_netem(spec: &LinkSpec) -> Result<ExitCode, Failure> {
 }
 
 fn text(spec: &LinkSpec, meaning: &InEffect, terminal: Terminal) -> anyhow::Result<String> {
-    let title = prose(&crate::live::in_force(spec)?, terminal);
+    let title = prose(&crate::live::in_force(spec), terminal);
     let InEffect {
         up,
         down,

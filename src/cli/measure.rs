@@ -12,7 +12,7 @@ use crate::notes::{self, note};
 use crate::testbed::StallWatch;
 use instruments::failure::{Blame, Failure};
 use instruments::iperf3::intervals;
-use instruments::measure::{CommonArgs, Instrument, InstrumentArgs, MeasureOutput};
+use instruments::measure::{CommonArgs, InstrumentArgs, MeasureOutput};
 use instruments::output;
 use instruments::output::Prepared;
 pub(super) use instruments::{Live, Session};
@@ -30,8 +30,7 @@ pub(crate) struct MeasureArgs {
 impl MeasureArgs {
     /// Measures; 0 when it was measured, 1 when not.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let instrument = self.asked.instrument();
-        let common = instrument.common();
+        let common = self.asked.common();
         let json = prepare_json(common).or_bad_input()?;
         let host = watch_host()?;
         let found = self.asked.measure(&session()?)?;
@@ -43,7 +42,7 @@ impl MeasureArgs {
             host,
         ];
         let written = write_json(common, &found, json);
-        show(instrument, &found)?;
+        show(&self.asked, &found)?;
         for cause in spoilt.into_iter().flatten() {
             note(format_args!(
                 "farwire: {cause}: do not trust the numbers above, which `farwire run` would call INVALID"
@@ -97,8 +96,8 @@ fn write_json(common: &CommonArgs, found: &MeasureOutput, file: Option<Prepared>
     Ok(())
 }
 
-fn show(instrument: &dyn Instrument, found: &MeasureOutput) -> Result<(), Failure> {
-    let common = instrument.common();
+fn show(asked: &InstrumentArgs, found: &MeasureOutput) -> Result<(), Failure> {
+    let (common, instrument) = (asked.common(), asked.instrument());
     let measurement = &found.measurement;
     if let Some(cause) = &measurement.failure {
         notes::error(cause);

@@ -19,7 +19,7 @@ use crate::toml_file::SourceFile;
 use instruments::failure::{Blame, Failure};
 use instruments::measure;
 use record::quantity::counted;
-use record::{GivenScenario, Merge, Record, Shard, ShardBy, is_full};
+use record::{GivenScenario, Merge, Record, Shard, ShardBy};
 use report::analysis::{Analysis, Verdict};
 
 /// Join the records of an experiment's shards
@@ -78,7 +78,7 @@ impl MergeArgs {
         let merge = Merge::of(&self.records).or_bad_input()?;
         let replaces = Record::is_in(&self.out);
         match merge.write(&self.out, self.overwrite) {
-            Err(error) if is_full(&error) => return Err(error.into()),
+            Err(error) if error.is_full() => return Err(error.into()),
             written => written.or_bad_input()?,
         }
         clear_reports(&self.out, replaces);

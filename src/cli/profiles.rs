@@ -67,7 +67,7 @@ impl Listed {
 fn list(all: &[Listed], terminal: Terminal) -> Result<String> {
     let one = |listed: &Listed| {
         let indent = " ".repeat(INDENT);
-        let conditions = crate::live::in_force(&listed.conditions)?;
+        let conditions = crate::live::in_force(&listed.conditions);
         let text = format!("{}: {}\n{indent}{conditions}", listed.name, listed.about);
         Ok(hanging(&text, terminal, INDENT))
     };

@@ -89,43 +89,24 @@ fn into(directory: &Path, files: NamedFiles) -> Result<(), Failure> {
 }
 
 /// Gives `write` the file, or standard output, so that a long view is never in memory as a whole.
-fn stream(target: Option<&Path>, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+fn stream(
+    target: Option<&Path>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<()> {
     let file = target.filter(|file| !output::is_stdout(file));
     let name = || {
         file.map_or("standard output".to_owned(), |file| {
             format!("{}: cannot write", file.display())
         })
     };
-    let write_to = |sink: &mut dyn Write| write_all(sink, write);
-    let result = match file {
-        Some(path) => write_to(&mut File::create(path).with_context(name)?),
-        None => write_to(&mut io::stdout().lock()),
+    let sink: Box<dyn Write> = match file {
+        Some(path) => Box::new(File::create(path).with_context(name)?),
+        None => Box::new(io::stdout().lock()),
     };
-    match result {
+    let mut buffered = BufWriter::with_capacity(1 << 20, sink);
+    match write(&mut buffered).and_then(|()| buffered.flush()) {
         // Who reads no further has read enough.
-        Err(error) if file.is_none() && is_broken_pipe(&error) => Ok(()),
+        Err(error) if file.is_none() && error.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => result.with_context(name),
     }
-}
-
-fn write_all(sink: &mut dyn Write, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-    let mut buffered = BufWriter::with_capacity(1 << 20, sink);
-    write(&mut buffered)?;
-    Ok(buffered.flush()?)
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        let own = cause.downcast_ref::<io::Error>().map(io::Error::kind);
-        let json = cause
-            .downcast_ref::<serde_json::Error>()
-            .and_then(serde_json::Error::io_error_kind);
-        let csv = cause
-            .downcast_ref::<csv::Error>()
-            .and_then(|error| match error.kind() {
-                csv::ErrorKind::Io(error) => Some(error.kind()),
-                _ => None,
-            });
-        own.or(json).or(csv) == Some(ErrorKind::BrokenPipe)
-    })
 }

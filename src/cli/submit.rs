@@ -243,7 +243,7 @@ fn given_up(records: &[PathBuf], out: &Path, causes: &[String]) -> Failure {
     .into()
 }
 
-fn put(merge: &Merge, out: &Path) -> anyhow::Result<()> {
+fn put(merge: &Merge, out: &Path) -> Result<(), record::Error> {
     let replaces = Record::is_in(out);
     merge.write(out, true)?;
     clear_reports(out, replaces);

@@ -150,7 +150,7 @@ pub(super) fn conditions(case: &Case) -> Vec<(String, [String; 2], LinkSpec)> {
 /// Why nobody changes the links of this bed; with what else they pass.
 fn fixed(bed: &Bed) -> String {
     let wire = match bed {
-        Bed::Netns(pair) if pair.wire != LinkSpec::default() => report::link(&pair.wire).ok(),
+        Bed::Netns(pair) if pair.wire != LinkSpec::default() => Some(report::link(&pair.wire)),
         _ => None,
     };
     let wire = wire.map(|wire| format!("; the bed's own wire before it has {wire}"));

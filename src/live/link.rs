@@ -532,7 +532,7 @@ impl Revision {
 
 /// Conditions in one line, with what became of the time of their schedules.
 fn says(spec: &LinkSpec, clock: ScheduleClock) -> String {
-    let said = in_force(spec).unwrap_or_default();
+    let said = in_force(spec);
     match clock {
         _ if clock == ScheduleClock::default() => said,
         ScheduleClock::Stopped { at } => {

@@ -1,14 +1,10 @@
 //! Conditions in one line: as a description, and as the equivalent flags.
 
-use anyhow::Result;
 use conditions::{CONDITIONS, Layer, LinkSpec};
 use serde_json::{Map, Value};
 
-/// Conditions as a box says what is in force: "delay 20ms, rate 10mbit each way, up loss 1%".
-///
-/// # Errors
-/// None that conditions which were checked can cause.
-pub(crate) fn in_force(spec: &LinkSpec) -> Result<String> {
+/// The conditions in force as `emulate` prints them: "delay 20ms, rate 10mbit each way, up loss 1%".
+pub(crate) fn in_force(spec: &LinkSpec) -> String {
     let each_way = LinkSpec {
         both: spec.both.clone(),
         ..LinkSpec::default()
@@ -17,17 +13,13 @@ pub(crate) fn in_force(spec: &LinkSpec) -> Result<String> {
         both: Layer::default(),
         ..spec.clone()
     };
-    let is_empty = |spec: &LinkSpec| *spec == LinkSpec::default();
-    Ok(match (is_empty(&each_way), is_empty(&rest)) {
-        (true, true) => "a link that changes nothing".to_owned(),
-        (true, false) => report::link(&rest)?,
-        (false, true) => format!("{} each way", report::link(&each_way)?),
-        (false, false) => format!(
-            "{} each way, {}",
-            report::link(&each_way)?,
-            report::link(&rest)?
-        ),
-    })
+    let parts = [(each_way, " each way"), (rest, "")].into_iter();
+    let parts = parts.filter(|(part, _)| *part != LinkSpec::default());
+    let parts: Vec<String> = parts.map(|(part, how)| report::link(&part) + how).collect();
+    match parts.is_empty() {
+        true => "a link that changes nothing".to_owned(),
+        false => parts.join(", "),
+    }
 }
 
 /// The flags that say the same, as a shell reads them; none where no flags do: of schedules, stages, classes and tables of

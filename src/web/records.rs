@@ -59,7 +59,7 @@ impl Records {
     }
 
     fn read(&self, name: &str) -> Result<Record> {
-        Record::read(&self.folder.join(name))
+        Ok(Record::read(&self.folder.join(name))?)
     }
 
     /// The page of all of them; what cannot be read is named with its cause.
@@ -75,7 +75,7 @@ impl Records {
                 Err(error) => unread.push(format!("{error:#}")),
             }
         }
-        report::index(&listed, &unread)
+        Ok(report::index(&listed, &unread)?)
     }
 
     /// The report of the record of this name; nothing where there is none, whatever the name says.
@@ -83,7 +83,7 @@ impl Records {
         if !self.names()?.iter().any(|known| known == name) {
             return Ok(None);
         }
-        report::html(&self.read(name)?).map(Some)
+        Ok(Some(report::html(&self.read(name)?)?))
     }
 
     async fn answer(

@@ -134,10 +134,16 @@ fn a_packet_that_the_link_copies_comes_twice(address: &str) -> Result<()> {
 
 #[test_support::test(serial, each(FAR_ENDS), Namespaces, Tool("ping"))]
 fn a_sender_is_told_what_is_too_long(address: &str) -> Result<()> {
+    for link in ["[[stages]]\nkind = 'mtu'\nmtu = 1400", "path_mtu = 1400"] {
+        sender_is_told(link, address)?;
+    }
+    Ok(())
+}
+
+fn sender_is_told(link: &str, address: &str) -> Result<()> {
     // Each ends at its error, the second one after the first.
     let ping = format!("ping -n -M do -c 1 -W 20 -s 1400 {address}");
     let script = format!("{ping}; {ping}");
-    let link = "[[stages]]\nkind = 'mtu'\nmtu = 1400";
     let Run { said, summary, .. } = Run::of(link, &script)?;
     // The first one by the answer, the second one by what the kernel learnt of it.
     ensure!(

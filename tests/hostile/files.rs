@@ -61,7 +61,7 @@ impl Folder {
     }
 
     fn record(&self) -> Result<Record> {
-        Record::read(&self.at("out"))
+        Ok(Record::read(&self.at("out"))?)
     }
 }
 

@@ -209,6 +209,7 @@ mod tests {
             "rate = '8mbit'\nqueue = '50ms' => rate 8mbit => queue 50ms",
             "rate = '8mbit'\naqm = 'codel'\nqueue = '9pkt' => rate 8mbit => aqm codel; queue 9pkt",
             "size_delay = 2\nseed = 7 => limit 1000 => size-delay 2",
+            "path_mtu = 1400\nloss = '1%' => loss 1% => path-mtu 1400",
             "netem = 'delay 1ms'\nloss = '1%' => delay 1ms => loss 1%",
             "delay = '1ms'\nschedule = [{ at = '1s', delay = '2ms' }] => delay 1ms => schedule",
             "toffee = 'drop=2' => limit 1000 => toffee, which both directions share",

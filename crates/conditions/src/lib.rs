@@ -19,11 +19,7 @@ mod toffee;
 pub mod warnings;
 
 pub use as_netem::AsNetem;
-pub use condition::{
-    AqmSpec, BerSpec, CONDITIONS, Condition, ConditionKind, ConditionType, CorruptSpec, DelaySpec,
-    DuplicateSpec, FluctuationSpec, InCondition, JitterSpec, LawName, LossSpec, Needs, NetemSpec,
-    PoliceSpec, QueueSpec, RateAtSpec, RateSpec, ReorderSpec, Shapes, SizeDelaySpec,
-};
+pub use condition::*;
 pub use direction::Direction;
 pub use error::{At, Error, PathStep, Problem};
 pub use layer::{ConditionName, ConditionSet, Layer, ScheduleStep};

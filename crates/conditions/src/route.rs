@@ -144,6 +144,7 @@ mod tests {
         assert!((nth - 2.0).abs() < 1e-9, "{nth}");
         for text in [
             "police = '1mbit,burst=64KiB'",
+            "path_mtu = 1400",
             "[[stages]]\nkind = 'mtu'\nmtu = 1400",
             "[[stages]]\nkind = 'indexes'\nindexes = [0, 3]",
         ] {

@@ -195,17 +195,18 @@ fn names(stages: &[StageSpec]) -> Vec<&str> {
 
 #[test]
 fn stages_stand_in_their_order() {
-    let text = "police = '9mbit,burst=9kb'\nrate = '1mbit'\nloss = '1%'\nber = 1e-6\nduplicate = '1%'\ncorrupt = '1%'\ndelay = '1ms'\n\
+    let text = "path_mtu = 1300\npolice = '9mbit,burst=9kb'\nrate = '1mbit'\nloss = '1%'\nber = 1e-6\nduplicate = '1%'\ncorrupt = '1%'\ndelay = '1ms'\n\
                 toffee = 'delay=1ms,drop=2'\n\
                 stages = [{ kind = 'gate' }, { kind = 'loss', name = 'late', loss = '1%', place = 'last' },\n\
                 { kind = 'mtu', mtu = 1400, direction = 'down' }]";
     let hop = hop(text);
-    let up = "box.up.gate box.toffee box.up.drop box.up.police box.up.rate box.up.loss box.up.ber box.up.duplicate box.up.corrupt \
+    let up = "box.up.gate box.toffee box.up.drop box.up.path-mtu box.up.police box.up.rate box.up.loss box.up.ber box.up.duplicate box.up.corrupt \
               box.up.delay box.up.late";
     assert_eq!(names(&hop.rest.up).join(" "), up);
-    let down = "box.down.gate box.down.mtu box.toffee box.down.drop box.down.police box.down.rate box.down.loss box.down.ber \
+    let down = "box.down.gate box.down.mtu box.toffee box.down.drop box.down.path-mtu box.down.police box.down.rate box.down.loss box.down.ber \
                 box.down.duplicate box.down.corrupt box.down.delay box.down.late";
     assert_eq!(names(&hop.rest.down).join(" "), down);
+    assert_eq!(effect(&hop, "up.path-mtu"), Some(Effect::Mtu(1300)));
     let marks = RandomLoss {
         ecn: true,
         ..RandomLoss::from_str("1%").unwrap()

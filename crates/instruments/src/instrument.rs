@@ -40,9 +40,6 @@ pub struct CommonArgs {
 /// An instrument with its arguments. What a plan keeps of them is their serde form; what names a host, or concerns the
 /// terminal, is skipped there.
 pub trait Instrument: Sync {
-    /// What it takes as all do.
-    fn common(&self) -> &CommonArgs;
-
     /// What reports need to know of its numbers.
     fn profile(&self) -> InstrumentProfile;
 

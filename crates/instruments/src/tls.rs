@@ -64,14 +64,10 @@ pub struct TlsArgs {
     resume: bool,
     #[command(flatten)]
     #[serde(skip)]
-    common: CommonArgs,
+    pub(crate) common: CommonArgs,
 }
 
 impl Instrument for TlsArgs {
-    fn common(&self) -> &CommonArgs {
-        &self.common
-    }
-
     fn profile(&self) -> InstrumentProfile {
         profile(&TIMED)
     }

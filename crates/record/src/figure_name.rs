@@ -5,9 +5,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use anyhow::{Context, Error, Result, anyhow, bail, ensure};
-use conditions::nearest;
-use model::{BitsPerSec, Bytes, Nanos, Probability};
+use conditions::{Error, nearest, require};
+use model::{BitsPerSec, Bytes, Nanos, Probability, UnitError};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use strum::IntoEnumIterator as _;
@@ -85,52 +84,57 @@ impl FigureName {
     ///
     /// # Errors
     /// It is no value of this unit.
-    pub fn value(&self, text: &str) -> Result<f64> {
+    pub fn value(&self, text: &str) -> Result<f64, Error> {
         if let Ok(number) = text.parse::<f64>() {
-            ensure!(number.is_finite(), "`{text}` is no number");
+            require!(number.is_finite(), "`{text}` is no number");
             return Ok(number);
         }
         let (sign, text) = match text.strip_prefix('-') {
             Some(rest) => (-1.0, rest),
             None => (1.0, text),
         };
-        let nanos = || Ok::<_, Error>(text.parse::<Nanos>()?.0 as f64);
+        let nanos = || Ok::<_, Error>(parsed::<Nanos>(text)?.0 as f64);
         let value = match self.metric.unit() {
             "ms" => nanos()? / 1e6,
             "us" => nanos()? / 1e3,
             "s" => nanos()? / 1e9,
-            "%" => text.parse::<Probability>()?.percent(),
-            "bytes" => text.parse::<Bytes>()?.0 as f64,
+            "%" => parsed::<Probability>(text)?.percent(),
+            "bytes" => parsed::<Bytes>(text)?.0 as f64,
             "bit/s" => rate(text)?,
-            unit => bail!("`{text}` is no number of {unit}"),
+            unit => {
+                return Err(Error::other(format_args!(
+                    "`{text}` is no number of {unit}"
+                )));
+            }
         };
         Ok(sign * value)
     }
 }
 
-fn rate(text: &str) -> Result<f64> {
+fn parsed<T: FromStr<Err = UnitError>>(text: &str) -> Result<T, Error> {
+    text.parse().map_err(Error::other)
+}
+
+fn rate(text: &str) -> Result<f64, Error> {
     let Some((bytes, time)) = text.split_once('/') else {
-        return Ok(text.parse::<BitsPerSec>()?.get() as f64);
+        return Ok(parsed::<BitsPerSec>(text)?.get() as f64);
     };
-    let (Bytes(bytes), Nanos(nanos)) = (bytes.trim().parse()?, time.trim().parse()?);
-    ensure!(nanos > 0, "`{text}`: the time must be above 0");
+    let (Bytes(bytes), Nanos(nanos)) = (parsed(bytes.trim())?, parsed(time.trim())?);
+    require!(nanos > 0, "`{text}`: the time must be above 0");
     Ok(bytes as f64 * 8e9 / nanos as f64)
 }
 
 impl FromStr for FigureName {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self> {
+    fn from_str(text: &str) -> Result<Self, Error> {
         let mut parts = text.split('.');
         let mut part = |what| {
-            parts
-                .next()
-                .filter(|part| !part.is_empty())
-                .with_context(|| {
-                    format!(
-                        "`{text}`: no {what}: INSTRUMENT.METRIC.STATISTIC, as in ping.rtt_ms.median"
-                    )
-                })
+            parts.next().filter(|part| !part.is_empty()).ok_or_else(|| {
+                Error::other(format_args!(
+                    "`{text}`: no {what}: INSTRUMENT.METRIC.STATISTIC, as in ping.rtt_ms.median"
+                ))
+            })
         };
         let (instrument, metric, statistic) =
             (part("instrument")?, part("metric")?, part("statistic")?);
@@ -149,7 +153,9 @@ impl FromStr for FigureName {
                 name.phase = Some(phase);
             } else {
                 let Bytes(size) = more.parse().map_err(|_| {
-                    anyhow!("`{text}`: `{more}` is neither up, down, idle, loaded nor a size such as 64b")
+                    Error::other(format_args!(
+                        "`{text}`: `{more}` is neither up, down, idle, loaded nor a size such as 64b"
+                    ))
                 })?;
                 name.size = Some(size);
             }
@@ -164,12 +170,13 @@ fn known<T: Copy>(
     what: &str,
     all: impl Iterator<Item = T>,
     name: fn(T) -> &'static str,
-) -> Result<T> {
+) -> Result<T, Error> {
     let all: Vec<T> = all.collect();
     let found = all.iter().copied().find(|one| name(*one) == text);
     found.ok_or_else(|| {
         let names = all.iter().map(|one| name(*one));
-        anyhow!("`{text}` is no {what}{}", nearest::or_all(text, names))
+        let advice = nearest::or_all(text, names);
+        Error::other(format_args!("`{text}` is no {what}{advice}"))
     })
 }
 
@@ -190,7 +197,7 @@ impl JsonSchema for FigureName {
 impl TryFrom<String> for FigureName {
     type Error = Error;
 
-    fn try_from(text: String) -> Result<Self> {
+    fn try_from(text: String) -> Result<Self, Error> {
         text.parse()
     }
 }

@@ -7,6 +7,7 @@ pub mod bed;
 pub mod clients;
 pub mod crossing;
 pub mod declared_figures;
+mod error;
 pub mod expectation;
 pub mod figure_name;
 mod host;
@@ -30,6 +31,7 @@ pub mod table;
 pub use artifact::Artifact;
 pub use baseline::Baseline;
 pub use conditions::Direction;
+pub use error::Error;
 pub use host::HostFacts;
 pub use measurement::{Figure, Measurement, Sample};
 pub use metric::{Metric, Phase, Statistic};
@@ -39,7 +41,7 @@ pub use record::{
     RunOutcome, now,
 };
 pub use record_merge::Merge;
-pub use record_writer::{RecordWriter, is_full};
+pub use record_writer::RecordWriter;
 pub use shard::{Shard, ShardBy, ShardNumber};
 
 /// Whether a value need not be written, because it is read as the default.

@@ -5,11 +5,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek as _, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use conditions::require;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -20,6 +20,7 @@ use crate::Baseline;
 use crate::Figure;
 use crate::HostFacts;
 use crate::Measurement;
+use crate::error::{Error, Result};
 use crate::figure_name::FigureName;
 use crate::lateness::{self, LateBudget, LatePackets, RowDepartures};
 use crate::summary::Summary;
@@ -242,25 +243,25 @@ impl RecordHead {
             version: u32,
         }
         let Ok(stamp) = serde_json::from_slice::<Stamp>(line) else {
-            bail!(
+            return Err(Error::content(format_args!(
                 "not a farwire record, or one that ends before its plan (its first line has \"format\": \"{FORMAT}\")"
-            );
+            )));
         };
-        ensure!(
+        require!(
             stamp.format == FORMAT,
             "not a farwire record: its format is `{}`",
             stamp.format
         );
         let version = stamp.version;
         let from = (version as usize).checked_sub(1);
-        let needed = from
-            .and_then(|from| upgrades.get(from..))
-            .with_context(|| {
-                let newest = upgrades.len() + 1;
-                format!("a record of version {version}; this farwire reads versions up to {newest}")
-            })?;
-        let mut head: Self = parse_line(line, needed).context("line 1: damaged")?;
-        head.version += u32::try_from(needed.len())?;
+        let needed = from.and_then(|from| upgrades.get(from..)).ok_or_else(|| {
+            let newest = upgrades.len() + 1;
+            Error::content(format_args!(
+                "a record of version {version}; this farwire reads versions up to {newest}"
+            ))
+        })?;
+        let mut head: Self = parse_line(1, line, needed)?;
+        head.version += u32::try_from(needed.len()).unwrap_or(u32::MAX);
         Ok((head, needed))
     }
 }
@@ -284,7 +285,7 @@ impl Record {
     pub fn read(path: &Path) -> Result<Self> {
         let file = file_of(path);
         let read = || Self::from_reader(File::open(&file)?);
-        read().with_context(|| file.display().to_string())
+        read().map_err(|error| error.during(file.display()))
     }
 
     /// The record that `lines` are.
@@ -303,7 +304,7 @@ impl Record {
     /// Whether the record in `directory` says that all its runs took place. It looks at the end of the file alone, so that one that is
     /// being written can be asked often.
     pub fn is_finished(directory: &Path) -> bool {
-        let last = || -> Result<bool> {
+        let last = || -> io::Result<bool> {
             let mut file = File::open(file_of(directory))?;
             let from = file.metadata()?.len().saturating_sub(LONGEST_END);
             file.seek(SeekFrom::Start(from))?;
@@ -470,7 +471,7 @@ impl<R: Read> Lines<R> {
         let (mut file, mut text) = (BufReader::new(file), Vec::new());
         let whole = file.read_until(b'\n', &mut text)? as u64;
         let (head, upgrades) = RecordHead::parse(&text, upgrades)?;
-        ensure!(text.ends_with(b"\n"), "ends before its plan");
+        require!(text.ends_with(b"\n"), "ends before its plan");
         let lines = Self {
             file,
             upgrades,
@@ -494,20 +495,22 @@ impl<R: Read> Lines<R> {
         if !self.text.ends_with(b"\n") {
             return Ok(None);
         }
-        let line = parse_line(&self.text, self.upgrades)
-            .map_err(|error| anyhow!("line {}: damaged: {error}", self.number))?;
+        let line = parse_line(self.number, &self.text, self.upgrades)?;
         self.whole += length;
         Ok(Some(line))
     }
 }
 
-fn parse_line<T: DeserializeOwned>(line: &[u8], upgrades: &[Upgrade]) -> serde_json::Result<T> {
-    if upgrades.is_empty() {
-        return serde_json::from_slice(line);
-    }
-    let mut value = serde_json::from_slice(line)?;
-    upgrades.iter().for_each(|upgrade| upgrade(&mut value));
-    serde_json::from_value(value)
+fn parse_line<T: DeserializeOwned>(number: u64, line: &[u8], upgrades: &[Upgrade]) -> Result<T> {
+    let parse = || {
+        if upgrades.is_empty() {
+            return serde_json::from_slice(line);
+        }
+        let mut value = serde_json::from_slice(line)?;
+        upgrades.iter().for_each(|upgrade| upgrade(&mut value));
+        serde_json::from_value(value)
+    };
+    parse().map_err(|error| Error::content(format_args!("line {number}: damaged: {error}")))
 }
 
 /// The record's file, which is either `path` or in it.

@@ -7,13 +7,14 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{BufWriter, ErrorKind, Write as _};
+use std::io::{self, BufWriter, ErrorKind, Write as _};
 use std::mem;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use conditions::require;
 
+use crate::error::{Error, Result};
 use crate::plan::{Case, Plan, PlannedRun};
 use crate::record::{
     FILE, GivenScenario, Latest, Lines, MOST_ATTEMPTS, Measured, RecordHead, RecordLine, Run,
@@ -87,7 +88,7 @@ impl Merge {
             sources.push(source);
         }
         let Some(first) = sources.first_mut() else {
-            bail!("no record to merge");
+            return Err(Error::content("no record to merge"));
         };
         let cases = mem::take(&mut first.head.plan.cases);
         sources.sort_by_cached_key(|source| {
@@ -205,7 +206,7 @@ impl Merge {
         let target = fs::canonicalize(directory.join(FILE)).ok();
         for source in &self.sources {
             let own = fs::canonicalize(file_of(&source.path)).ok();
-            ensure!(
+            require!(
                 own.is_none() || own != target,
                 "{}: is one of the records to merge: another --out leaves it",
                 directory.display()
@@ -244,7 +245,8 @@ impl Merge {
     fn host(&self, source: &Source, own: Option<usize>) -> Result<usize> {
         let facts = source.host(own)?;
         let at = self.head.hosts.iter().position(|host| host == facts);
-        Ok(at.context("a host that was not there")? + 1)
+        let at = at.ok_or_else(|| Error::content("a host that was not there"))?;
+        Ok(at + 1)
     }
 
     /// Of every host, in the order in which they were measured, each once.
@@ -288,13 +290,13 @@ impl Source {
         let file = file_of(path);
         let read = || -> Result<Self> {
             let opened = File::open(&file).map_err(|error| match error.kind() {
-                ErrorKind::NotFound => {
-                    anyhow!("there is no record: leave it out, and its runs are named as missing")
-                }
+                ErrorKind::NotFound => Error::content(
+                    "there is no record: leave it out, and its runs are named as missing",
+                ),
                 _ => error.into(),
             });
             let (mut head, mut lines) = Lines::begin(opened?)?;
-            ensure!(
+            require!(
                 !lines.is_upgraded(),
                 "a record of an earlier version: it can be reported and compared, but not merged"
             );
@@ -327,7 +329,9 @@ impl Source {
                     RecordLine::Run(run) => {
                         source.host(run.host)?;
                         let case = cases.get(&run.case).copied();
-                        let case = case.with_context(|| format!("no case `{}`", run.case))?;
+                        let case = case.ok_or_else(|| {
+                            Error::content(format_args!("no case `{}`", run.case))
+                        })?;
                         source.add(run, case, &mut known, (from, &lines.text))?;
                     }
                 }
@@ -335,7 +339,7 @@ impl Source {
             }
             Ok(source)
         };
-        read().with_context(|| file.display().to_string())
+        read().map_err(|error| error.during(file.display()))
     }
 
     /// Adds a run that stands in the file where `from` says, to the group of its case and repeat, whose place `known` has.
@@ -349,7 +353,7 @@ impl Source {
         let plan = &self.head.plan;
         let of = &plan.cases[case];
         let repeat = run.repeat;
-        ensure!(
+        require!(
             (1..=of.repeats.most).contains(&repeat) && plan.run(of, repeat).seed == run.seed,
             "case `{}`, repeat {repeat}, seed {}: no run of its plan",
             of.name,
@@ -382,7 +386,8 @@ impl Source {
             None => Ok(&self.head.host),
             Some(number) => {
                 let host = self.head.hosts.get(number.wrapping_sub(1));
-                host.with_context(|| format!("host {number}: there are {}", self.head.hosts.len()))
+                let all = self.head.hosts.len();
+                host.ok_or_else(|| Error::content(format_args!("host {number}: there are {all}")))
             }
         }
     }
@@ -419,7 +424,7 @@ impl Files {
     /// The run at a place of the source with this number.
     fn run_at(&mut self, number: usize, source: &Source, place: (u64, usize)) -> Result<Run> {
         let path = file_of(&source.path);
-        let mut read = || -> Result<RecordLine<Run>> {
+        let mut read = || -> io::Result<RecordLine<Run>> {
             if !self.open.contains_key(&number) {
                 if self.open.len() >= MOST_OPEN {
                     self.open.clear();
@@ -431,9 +436,10 @@ impl Files {
             self.open[&number].read_exact_at(&mut text, from)?;
             Ok(serde_json::from_slice(&text)?)
         };
-        match read().with_context(|| format!("{}: has changed meanwhile", path.display()))? {
+        let changed = format_args!("{}: has changed meanwhile", path.display());
+        match read().map_err(|error| Error::from(error).during(changed))? {
             RecordLine::Run(run) => Ok(run),
-            _ => bail!("{}: has changed meanwhile", path.display()),
+            _ => Err(Error::content(changed)),
         }
     }
 }
@@ -441,7 +447,7 @@ impl Files {
 /// Two must be of one experiment and written by one farwire.
 fn check_alike(a: &Source, b: &Source) -> Result<()> {
     let at = |source: &Source| source.path.display().to_string();
-    ensure!(
+    require!(
         a.head.farwire == b.head.farwire,
         "{} was written by farwire {}, {} by farwire {}: what is merged is of one version",
         at(a),
@@ -449,14 +455,14 @@ fn check_alike(a: &Source, b: &Source) -> Result<()> {
         at(b),
         b.head.farwire
     );
-    if let Some(what) = difference(&a.head.plan, &b.head.plan) {
-        bail!(
+    match difference(&a.head.plan, &b.head.plan) {
+        None => Ok(()),
+        Some(what) => Err(Error::content(format_args!(
             "{} and {} are not of the same experiment: {what}",
             at(a),
             at(b)
-        );
+        ))),
     }
-    Ok(())
 }
 
 /// In what two plans differ.

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use conditions::require;
 use serde::Serialize;
 
+use crate::error::{Error, Result};
 use crate::record::{FILE, Record, RecordHead, RecordLine, Run, file_of, read};
 use crate::{Baseline, HostFacts};
 
@@ -24,7 +25,7 @@ impl RecordWriter {
     /// Begins the record of an experiment in `directory`, which is made, in place of one that is there only if `overwrite`.
     ///
     /// # Errors
-    /// There is a record, or another farwire is writing one, or the file system refuses ([`is_full`]: for want of room).
+    /// There is a record, or another farwire is writing one, or the file system refuses ([`Error::is_full`]: for want of room).
     pub fn begin(directory: &Path, head: &RecordHead, overwrite: bool) -> Result<Self> {
         Self::put(directory, overwrite, |mut file| {
             Ok(file.write_all(&line(head)?)?)
@@ -50,7 +51,7 @@ impl RecordWriter {
             let put = || -> Result<()> {
                 // Only now is it sure that nobody else puts one there.
                 if path.exists() {
-                    ensure!(overwrite, "there is a record already");
+                    require!(overwrite, "there is a record already");
                     lock(&File::open(&path)?)?;
                 }
                 file.set_len(0)?;
@@ -63,7 +64,8 @@ impl RecordWriter {
             put().inspect_err(|_| drop(fs::remove_file(&partial)))?;
             Ok(file)
         };
-        let file = begin().with_context(|| format!("{}: cannot write", path.display()))?;
+        let file = begin()
+            .map_err(|error| error.during(format_args!("{}: cannot write", path.display())))?;
         Ok(Self { file, path })
     }
 
@@ -77,18 +79,18 @@ impl RecordWriter {
             let file = OpenOptions::new().read(true).append(true).open(&path)?;
             lock(&file)?;
             let found = read(&file)?;
-            ensure!(
+            require!(
                 !found.is_merged,
                 "merged from several records: resume those, and merge them again"
             );
-            ensure!(
+            require!(
                 !found.is_upgraded,
                 "a record of an earlier version: it can be reported and compared, but not resumed"
             );
             file.set_len(found.whole)?;
             Ok((found.record, file))
         };
-        let (record, file) = resume().with_context(|| path.display().to_string())?;
+        let (record, file) = resume().map_err(|error| error.during(path.display()))?;
         Ok((record, Self { file, path }))
     }
 
@@ -147,21 +149,13 @@ impl RecordWriter {
             kept.inspect_err(|_| drop(self.file.set_len(whole)))?;
             Ok(())
         };
-        write().with_context(|| {
-            format!(
+        write().map_err(|error| {
+            error.during(format_args!(
                 "{}: cannot write; the runs before this one are kept",
                 self.path.display()
-            )
+            ))
         })
     }
-}
-
-/// Whether `error` says that there is no room left: of the file system, of the user's share of it, or of a file.
-pub fn is_full(error: &anyhow::Error) -> bool {
-    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    let causes = error.chain().filter_map(|cause| cause.downcast_ref());
-    let mut kinds = causes.map(io::Error::kind);
-    kinds.any(|kind| matches!(kind, FileTooLarge | QuotaExceeded | StorageFull))
 }
 
 /// Makes `directory` and what lies above it, so that a power cut takes none of them away.
@@ -171,7 +165,9 @@ fn make(directory: &Path) -> Result<()> {
     }
     let above = directory.parent().unwrap_or(Path::new(""));
     make(above)?;
-    fs::create_dir(directory).with_context(|| format!("{}: cannot create", directory.display()))?;
+    fs::create_dir(directory).map_err(|error| {
+        Error::from(error).during(format_args!("{}: cannot create", directory.display()))
+    })?;
     sync_directory(above)
 }
 
@@ -194,10 +190,11 @@ fn lock(file: &File) -> Result<()> {
     let begun = Instant::now();
     while let Err(TryLockError::WouldBlock) = file.try_lock() {
         if begun.elapsed() > PATIENCE {
-            match writer_of(file) {
-                Some(pid) => bail!("another farwire is writing it, process {pid}"),
-                None => bail!("another farwire is writing it"),
-            }
+            let process = writer_of(file).map(|pid| format!(", process {pid}"));
+            let process = process.unwrap_or_default();
+            return Err(Error::content(format_args!(
+                "another farwire is writing it{process}"
+            )));
         }
         thread::sleep(Duration::from_millis(10));
     }
@@ -229,7 +226,7 @@ fn writer_of(file: &File) -> Option<u32> {
 }
 
 /// A value as a line.
-pub(crate) fn line(value: &impl Serialize) -> Result<Vec<u8>> {
+pub(crate) fn line(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
     Ok(line)
@@ -360,9 +357,9 @@ mod tests {
         // A device that is always full takes nothing.
         writer.file = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let error = writer.keep(&record.runs[0]).unwrap_err();
-        assert!(is_full(&error), "{error:#}");
+        assert!(error.is_full(), "{error:#}");
         assert_eq!(fs::read(&path).unwrap(), before);
-        assert!(!is_full(&anyhow::anyhow!("full")));
+        assert!(!Error::content("full").is_full());
     }
 
     #[test]

@@ -1,39 +1,32 @@
 //! Conditions in words.
 
-use anyhow::Result;
-
 use conditions::LinkSpec;
 use record::bed::Bed;
 use record::plan::{Case, Repeats};
+use serde::Serialize;
+use serde_json::Value;
 
 /// The longest text of a condition that is said whole, in characters: a distribution's values are longer.
 const LONGEST: usize = 100;
 
 /// What is between the client and the server of a case, in one line: the box's conditions, or the nodes of a chain.
-///
-/// # Errors
-/// None that a case which was read can cause.
-pub(super) fn path(case: &Case) -> Result<String> {
+pub(super) fn path(case: &Case) -> String {
     match (&case.bed, &case.between) {
         (Bed::Netns(_), _) => link(&case.link),
-        (Bed::Chain(_), Some([client, server])) => Ok(format!("from {client} to {server}")),
-        (Bed::Chain(chain), None) => Ok(format!("from end to end of {}", chain.nodes.join(", "))),
-        (Bed::External(_) | Bed::Nics(_), _) => Ok("not emulated".to_owned()),
+        (Bed::Chain(_), Some([client, server])) => format!("from {client} to {server}"),
+        (Bed::Chain(chain), None) => format!("from end to end of {}", chain.nodes.join(", ")),
+        (Bed::External(_) | Bed::Nics(_), _) => "not emulated".to_owned(),
     }
 }
 
 /// A link in one line: "rate 10mbit, up loss 1%"; "none" where nothing is asked for.
-///
-/// # Errors
-/// None that a link which was read can cause.
-pub fn link(link: &LinkSpec) -> Result<String> {
-    let mut parts = Vec::new();
-    flatten("", &toml::Table::try_from(link)?, &mut parts);
-    Ok(if parts.is_empty() {
+pub fn link(link: &LinkSpec) -> String {
+    let parts = parts("", link);
+    if parts.is_empty() {
         "none".to_owned()
     } else {
         parts.join(", ")
-    })
+    }
 }
 
 /// The conditions that are in force in a case, each in words.
@@ -44,30 +37,26 @@ pub(super) struct CaseConditions {
     pub(super) others: Vec<String>,
 }
 
-/// The conditions of a case, what a sweep set told apart.
-///
-/// # Errors
-/// As [`path`].
-pub(super) fn in_force(case: &Case) -> Result<CaseConditions> {
+/// The conditions of a case; what a sweep set is apart from the others.
+pub(super) fn in_force(case: &Case) -> CaseConditions {
     let mut others = Vec::new();
     match &case.bed {
         Bed::Netns(bed) => {
-            flatten("", &toml::Table::try_from(&case.link)?, &mut others);
-            let bed = toml::Table::try_from(bed)?;
-            flatten("", &bed, &mut others);
+            others.extend(parts("", &case.link));
+            others.extend(parts("", bed));
         }
         Bed::Chain(chain) => {
-            others.push(path(case)?);
-            let ends = chain.ends(case.between.as_ref())?;
-            let on_the_way = ends.client.min(ends.server)..=ends.client.max(ends.server);
-            for pair in chain.nodes[on_the_way].windows(2) {
+            others.push(path(case));
+            // A record whose ends are no nodes of its chain has nothing on the way.
+            let on_the_way = chain.ends(case.between.as_ref()).map_or(&[][..], |ends| {
+                &chain.nodes[ends.client.min(ends.server)..=ends.client.max(ends.server)]
+            });
+            for pair in on_the_way.windows(2) {
                 let name = pair.join("-");
-                let link = chain.links.get(&name).map(toml::Table::try_from);
-                let link = link.transpose()?.unwrap_or_default();
-                flatten(&format!("{name} "), &link, &mut others);
+                others.extend(parts(&format!("{name} "), &chain.links.get(&name)));
             }
         }
-        _ => others.push(path(case)?),
+        _ => others.push(path(case)),
     }
     others.push(format!("TCP {}", case.congestion));
     let conditions = case.axes.iter();
@@ -85,7 +74,7 @@ pub(super) fn in_force(case: &Case) -> Result<CaseConditions> {
     }
     // As every bed is unless it says otherwise.
     others.retain(|other| !["mtu 1500", "offloads true"].contains(&other.as_str()));
-    Ok(CaseConditions { swept, others })
+    CaseConditions { swept, others }
 }
 
 /// A field's path within its case as conditions name it: "link.up.loss" is "up loss".
@@ -99,14 +88,8 @@ fn words(path: &str) -> String {
 }
 
 /// The test bed of a case in one line.
-///
-/// # Errors
-/// As [`path`].
-pub(super) fn bed(case: &Case) -> Result<String> {
-    let bed = &case.bed;
-    let mut parts = Vec::new();
-    flatten("", &toml::Table::try_from(bed)?, &mut parts);
-    Ok(parts.join(", "))
+pub(super) fn bed(case: &Case) -> String {
+    parts("", &case.bed).join(", ")
 }
 
 /// How often a case runs: "5", "3 to 30, until ping.rtt_ms.median ± 2 %".
@@ -120,24 +103,32 @@ pub(super) fn repeats(repeats: &Repeats) -> String {
     }
 }
 
-fn flatten(prefix: &str, table: &toml::Table, parts: &mut Vec<String>) {
-    for (key, value) in table {
+/// What a value says, a text for each of its keys.
+fn parts(prefix: &str, value: &impl Serialize) -> Vec<String> {
+    let mut parts = Vec::new();
+    let value = serde_json::to_value(value).unwrap_or_default();
+    flatten(prefix, &value, &mut parts);
+    parts
+}
+
+fn flatten(prefix: &str, table: &Value, parts: &mut Vec<String>) {
+    for (key, value) in table.as_object().into_iter().flatten() {
         let name = format!("{prefix}{}", key.replace('_', " "));
         match value {
-            toml::Value::Table(inner) => flatten(&format!("{name} "), inner, parts),
-            toml::Value::String(text) => match text.char_indices().nth(LONGEST) {
+            Value::Object(_) => flatten(&format!("{name} "), value, parts),
+            Value::String(text) => match text.char_indices().nth(LONGEST) {
                 Some((end, _)) => parts.push(format!("{name} {}...", &text[..end])),
                 None => parts.push(format!("{name} {text}")),
             },
-            toml::Value::Array(all) => {
-                let (tables, plain): (Vec<_>, Vec<_>) = all.iter().partition(|v| v.is_table());
-                for table in tables.into_iter().filter_map(toml::Value::as_table) {
+            Value::Array(all) => {
+                let (tables, plain): (Vec<_>, Vec<_>) = all.iter().partition(|v| v.is_object());
+                for table in tables {
                     let mut own = Vec::new();
                     flatten("", table, &mut own);
                     parts.push(format!("{name} ({})", own.join(", ")));
                 }
                 let texts = plain.iter().map(|value| match value {
-                    toml::Value::String(text) => text.clone(),
+                    Value::String(text) => text.clone(),
                     other => other.to_string(),
                 });
                 let texts: Vec<String> = texts.collect();
@@ -145,6 +136,7 @@ fn flatten(prefix: &str, table: &toml::Table, parts: &mut Vec<String>) {
                     parts.push(format!("{name} {}", texts.join(" - ")));
                 }
             }
+            Value::Null => {}
             other => parts.push(format!("{name} {other}")),
         }
     }
@@ -157,12 +149,12 @@ mod tests {
     #[test]
     fn conditions_are_one_line() {
         let spec = "delay = '1ms'\nsize_delay = 2\ntoffee = 'drop=2'\n[up]\nloss = '1%'";
-        let line = link(&toml::from_str(spec).unwrap()).unwrap();
+        let line = link(&toml::from_str(spec).unwrap());
         assert_eq!(line, "delay 1ms, size delay 2, toffee drop 2, up loss 1%");
-        assert_eq!(link(&LinkSpec::default()).unwrap(), "none");
+        assert_eq!(link(&LinkSpec::default()), "none");
         let values = "8192 ".repeat(100);
         let spec = format!("jitter = {{ spread = '2ms', law = 'table', values = '{values}' }}");
-        let line = link(&toml::from_str(&spec).unwrap()).unwrap();
+        let line = link(&toml::from_str(&spec).unwrap());
         let shown = "8192 ".repeat(20);
         assert!(
             line.contains(&format!("jitter values {shown}...")),
@@ -170,7 +162,7 @@ mod tests {
         );
         let spec = "loss = '1%,burst=8'\nschedule = [{ at = '1s', loss = '2%' }]\n\
                     stages = [{ kind = 'trace', times = [1, 2] }]";
-        let line = link(&toml::from_str(spec).unwrap()).unwrap();
+        let line = link(&toml::from_str(spec).unwrap());
         let stage = "stages (kind trace, place first, times 1 - 2)";
         assert_eq!(
             line,
@@ -190,7 +182,7 @@ mod tests {
             axis("published.\"ping.rtt_ms.median\"", "3ms"),
         ];
         case.congestion = "bbr".to_owned();
-        let found = in_force(&case).unwrap();
+        let found = in_force(&case);
         assert_eq!(found.swept, ["queue 300ms", "TCP bbr", "load parallel 3"]);
         assert!(found.others.contains(&"rate 20mbit".to_owned()));
         assert!(!found.others.iter().any(|other| other.contains("300ms")));
@@ -202,16 +194,16 @@ mod tests {
         let bed_text =
             "kind = 'chain'\nnodes = ['a', 'b', 'c']\nlinks = { a-b = { rate = '1mbit' } }";
         case.bed = toml::from_str(bed_text).unwrap();
-        assert_eq!(path(&case).unwrap(), "from end to end of a, b, c");
-        assert_eq!(in_force(&case).unwrap().others[1], "a-b rate 1mbit");
+        assert_eq!(path(&case), "from end to end of a, b, c");
+        assert_eq!(in_force(&case).others[1], "a-b rate 1mbit");
         case.between = Some(["c", "b"].map(str::to_owned));
-        assert_eq!(path(&case).unwrap(), "from c to b");
-        let others = in_force(&case).unwrap().others;
+        assert_eq!(path(&case), "from c to b");
+        let others = in_force(&case).others;
         assert!(
             !others.iter().any(|other| other.contains("a-b")),
             "{others:?}"
         );
-        let line = bed(&case).unwrap();
+        let line = bed(&case);
         assert!(line.contains("links a-b rate 1mbit"), "{line}");
         assert!(line.contains("nodes a - b - c"), "{line}");
     }

@@ -1,7 +1,5 @@
 //! What all reports say in sentences, and the tables of cases that several of them have.
 
-use anyhow::Result;
-
 use super::{case_conditions, hosts};
 use crate::analysis::{Analysis, CaseFigures, ChainBottleneck, Verdict, baselines, ceiling};
 use record::plan::Plan;
@@ -49,7 +47,7 @@ pub(super) fn verdicts(analysis: &Analysis<'_>) -> Table {
         };
         [
             case.name.as_str().into(),
-            case_conditions::path(case).unwrap_or_default().into(),
+            case_conditions::path(case).into(),
             verdict,
         ]
     };
@@ -66,23 +64,20 @@ pub(super) fn verdict(verdict: Verdict) -> Cell {
     Cell::marked(verdict.to_string(), mark)
 }
 
-/// A row a case: what it ran under.
-///
-/// # Errors
-/// None that a plan which was read can cause.
-pub(super) fn conditions(plan: &Plan) -> Result<Table> {
+/// Has a row for each case: what it ran under.
+pub(super) fn conditions(plan: &Plan) -> Table {
     let columns = ["case", "link", "bed", "TCP", "repeats"].map(Column::words);
     let mut table = Table::new("", columns);
     for case in &plan.cases {
         table.push([
             case.name.clone(),
-            case_conditions::path(case)?,
-            case_conditions::bed(case)?,
+            case_conditions::path(case),
+            case_conditions::bed(case),
             case.congestion.clone(),
             case_conditions::repeats(&case.repeats),
         ]);
     }
-    Ok(table)
+    table
 }
 
 /// A row an expectation: what was measured, and whether that is it.

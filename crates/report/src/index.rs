@@ -1,10 +1,10 @@
 //! One page of several experiments: how each stands, a picture for each question that it answers, the way to its report.
 
-use anyhow::Result;
 use askama::Template;
 
 use crate::analysis::{Analysis, Verdict};
 use crate::charts::{self, Drawing};
+use crate::error::Result;
 use crate::findings;
 use record::Record;
 

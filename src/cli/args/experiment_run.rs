@@ -32,9 +32,7 @@ use netio::stop::Stop;
 use record::lateness::LateBudget;
 use record::plan::Order;
 use record::quantity::counted;
-use record::{
-    GivenScenario, Record, RecordHead, RecordWriter, Shard, ShardBy, ShardNumber, is_full,
-};
+use record::{GivenScenario, Record, RecordHead, RecordWriter, Shard, ShardBy, ShardNumber};
 
 /// The reports beside a record.
 pub(crate) const PAGE: &str = "report.html";
@@ -199,7 +197,7 @@ impl ExperimentArgs {
         );
         let replaces = Record::is_in(&directory);
         let writer = match RecordWriter::begin(&directory, &head, self.overwrite) {
-            Err(error) if is_full(&error) => return Err(error.into()),
+            Err(error) if error.is_full() => return Err(error.into()),
             begun => begun.or_bad_input()?,
         };
         clear_reports(&directory, replaces);
@@ -258,12 +256,12 @@ impl ExperimentArgs {
             redo_invalid,
             &stop,
         );
-        ran.map_err(|error| match is_full(&error) {
-            true => anyhow!(
+        ran.map_err(|error| match error.downcast_ref() {
+            Some(cause) if record::Error::is_full(cause) => anyhow!(
                 "{error:#}; once there is room, `farwire {command} --resume {}` does the rest",
                 directory.display()
             ),
-            false => error,
+            _ => error,
         })?;
         measures.watch.enter("reports");
         write_reports(&record, &directory)?;
@@ -414,8 +412,7 @@ fn tools(plan: &Plan) -> Result<BTreeMap<String, String>> {
 
 /// What a case runs under: "link: delay 10ms".
 fn conditions(case: &Case) -> String {
-    let link = report::link(&case.link).unwrap_or_else(|error| format!("{error:#}"));
-    format!("link: {link}")
+    format!("link: {}", report::link(&case.link))
 }
 
 /// Says what the conditions of each case do that their words do not.

@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_is_in_force_is_one_line() {
-        let line = |line: &str| crate::live::in_force(&parse(line).unwrap()).unwrap();
+        let line = |line: &str| crate::live::in_force(&parse(line).unwrap());
         assert_eq!(line("x"), "a link that changes nothing");
         assert_eq!(
             line("x --rate 10mbit --delay 20ms"),

@@ -178,6 +178,8 @@ mod tests {
             "jitter = { spread = '2ms', law = 'table', values = '-8192 8192', half_life = '1s' }",
             "size_delay = 2",
             "size_delay = '1.5'",
+            "path_mtu = 1400",
+            "path_mtu = '1400'",
         ] {
             agree(&text(link, ""), true);
         }
@@ -199,6 +201,8 @@ mod tests {
             "jitter = { spread = '2ms', law = 'zipf' }",
             "duplicate = 'often'",
             "size_delay = 0",
+            "path_mtu = 67",
+            "path_mtu = '1400b'",
         ] {
             agree(&text(link, ""), false);
         }

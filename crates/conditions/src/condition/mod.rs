@@ -10,6 +10,7 @@ mod fluctuation;
 mod jitter;
 mod loss;
 pub(crate) mod netem;
+mod path_mtu;
 mod police;
 mod queue;
 mod rate;
@@ -34,31 +35,26 @@ pub use self::fluctuation::FluctuationSpec;
 pub use self::jitter::{JitterSpec, LawName};
 pub use self::loss::LossSpec;
 pub use self::netem::NetemSpec;
+pub use self::path_mtu::PathMtuSpec;
 pub use self::police::PoliceSpec;
 pub use self::queue::QueueSpec;
 pub use self::rate::RateSpec;
 pub use self::rate_at::RateAtSpec;
 pub use self::reorder::ReorderSpec;
 pub use self::size_delay::SizeDelaySpec;
-use crate::error::{At, Error};
+use crate::error::Error;
 use crate::read;
 
-/// What is said of a kind of condition, beside the type of its value.
+/// The type of a condition's value.
 pub trait ConditionType:
     Clone + PartialEq + Serialize + DeserializeOwned + FromStr<Err = Error> + fmt::Display
 {
-    /// Its key in files; the flag has hyphens where this has underscores.
-    const KEY: &'static str;
-    /// What stands for its value in a flag's help.
-    const VALUE_NAME: &'static str;
-    /// What it is, with examples of its value.
-    const HELP: &'static str;
-    /// A value.
-    const EXAMPLE: &'static str;
-    /// The stage that it makes, or takes part in.
-    const STAGE: Shapes;
-    /// What must be said beside it.
+    /// What flags, files, forms and tables show of it.
+    const KIND: ConditionKind;
+    /// What it needs beside it.
     const NEEDS: Option<Needs> = None;
+    /// Its key in files.
+    const KEY: &'static str = Self::KIND.key;
 }
 
 /// A type that is the value of a condition.
@@ -70,6 +66,8 @@ pub trait InCondition: Sized {
 /// A stage that conditions make, in the order in which packets meet them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shapes {
+    /// The path MTU.
+    PathMtu,
     /// A policer.
     Police,
     /// The bottleneck.
@@ -118,18 +116,26 @@ pub struct ConditionKind {
     pub(crate) schema: fn(&mut SchemaGenerator) -> Schema,
 }
 
-/// Says what is said of a kind of condition, beside the type of its value.
+/// Describes a kind of condition.
 macro_rules! describe {
     (
         $type:ty: $key:literal = $value_name:literal, as in $example:literal, shapes $stage:ident $(needs $needs:expr)?;
         $help:literal
     ) => {
         impl crate::condition::ConditionType for $type {
-            const KEY: &'static str = $key;
-            const VALUE_NAME: &'static str = $value_name;
-            const HELP: &'static str = $help;
-            const EXAMPLE: &'static str = $example;
-            const STAGE: crate::condition::Shapes = crate::condition::Shapes::$stage;
+            const KIND: crate::condition::ConditionKind = crate::condition::ConditionKind {
+                key: $key,
+                value_name: $value_name,
+                help: $help,
+                example: $example,
+                stage: crate::condition::Shapes::$stage,
+                needs: Self::NEEDS,
+                read: |text| {
+                    let value = crate::read::text::<Self>(text).map(Into::into);
+                    crate::error::At::at(value, $key)
+                },
+                schema: |generator| generator.subschema_for::<Self>(),
+            };
             $(const NEEDS: Option<crate::condition::Needs> = Some($needs);)?
         }
     };
@@ -190,16 +196,7 @@ macro_rules! conditions {
         }
 
         /// Every kind of condition, in the order of help and files.
-        pub const CONDITIONS: &[ConditionKind] = &[$(ConditionKind {
-            key: <$type>::KEY,
-            value_name: <$type>::VALUE_NAME,
-            help: <$type>::HELP,
-            example: <$type>::EXAMPLE,
-            stage: <$type>::STAGE,
-            needs: <$type>::NEEDS,
-            read: |text| read::text::<$type>(text).map(Condition::$name).at(<$type>::KEY),
-            schema: |generator| generator.subschema_for::<$type>(),
-        },)+];
+        pub const CONDITIONS: &[ConditionKind] = &[$(<$type>::KIND),+];
 
         impl Condition {
             /// Its place in [`CONDITIONS`].
@@ -280,6 +277,7 @@ conditions! {
     Ber(BerSpec),
     Duplicate(DuplicateSpec),
     Corrupt(CorruptSpec),
+    PathMtu(PathMtuSpec),
     Police(PoliceSpec),
     Reorder(ReorderSpec),
     Rate(RateSpec),

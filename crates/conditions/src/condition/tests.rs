@@ -21,6 +21,7 @@ fn refused<T: ConditionType + fmt::Debug>(text: &str, cause: &str) {
 #[test]
 fn each_prints_as_it_was_written() {
     as_written::<RateSpec>(&["10mbit", "0bit", "10mbit,burst=32KiB"]);
+    as_written::<PathMtuSpec>(&["68", "1400", "65535"]);
     as_written::<PoliceSpec>(&["10mbit,burst=64KiB"]);
     as_written::<LossSpec>(&[
         "1%",
@@ -74,6 +75,8 @@ fn a_table_says_what_a_text_says() {
             .unwrap();
         assert_eq!(read::json::<T>(table).unwrap(), text.parse().unwrap());
     }
+    let (number, text) = (serde_json::json!(1400), serde_json::json!("1400"));
+    assert_eq!(read::json(number), read::json::<PathMtuSpec>(text));
     same::<LossSpec>("1%,burst=8,ecn", "share = '1%'\nburst = 8\necn = true");
     same::<RateSpec>("10mbit,burst=32KiB", "rate = '10mbit'\nburst = '32KiB'");
     same::<AqmSpec>(
@@ -130,6 +133,13 @@ fn what_is_wrong_comes_with_what_would_be_right() {
     );
     refused::<RateSpec>("10mbit,burst=9kb,burst=9kb", "twice");
     refused::<RateSpec>("0bit,burst=32KiB", "fills no bucket");
+    refused::<PathMtuSpec>("67", "mtu = 67 is out of range: an MTU is at least 68");
+    for text in ["65536", "1400b", "-1", ""] {
+        refused::<PathMtuSpec>(
+            text,
+            "expected L3 bytes from 68 to 65535, as in 1400, found ",
+        );
+    }
     refused::<PoliceSpec>("10mbit", "`burst` is missing");
     refused::<PoliceSpec>("0bit,burst=32KiB", "at least 1bit");
     refused::<PoliceSpec>("10mbit,burst=1513b", "at least 1514b");

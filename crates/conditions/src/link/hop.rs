@@ -8,8 +8,9 @@ use model::{
 use super::class;
 use crate::Direction;
 use crate::condition::{
-    AqmSpec, BerSpec, CorruptSpec, DelaySpec, DuplicateSpec, FluctuationSpec, JitterSpec, LossSpec,
-    NetemSpec, PoliceSpec, QueueSpec, RateAtSpec, RateSpec, ReorderSpec, Shapes, SizeDelaySpec,
+    AqmSpec, BerSpec, CorruptSpec, DelaySpec, DuplicateSpec, FluctuationSpec, InCondition,
+    JitterSpec, LossSpec, NetemSpec, PathMtuSpec, PoliceSpec, QueueSpec, RateAtSpec, RateSpec,
+    ReorderSpec, Shapes, SizeDelaySpec,
 };
 use crate::error::{At, Error};
 use crate::layer::{ConditionSet, Layer, Moving};
@@ -233,7 +234,8 @@ impl OneWay {
 }
 
 /// The stages that conditions alone make, and what their names end in, in order.
-const STAGES: [(Shapes, &str); 9] = [
+const STAGES: [(Shapes, &str); 10] = [
+    (Shapes::PathMtu, "path-mtu"),
     (Shapes::Police, "police"),
     (Shapes::Rate, "rate"),
     (Shapes::Netem, "netem"),
@@ -284,31 +286,30 @@ fn over_time(layers: &[&Layer], prefix: &str) -> [StageSpec; STAGES.len()] {
 impl ConditionSet {
     /// What each of [`STAGES`] does under these conditions. `rate` is the last one that served.
     fn effects(&self, rate: Option<BitsPerSec>) -> [Effect; STAGES.len()] {
-        let or_none = |effect: Option<Effect>| effect.unwrap_or(Effect::Nothing);
         let [loss, bursts] = match self.get::<LossSpec>() {
             Some(loss) => loss.effects(),
             None => [Effect::Nothing, Effect::Nothing],
         };
-        let police = self.get::<PoliceSpec>();
-        let netem = self.get::<NetemSpec>();
-        let ber = self
-            .get::<BerSpec>()
-            .filter(|ber| ber.0 > BitErrorRate::ZERO);
-        let copies = self.get::<DuplicateSpec>();
-        let copies = copies.filter(|copies| copies.share > Probability::ZERO);
-        let flips = self.get::<CorruptSpec>();
-        let flips = flips.filter(|flips| flips.share > Probability::ZERO);
+        let happens = |share: Probability| share > Probability::ZERO;
         [
-            or_none(police.map(|police| Effect::Police(police.to_model()))),
+            self.made(|PathMtuSpec(mtu)| Some(Effect::Mtu(*mtu))),
+            self.made(|police: &PoliceSpec| Some(Effect::Police(police.to_model()))),
             self.rate(rate),
-            or_none(netem.map(|netem| Effect::Netem(Box::new(netem.0)))),
+            self.made(|NetemSpec(netem)| Some(Effect::Netem(Box::new(*netem)))),
             loss,
             bursts,
-            or_none(ber.map(|ber| Effect::BitErrors(ber.0))),
-            or_none(copies.map(|copies| copies.effect())),
-            or_none(flips.map(|flips| flips.effect())),
+            self.made(|BerSpec(ber)| {
+                (*ber > BitErrorRate::ZERO).then_some(Effect::BitErrors(*ber))
+            }),
+            self.made(|copies: &DuplicateSpec| happens(copies.share).then(|| copies.effect())),
+            self.made(|flips: &CorruptSpec| happens(flips.share).then(|| flips.effect())),
             or_nothing(self.delay(), Delay::default(), Effect::Delay),
         ]
+    }
+
+    /// What a condition makes of its stage, if it is there and does anything.
+    fn made<T: InCondition>(&self, effect: impl Fn(&T) -> Option<Effect>) -> Effect {
+        self.get().and_then(effect).unwrap_or(Effect::Nothing)
     }
 
     fn rate(&self, known: Option<BitsPerSec>) -> Effect {

@@ -78,14 +78,10 @@ pub struct CapacityArgs {
     port: u16,
     #[command(flatten)]
     #[serde(skip)]
-    common: CommonArgs,
+    pub(crate) common: CommonArgs,
 }
 
 impl Instrument for CapacityArgs {
-    fn common(&self) -> &CommonArgs {
-        &self.common
-    }
-
     fn profile(&self) -> InstrumentProfile {
         let at_l2 = Headline::new(Metric::L2RateBitPerS, Statistic::Max);
         let metrics = results::metrics(self.direction());

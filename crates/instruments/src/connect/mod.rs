@@ -46,17 +46,13 @@ pub struct ConnectArgs {
     plan: ConnectPlan,
     #[command(flatten)]
     #[serde(skip)]
-    common: CommonArgs,
+    pub(crate) common: CommonArgs,
 }
 
 /// The times that are measured of each connection.
 const TIMED: [Metric; 1] = [Metric::ConnectMs];
 
 impl Instrument for ConnectArgs {
-    fn common(&self) -> &CommonArgs {
-        &self.common
-    }
-
     fn profile(&self) -> InstrumentProfile {
         profile(&TIMED)
     }

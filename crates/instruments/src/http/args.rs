@@ -48,14 +48,10 @@ pub struct HttpArgs {
     files: FilesArgs,
     #[command(flatten)]
     #[serde(skip)]
-    common: CommonArgs,
+    pub(crate) common: CommonArgs,
 }
 
 impl Instrument for HttpArgs {
-    fn common(&self) -> &CommonArgs {
-        &self.common
-    }
-
     fn profile(&self) -> InstrumentProfile {
         let goodput = Headline::new(Metric::GoodputBitPerS, Statistic::Mean);
         let streams = if self.files.asked_for() {

@@ -48,7 +48,7 @@ pub struct TcpArgs {
     rx_copy: bool,
     #[command(flatten)]
     #[serde(skip)]
-    common: CommonArgs,
+    pub(crate) common: CommonArgs,
 }
 
 /// What iperf3's two kinds of test share.
@@ -102,10 +102,6 @@ pub(crate) struct Iperf3Args {
 }
 
 impl Instrument for TcpArgs {
-    fn common(&self) -> &CommonArgs {
-        &self.common
-    }
-
     fn profile(&self) -> InstrumentProfile {
         InstrumentProfile {
             carrier: Some(Carrier::Tcp {

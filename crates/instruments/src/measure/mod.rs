@@ -32,6 +32,13 @@ macro_rules! kinds {
                 }
             }
 
+            /// What it takes as all do.
+            pub fn common(&self) -> &CommonArgs {
+                match self {
+                    $(Self::$kind(arguments) => &arguments.common,)*
+                }
+            }
+
             /// Measures.
             ///
             /// # Errors

@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::error::Error as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::error::{Context, Result};
 use clap::builder::ArgAction;
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, FromArgMatches as _, Subcommand as _};
 use conditions::{Error, nearest};
 use record::plan::{Plan, RecordedArguments};
@@ -154,7 +155,7 @@ impl Kind {
         let all = InstrumentArgs::augment_subcommands(Command::new("farwire"));
         let matches = all.subcommand_required(true).try_get_matches_from(line);
         let instrument = matches.and_then(|matches| InstrumentArgs::from_arg_matches(&matches));
-        instrument.map_err(|error| plain(&error))
+        instrument.map_err(|error| refusal(&error))
     }
 }
 
@@ -256,25 +257,38 @@ impl FarEnd {
     }
 }
 
-/// What clap says, without usage and advice, with the option that it is about as key.
-fn plain(error: &clap::Error) -> Error {
-    let option = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(option)) => option.trim_start_matches('-'),
-        _ => "",
+/// What clap refuses, with the option that it is about as key.
+fn refusal(error: &clap::Error) -> Error {
+    let all = |kind| match error.get(kind) {
+        Some(ContextValue::String(one)) => vec![one.as_str()],
+        Some(ContextValue::Strings(all)) => all.iter().map(String::as_str).collect(),
+        _ => Vec::new(),
     };
-    let option = option.split([' ', '=']).next().unwrap_or_default();
-    let text = error.to_string();
-    let lines: Vec<&str> = text
-        .lines()
-        .map(str::trim)
-        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
-        .filter(|line| !line.is_empty())
-        .collect();
-    let text = lines.join(" ");
-    let text = text.strip_prefix("error: ").unwrap_or(&text);
-    match option {
-        "" => Error::other(text),
-        option => Error::other(text).at(option),
+    let [options, values] = [ContextKind::InvalidArg, ContextKind::InvalidValue].map(all);
+    let [others, known] = [ContextKind::PriorArg, ContextKind::ValidValue].map(all);
+    let (option, value, others) = (options.join(", "), values.concat(), others.join(", "));
+    let refused = match (error.kind(), error.source()) {
+        (ErrorKind::InvalidValue, _) if !known.is_empty() => Error::unknown_name(&value, known),
+        (ErrorKind::ArgumentConflict, _) => {
+            Error::other(format_args!("it cannot be used with {others}"))
+        }
+        (ErrorKind::TooManyValues, _) => {
+            Error::other(format_args!("a flag is true or false, not '{value}'"))
+        }
+        (ErrorKind::MissingRequiredArgument, _) => {
+            Error::other(format_args!("another option needs {option}"))
+        }
+        (_, Some(cause)) => Error::other(format_args!(
+            "invalid value '{value}' for '{option}': {cause}"
+        )),
+        (kind, None) => Error::other(format_args!("{option}: {kind}")),
+    };
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) => {
+            let name = option.trim_start_matches('-').split([' ', '=']).next();
+            refused.at(name.unwrap_or_default())
+        }
+        _ => refused,
     }
 }
 
@@ -354,6 +368,24 @@ mod tests {
         assert!(error.contains("'x'"), "{error}");
         assert!(error.contains("--count"), "{error}");
         assert!(kind("tcp").with(&parameters("json = 'x'")).is_err());
+    }
+
+    #[test]
+    fn what_no_instrument_can_be_is_refused_by_its_option_with_what_would_be_right() {
+        for case in [
+            "ping: count = 'x' => count: invalid value 'x' for '--count <",
+            "tcp: reverse = true, bidir = true => bidir: it cannot be used with --reverse",
+            "tcp: reverse = 'x' => reverse: a flag is true or false, not 'x'",
+            "pingpong: timeout = '1s' => another option needs --udp",
+            "ping: tool = 'pong' => tool: unknown name `pong`; did you mean `ping`?",
+        ] {
+            let (asked, right) = case.split_once(" => ").unwrap();
+            let (name, options) = asked.split_once(": ").unwrap();
+            let error = kind(name).with(&parameters(&options.replace(", ", "\n")));
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(right), "{case}: {error}");
+            assert!(!error.contains("Usage"), "{error}");
+        }
     }
 
     #[test]

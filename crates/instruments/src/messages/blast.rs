@@ -44,14 +44,10 @@ pub struct BlastArgs {
     pub(super) messages: Messages,
     #[command(flatten)]
     #[serde(skip)]
-    pub(super) common: CommonArgs,
+    pub(crate) common: CommonArgs,
 }
 
 impl Instrument for BlastArgs {
-    fn common(&self) -> &CommonArgs {
-        &self.common
-    }
-
     fn profile(&self) -> InstrumentProfile {
         self.connection.profile(&metrics())
     }

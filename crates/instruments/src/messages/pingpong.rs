@@ -58,14 +58,10 @@ pub struct PingpongArgs {
     pub(super) timeout: Nanos,
     #[command(flatten)]
     #[serde(skip)]
-    pub(super) common: CommonArgs,
+    pub(crate) common: CommonArgs,
 }
 
 impl Instrument for PingpongArgs {
-    fn common(&self) -> &CommonArgs {
-        &self.common
-    }
-
     fn profile(&self) -> InstrumentProfile {
         let median = Headline::new(Metric::RttMs, Statistic::Median);
         let carrier = if self.udp {

@@ -66,14 +66,10 @@ pub struct TransferArgs {
     pub(super) latency: Nanos,
     #[command(flatten)]
     #[serde(skip)]
-    pub(super) common: CommonArgs,
+    pub(crate) common: CommonArgs,
 }
 
 impl Instrument for TransferArgs {
-    fn common(&self) -> &CommonArgs {
-        &self.common
-    }
-
     fn profile(&self) -> InstrumentProfile {
         self.connection.profile(&metrics())
     }

@@ -33,14 +33,10 @@ pub struct PingArgs {
     tool: Option<PingTool>,
     #[command(flatten)]
     #[serde(skip)]
-    common: CommonArgs,
+    pub(crate) common: CommonArgs,
 }
 
 impl Instrument for PingArgs {
-    fn common(&self) -> &CommonArgs {
-        &self.common
-    }
-
     fn profile(&self) -> InstrumentProfile {
         let rtt = Headline::new(Metric::RttMs, Statistic::Median);
         InstrumentProfile {

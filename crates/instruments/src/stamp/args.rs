@@ -54,7 +54,7 @@ pub struct ProbeArgs {
     csv: Option<PathBuf>,
     #[command(flatten)]
     #[serde(skip)]
-    common: CommonArgs,
+    pub(crate) common: CommonArgs,
 }
 
 /// A load beside the probes.
@@ -67,10 +67,6 @@ enum Beside {
 }
 
 impl Instrument for ProbeArgs {
-    fn common(&self) -> &CommonArgs {
-        &self.common
-    }
-
     fn profile(&self) -> InstrumentProfile {
         let rtt = Headline::new(Metric::NetworkRttMs, Statistic::Median);
         InstrumentProfile {

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use anyhow::{Result, ensure};
+use conditions::require;
 use serde::Serialize;
 
 use super::{Analysis, CaseFigures, baselines};
 use crate::case_conditions::link;
 use crate::changes;
+use crate::error::Result;
 use record::Record;
 use record::figure_name::FigureName;
 use stats::change::Change;
@@ -268,13 +269,13 @@ fn hosts(reference: &Record, record: &Record) -> Vec<String> {
 /// words.
 fn check_alike(reference: &Record, record: &Record, across_links: bool) -> Result<Vec<String>> {
     let (old, new) = (reference.plan(), record.plan());
-    ensure!(
+    require!(
         old.name == new.name,
         "records of different scenarios: `{}` and `{}`",
         old.name,
         new.name
     );
-    ensure!(
+    require!(
         old.quick == new.quick,
         "one of the records was shortened by --quick, the other not"
     );
@@ -288,16 +289,16 @@ fn check_alike(reference: &Record, record: &Record, across_links: bool) -> Resul
             ("congestion control", case.congestion == other.congestion),
             ("set of instruments", case.instruments == other.instruments),
         ] {
-            ensure!(
+            require!(
                 alike,
                 "records of different scenarios: case `{}` has another {what}",
                 case.name
             );
         }
         if case.link != other.link {
-            let links = [link(&case.link)?, link(&other.link)?];
+            let links = [link(&case.link), link(&other.link)];
             let links = format!("case `{}`: {} against {}", case.name, links[0], links[1]);
-            ensure!(
+            require!(
                 across_links,
                 "the links differ: {links}; if that is on purpose, have both links as cases of one scenario and name \
                  one as its `reference`, or compare with --across-links"

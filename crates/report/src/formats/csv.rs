@@ -1,9 +1,7 @@
 //! Every sample of a record in the long form: one a line.
 
 use std::borrow::Cow;
-use std::io::Write;
-
-use anyhow::Result;
+use std::io::{self, Write};
 
 use record::Direction;
 use record::Record;
@@ -26,7 +24,14 @@ const HEADER: [&str; 11] = [
 ///
 /// # Errors
 /// `target` cannot be written.
-pub fn write_csv(record: &Record, target: &mut dyn Write) -> Result<()> {
+pub fn write_csv(record: &Record, target: &mut dyn Write) -> io::Result<()> {
+    write_lines(record, target).map_err(|error| match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    })
+}
+
+fn write_lines(record: &Record, target: &mut dyn Write) -> csv::Result<()> {
     let mut writer = csv::Writer::from_writer(target);
     writer.write_record(HEADER)?;
     for run in &record.runs {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, ensure};
+use conditions::require;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -13,6 +13,7 @@ use super::NamedFiles;
 use crate::analysis::counted;
 use crate::analysis::intervals::{RateQuantity, RateSeries};
 use crate::case_conditions;
+use crate::error::Result;
 use record::plan::{Case, PlannedInstrument};
 use record::profile::FlentSeries;
 use record::{Measured, Record, Run};
@@ -40,7 +41,7 @@ pub(crate) fn flent(record: &Record) -> Result<NamedFiles> {
     let files: NamedFiles = files
         .map(|file| (format!("{}.flent", file.name), file.content.to_string()))
         .collect();
-    ensure!(
+    require!(
         !files.is_empty(),
         "flent has no test for any instrument of the record"
     );
@@ -188,8 +189,8 @@ struct Meta<'a> {
 }
 
 fn metadata(record: &Record, case: &Case, run: &Run, meta: &Meta<'_>) -> Value {
-    let box_of = case_conditions::path(case).unwrap_or_default();
-    let bed = case_conditions::bed(case).unwrap_or_default();
+    let box_of = case_conditions::path(case);
+    let bed = case_conditions::bed(case);
     let time = format!("{:.6}", meta.start);
     let series = meta.series.iter().map(|(name, points)| {
         let mean = points.iter().map(|point| point.1).sum::<f64>() / points.len() as f64;

@@ -4,13 +4,13 @@ mod values;
 
 use std::collections::BTreeMap;
 
-use anyhow::Result;
 use askama::Template;
 use values::Values;
 
 use crate::analysis::{Analysis, CaseFigures, Verdict, baselines, left_out};
 use crate::case_conditions::CaseConditions;
 use crate::charts::{self, ChartQuestion};
+use crate::error::Result;
 use crate::figure_tables::or_dash;
 use crate::findings::{self, LEGEND};
 use crate::render::Html;
@@ -36,11 +36,11 @@ pub fn html(record: &Record) -> Result<String> {
         record,
         analysis: &analysis,
         questions: charts::questions(&analysis),
-        cases: standings(&analysis)?,
+        cases: standings(&analysis),
         values: values.iter().map(Values::of).collect(),
         ramps: warm_up::tables(&analysis),
         spreads: spread::tables(&values, true),
-        conditions: findings::conditions(record.plan())?,
+        conditions: findings::conditions(record.plan()),
     };
     Ok(page.render()?)
 }
@@ -149,18 +149,18 @@ struct Standing<'a> {
     verdict: Cell,
 }
 
-fn standings<'a>(analysis: &Analysis<'a>) -> Result<Vec<Standing<'a>>> {
+fn standings<'a>(analysis: &Analysis<'a>) -> Vec<Standing<'a>> {
     let standing = |figures: &CaseFigures<'a>| {
         let judged = !figures.checks.is_empty() || !figures.faults.is_empty();
-        Ok(Standing {
+        Standing {
             name: &figures.case.name,
             title: &figures.case.title,
-            conditions: case_conditions::in_force(figures.case)?,
+            conditions: case_conditions::in_force(figures.case),
             verdict: match judged {
                 true => findings::verdict(figures.verdict),
                 false => Cell::from("–"),
             },
-        })
+        }
     };
     analysis.cases.iter().map(standing).collect()
 }

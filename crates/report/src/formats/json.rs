@@ -1,8 +1,6 @@
 //! The record itself as one JSON document.
 
-use std::io::Write;
-
-use anyhow::Result;
+use std::io::{self, Write};
 
 use record::Record;
 
@@ -10,9 +8,9 @@ use record::Record;
 ///
 /// # Errors
 /// `target` cannot be written.
-pub(crate) fn write_json(record: &Record, target: &mut dyn Write) -> Result<()> {
+pub(crate) fn write_json(record: &Record, target: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *target, record)?;
-    Ok(writeln!(target)?)
+    writeln!(target)
 }
 
 #[cfg(test)]

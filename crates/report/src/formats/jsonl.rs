@@ -1,8 +1,7 @@
 //! Every figure of every run as JSON Lines: one object a line, which pandas, jq and DuckDB read without a schema.
 
-use std::io::Write;
+use std::io::{self, Write};
 
-use anyhow::Result;
 use serde::Serialize;
 
 use record::{Figure, Latest, Measured, Record, Run};
@@ -29,7 +28,7 @@ struct Line<'a> {
 ///
 /// # Errors
 /// `target` cannot be written.
-pub(crate) fn write_jsonl(record: &Record, target: &mut dyn Write) -> Result<()> {
+pub(crate) fn write_jsonl(record: &Record, target: &mut dyn Write) -> io::Result<()> {
     let latest = record.latest();
     for run in &record.runs {
         for measured in &run.measurements {

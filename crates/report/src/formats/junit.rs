@@ -1,9 +1,9 @@
 //! The verdicts as JUnit XML, which continuous integration systems show: a test a case, and one a trend.
 
-use anyhow::Result;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use crate::analysis::{Analysis, CaseFigures, ExpectationCheck, Verdict};
+use crate::error::Result;
 use record::Record;
 
 /// The record's verdicts.

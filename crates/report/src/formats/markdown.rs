@@ -1,8 +1,7 @@
 //! The report in Markdown, for wikis and code reviews: the tables of the terminal, verdicts, findings, conditions.
 
-use anyhow::Result;
-
 use crate::analysis::Analysis;
+use crate::error::Result;
 use crate::findings::{LEGEND, conditions, findings, headline, own_machine, quick, verdicts};
 use crate::render::{escaped, table_markdown};
 use crate::{false_alarms, figure_tables, hosts, spread, warm_up};
@@ -48,7 +47,7 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
     {
         text += &format!("\n{}", table_markdown(&table));
     }
-    let cases = table_markdown(&conditions(plan)?);
+    let cases = table_markdown(&conditions(plan));
     text += &format!("\n## Conditions\n\n{cases}");
     Ok(text)
 }

@@ -10,11 +10,10 @@ pub(crate) mod markdown;
 mod openmetrics;
 pub(crate) mod text;
 
-use std::io::Write;
-
-use anyhow::Result;
+use std::io::{self, Write};
 
 use crate::Terminal;
+use crate::error::Result;
 use record::Record;
 
 /// A form in which a record can be shown.
@@ -39,7 +38,7 @@ pub enum Make {
     /// A document that fits into memory.
     Document(fn(&Record) -> Result<String>),
     /// A document with a line for every sample or figure, which is written piece by piece.
-    Stream(fn(&Record, &mut dyn Write) -> Result<()>),
+    Stream(fn(&Record, &mut dyn Write) -> io::Result<()>),
     /// Several files.
     Files(fn(&Record) -> Result<NamedFiles>),
 }

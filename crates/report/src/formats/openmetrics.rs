@@ -8,9 +8,8 @@ use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use anyhow::Result;
-
 use crate::analysis::Analysis;
+use crate::error::Result;
 use record::Record;
 use record::figure_name::FigureName;
 use record::{Direction, Phase};

@@ -40,14 +40,10 @@ pub struct UdpArgs {
     no_gso: bool,
     #[command(flatten)]
     #[serde(skip)]
-    common: CommonArgs,
+    pub(crate) common: CommonArgs,
 }
 
 impl Instrument for UdpArgs {
-    fn common(&self) -> &CommonArgs {
-        &self.common
-    }
-
     fn profile(&self) -> InstrumentProfile {
         InstrumentProfile {
             carrier: Some(Carrier::Udp {

@@ -1,0 +1,23 @@
+//! Why a report cannot be made.
+
+use std::fmt;
+
+/// What went wrong with a report that is made in memory; one that is written piece by piece fails with [`std::io::Error`].
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The record lacks what the report shows, or two records cannot be compared.
+    #[error(transparent)]
+    Content(#[from] conditions::Error),
+    /// The template of an HTML page failed.
+    #[error(transparent)]
+    Page(#[from] askama::Error),
+    /// JUnit's XML could not be made.
+    #[error(transparent)]
+    Junit(#[from] quick_junit::SerializeError),
+    /// The text of OpenMetrics could not be made.
+    #[error(transparent)]
+    OpenMetrics(#[from] fmt::Error),
+}
+
+/// What may fail with an [`Error`].
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
