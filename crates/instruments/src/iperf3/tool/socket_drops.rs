@@ -86,6 +86,8 @@ fn allow(figures: &mut [Figure], direction: Direction, drops: Option<u64>) -> bo
     };
     let dropped = drops.map_or(lost, |drops| lost.min(drops as f64));
     let ends = |lost: f64| proportion::wilson(nearest(lost), nearest(sent));
+    // Over the sender's time, where that is shorter than the receiver's.
+    let sent_rate = of(Metric::SentRateBitPerS).unwrap_or(0.0) * (sent - lost + dropped) / sent;
     let least = ends(lost - dropped).map_or(0.0, |[low, _]| low);
     let most = ends(lost).map_or(1.0, |[_, high]| high);
     for figure in figures.iter_mut() {
@@ -97,7 +99,8 @@ fn allow(figures: &mut [Figure], direction: Direction, drops: Option<u64>) -> bo
             Metric::LostPackets => figure.interval = Some([lost - dropped, lost]),
             Metric::GoodputBitPerS if dropped > 0.0 && lost < sent => {
                 let carried = (sent - lost + dropped) / (sent - lost);
-                figure.interval = Some([figure.value, figure.value * carried]);
+                let most = (figure.value * carried).max(sent_rate);
+                figure.interval = Some([figure.value, most]);
             }
             _ => {}
         }
