@@ -9,7 +9,7 @@ FUZZ_TARGETS = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 # An interpreter is a thousand times as slow: so few cases of each property.
 MIRI = PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked
 
-.PHONY: demo test test-all check bench scenarios truth peers soak fuzz miri sbom pictures build base toolchain test-tools soak-tools scenario-tools bench-tools deny
+.PHONY: demo test test-all check bench scenarios truth limits peers soak fuzz miri sbom pictures build base toolchain test-tools soak-tools scenario-tools bench-tools deny
 
 demo: build ## the seven WAN cases on an embedded test bed, without root; prints the table, writes the report
 	$(FARWIRE) run scenarios/toffee-mocha.toml --quick --overwrite --out $(OUT)/toffee-mocha
@@ -37,8 +37,11 @@ bench: base build bench-tools ## farwire beside its peers and, with BASE=COMMIT,
 scenarios: build scenario-tools ## every scenario that ships, shortened, against its own expectations
 	$(FARWIRE) run scenarios/*.toml --quick --overwrite --out $(OUT)
 
-truth: build ## the packet log against a capture; every instrument's interval against what the emulator counted, 20 seeded runs each
-	$(CARGO) bench --locked --bench truth
+truth: build ## the packet log against a capture; every instrument's interval against what the emulator counted, 12 or 20 seeded runs each; REPEATS=10 for fewer
+	$(CARGO) bench --locked --bench truth -- $(if $(REPEATS),--repeats=$(REPEATS))
+
+limits: ## every limit that makes a run or a figure invalid, lifted one at a time: a named test must fail; WORDS="late starved" for some
+	scripts/limits $(WORDS)
 
 peers: build ## netem and queues beside the kernel's, in a user-mode Linux: the same packets through both
 	@scripts/need linux.uml user-mode-linux insmod kmod tc iproute2

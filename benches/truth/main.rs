@@ -1,26 +1,37 @@
-//! Every instrument through links that the emulator keeps a log of, 20 seeds a cell: do the stated 95 % intervals hold what the log
-//! says, and would the cells tell if they did not?
+//! Measures with every instrument through links of which the emulator keeps a log, under several seeds a cell. Do the stated 95 %
+//! intervals contain what the log says, and would the cells tell if they did not?
 //!
-//! A cell is red when so few of its intervals hold that the whole suite would be red by chance in fewer than 1 of 1,000 goes. Then
-//! the recorded runs are falsified in five ways, each of which must turn its cells red. A directory as an argument is a record to
-//! judge again; `departures` is only the check of the packet log's departures, which comes first; other arguments name cases to
-//! run, as `--only` does.
+//! A cell is red when so few of its intervals contain the truth that chance would make any cell of the suite red in fewer than 1 of
+//! 1,000 suites. Losses in bursts, and rare ones, are also judged together. Then the recorded runs are falsified in five ways, each of
+//! which must turn its cells red. The check of the packet log's departures comes first, and hosts that are not the network come
+//! last.
+//!
+//! A directory as an argument is a record to judge again. `departures` and `hosts` ask for that part alone; other arguments name cases to
+//! run, as `--only` does. `--repeats=N` runs each cell N times at most; with fewer than 10 every cell is red, because so few decide nothing.
 
 mod departures;
+mod hosts;
+mod losses;
 mod mutation;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
 use record::Record;
-use report::analysis::calibration::Suite;
+use report::analysis::calibration::{PooledLosses, Suite};
 
+use crate::losses::Coverage;
 use crate::mutation::Mutation;
 
-const GRID: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/truth/grid.toml");
+const GRID: &str = include_str!("grid.toml");
 /// The argument that asks for [`departures`] alone.
 const DEPARTURES: &str = "departures";
+/// The argument that asks for [`hosts`] alone.
+const HOSTS: &str = "hosts";
+/// The argument that bounds the number of runs of each cell.
+const REPEATS: &str = "--repeats=";
 const OUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/truth");
 
 fn main() -> Result<ExitCode> {
@@ -34,10 +45,13 @@ fn main() -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let named: Vec<&String> = asked.iter().filter(|a| !a.starts_with('-')).collect();
+    let most = asked.iter().find_map(|a| a.strip_prefix(REPEATS));
+    let most: Option<i64> = most.map(str::parse).transpose().context(REPEATS)?;
     let is_sound = match named.as_slice() {
         [only] if *only == DEPARTURES => departures::check()?,
-        [] => departures::check()? & holds(&named)?,
-        cases => holds(cases)?,
+        [only] if *only == HOSTS => are_hosts_told_apart()?,
+        [] => departures::check()? & holds(&named, most)? & are_hosts_told_apart()?,
+        cases => holds(cases, most)?,
     };
     Ok(match is_sound {
         true => ExitCode::SUCCESS,
@@ -45,16 +59,34 @@ fn main() -> Result<ExitCode> {
     })
 }
 
-/// Whether the intervals of a record, or of the grid or these of its cases, hold, and whether each falsification is seen.
-fn holds(named: &[&String]) -> Result<bool> {
+/// Whether what a host does is never told as the network's.
+fn are_hosts_told_apart() -> Result<bool> {
+    println!();
+    Ok(hosts::starved_senders_are_marked()? & hosts::full_sockets_are_no_loss_of_the_link()?)
+}
+
+/// Whether the intervals of a record, or of the grid or these of its cases, contain the truth, and whether each falsification is seen.
+fn holds(named: &[&String], most: Option<i64>) -> Result<bool> {
     let directory = match named {
         [only] if Path::new(only).exists() => PathBuf::from(only),
-        cases => calibrated(cases)?,
+        cases => calibrated(cases, most)?,
     };
     let record = Record::read(&directory)?;
     let suite = Suite::of(&record);
     println!("{suite}");
     let mut is_sound = !suite.is_red();
+    let together = [
+        Coverage::of_bursts(&suite),
+        Coverage::of_rare(&PooledLosses::of(&record)),
+    ];
+    for coverage in together
+        .iter()
+        .filter(|one| one.is_there() || named.is_empty())
+    {
+        println!("{coverage}");
+        is_sound &= coverage.is_enough();
+    }
+    println!();
     for mutation in Mutation::ALL {
         let unseen = mutation.unseen(&record);
         is_sound &= unseen.is_empty();
@@ -67,10 +99,14 @@ fn holds(named: &[&String]) -> Result<bool> {
     Ok(is_sound)
 }
 
-/// Runs the grid, or these of its cases; where the record is.
-fn calibrated(cases: &[&String]) -> Result<PathBuf> {
+/// Runs the grid, or these of its cases, each of them `most` times if that is fewer than the grid says; where the record is.
+fn calibrated(cases: &[&String], most: Option<i64>) -> Result<PathBuf> {
+    let directory = tempfile::tempdir()?;
+    let grid = directory.path().join("grid.toml");
+    fs::write(&grid, grid_text(most)?)?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_farwire"));
-    command.args(["calibrate", GRID, "--quiet", "--overwrite", "--out", OUT]);
+    command.arg("calibrate").arg(&grid);
+    command.args(["--quiet", "--overwrite", "--out", OUT]);
     for case in cases {
         command.args(["--only", case]);
     }
@@ -79,4 +115,23 @@ fn calibrated(cases: &[&String]) -> Result<PathBuf> {
     let has_run = ended.code().is_some_and(|code| code < 2);
     ensure!(has_run, "farwire calibrate ended with {ended}");
     Ok(PathBuf::from(OUT))
+}
+
+/// The grid, with `most` repeats of each case at most.
+fn grid_text(most: Option<i64>) -> Result<String> {
+    let Some(most) = most else {
+        return Ok(GRID.to_owned());
+    };
+    let mut grid: toml::Table = toml::from_str(GRID)?;
+    let bound = |table: &mut toml::Table| {
+        if let Some(toml::Value::Integer(repeats)) = table.get_mut("repeats") {
+            *repeats = most.min(*repeats);
+        }
+    };
+    bound(&mut grid);
+    let cases = grid.get_mut("cases").and_then(toml::Value::as_array_mut);
+    for case in cases.into_iter().flatten() {
+        case.as_table_mut().map(bound);
+    }
+    Ok(toml::to_string(&grid)?)
 }

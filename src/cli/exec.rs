@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use netio::UdpErrors;
 use netio::bed::{BedConfig, SERVER};
 use netio::contain::{self, Contained};
 use signal_hook::consts::{SIGINT, SIGQUIT};
@@ -32,6 +33,7 @@ use netio::signals;
 use netio::stop::Stop;
 use record::bed::THE_LINK;
 use record::lateness::{self, LinkDepartures, Traffic};
+use record::quantity::counted;
 
 /// Run a command or a shell behind an emulated link, on a test bed of its own
 ///
@@ -127,7 +129,8 @@ impl ExecArgs {
                 .print()
                 .context("printing what the command printed")?;
         }
-        let judged = [judged_departures(&bed), host.spoilt()];
+        let sockets = full_sockets(&bed);
+        let judged = [judged_departures(&bed), host.spoilt(), sockets];
         // What it died of, if it did, before what came of that.
         let links = bed.down()?;
         let code = code?;
@@ -239,6 +242,24 @@ fn judged_departures(bed: &EmulatedBed) -> Option<String> {
     });
     let worst = judged.max_by_key(|(count, _)| *count);
     worst.map(|(_, advice)| advice)
+}
+
+/// That UDP sockets in the bed had no room for datagrams, if so: a tool counts them as lost, and no link dropped them. The bed's
+/// namespaces are new, so that all that they counted was meanwhile.
+fn full_sockets(bed: &EmulatedBed) -> Option<String> {
+    let ends = [("the client", bed.client()), ("the far end", bed.server())];
+    let dropped = ends.into_iter().filter_map(|(end, ns)| {
+        let errors = ns.run(UdpErrors::so_far).ok()?.ok()?;
+        let count = counted(errors.no_room, "datagram");
+        (errors.no_room > 0).then(|| format!("{count} at {end}"))
+    });
+    let dropped: Vec<String> = dropped.collect();
+    (!dropped.is_empty()).then(|| {
+        format!(
+            "UDP sockets had no room for {}: a tool counts them as lost, and no link dropped them",
+            dropped.join(", ")
+        )
+    })
 }
 
 /// The link, for who watches and changes it.

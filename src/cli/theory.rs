@@ -15,7 +15,7 @@ use record::table::{Column, Table};
 use report::{Terminal, prose, table_text};
 use stats::layers::{Stack, TransportProtocol};
 use stats::theory::ceilings::{self, Ceiling};
-use stats::theory::limits::{Explained, GoodputLimits, Limit};
+use stats::theory::limits::{Explained, GoodputLimits, Limit, rate_unit};
 use stats::theory::loss::Congestion;
 use stats::theory::nettest::{self, FASTEST_BLAST, Overhead};
 use stats::theory::rfc6349::{self, NeededWindow};
@@ -212,11 +212,12 @@ impl Theory {
     }
 
     fn layers(&self) -> Table {
+        let (by, unit) = rate_unit(greatest(self.ceilings.iter().map(|of| of.bit_per_s)));
         let columns = [
             Column::words("layer"),
             Column::words("counts"),
             Column::numbers("a packet\nbytes"),
-            Column::numbers("rate\nMbit/s"),
+            Column::numbers(format!("rate\n{unit}")),
             Column::numbers("of the line\n%"),
         ];
         let row = |ceiling: &Ceiling| {
@@ -224,7 +225,7 @@ impl Theory {
                 ceiling.layer.to_string(),
                 ceiling.counts.to_string(),
                 ceiling.packet_bytes.to_string(),
-                mbit(ceiling.bit_per_s),
+                format!("{:.3}", ceiling.bit_per_s / by),
                 format!("{:.3}", ceiling.percent),
             ]
         };
@@ -268,14 +269,17 @@ impl Theory {
     }
 }
 
-fn mbit(bit_per_s: f64) -> String {
-    format!("{:.3}", bit_per_s / 1e6)
+fn greatest(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(0.0, f64::max)
 }
 
 fn limits(protocol: &str, limits: &GoodputLimits) -> Table {
+    // What binds decides: other limits may be a thousand times as high.
+    let binding = limits.expected.unwrap_or(limits.binding);
+    let (by, unit) = rate_unit(binding.bit_per_s);
     let columns = [
         Column::words(format!("{protocol} goodput")),
-        Column::numbers("Mbit/s"),
+        Column::numbers(unit),
         Column::words(""),
     ];
     let row = |limit: &Limit| {
@@ -289,7 +293,7 @@ fn limits(protocol: &str, limits: &GoodputLimits) -> Table {
         };
         [
             limit.cause.name().to_owned(),
-            mbit(limit.bit_per_s),
+            format!("{:.3}", limit.bit_per_s / by),
             binds.to_owned(),
         ]
     };
@@ -297,12 +301,15 @@ fn limits(protocol: &str, limits: &GoodputLimits) -> Table {
 }
 
 fn sizes(sizes: &[OfSize]) -> Table {
+    let goodputs = sizes.iter().flat_map(|size| [Some(size.tcp), size.udp]);
+    let goodputs = goodputs.flatten().map(|of| of.goodput_bit_per_s);
+    let (by, unit) = rate_unit(greatest(goodputs));
     let of_protocol = |protocol: &str| {
         let first = Column::numbers(format!("{protocol}\npackets"));
         let rest = [
             "on wire\nbytes",
             "time\nus",
-            "goodput\nMbit/s",
+            &format!("goodput\n{unit}"),
             "of line\n%",
         ];
         let rest = rest.map(|title| Column::numbers(title).beside());
@@ -315,20 +322,21 @@ fn sizes(sizes: &[OfSize]) -> Table {
     ];
     let row = |size: &OfSize| {
         let too_long = || ["too long", "–", "–", "–", "–"].map(str::to_owned);
-        let udp = size.udp.map_or_else(too_long, cells);
+        let udp = size.udp.map_or_else(too_long, |udp| cells(udp, by));
         let bytes = vec![size.bytes.to_string()];
-        [bytes, cells(size.tcp).into(), udp.into()].concat()
+        [bytes, cells(size.tcp, by).into(), udp.into()].concat()
     };
     let title = "each message in packets of its own (TCP messages that run together reach the ceiling above at any size)";
     Table::new(title, columns.concat()).with(sizes.iter().map(row))
 }
 
-fn cells(carried: MessageCost) -> [String; 5] {
+/// In rates that are `by` bit/s.
+fn cells(carried: MessageCost, by: f64) -> [String; 5] {
     [
         carried.counted.packets.to_string(),
         carried.counted.l1.to_string(),
         format!("{:.3}", carried.wire_s * 1e6),
-        mbit(carried.goodput_bit_per_s),
+        format!("{:.3}", carried.goodput_bit_per_s / by),
         format!("{:.3}", carried.percent),
     ]
 }
@@ -440,6 +448,22 @@ mod tests {
         );
         assert!(!text(lossy).unwrap().contains("can be delivered"));
         says("--transfer 500mb --shaper 100mbit", &["41.823 s"]);
+    }
+
+    #[test]
+    fn rates_below_1_mbit_are_in_kbit() {
+        says(
+            "--rate 256kbit --measured 200kbit",
+            &[
+                "kbit/s",
+                "256.000",
+                "200.000 kbit/s is 83.0 % of 241.019 kbit/s (line rate)",
+            ],
+        );
+        says(
+            "--rtt 600ms --loss 20%",
+            &["TCP goodput kbit/s", "line rate 941482.445"],
+        );
     }
 
     #[test]

@@ -128,6 +128,23 @@ mod tests {
     }
 
     #[test]
+    fn the_grid_of_make_truth_is_a_plan_of_half_an_hour() {
+        let plan = plan(include_str!("../../benches/truth/grid.toml"), false);
+        let runs = |case: &Case| case.repeats.most;
+        let time = plan.cases.iter().map(|case| {
+            let time = crate::experiment::runner::estimate(case);
+            time * runs(case)
+        });
+        let time: Duration = time.sum();
+        assert!(time < Duration::from_secs(31 * 60), "{time:?}");
+        let bursts = plan
+            .cases
+            .iter()
+            .filter(|case| case.name.starts_with("bursts-of-"));
+        assert_eq!(bursts.map(runs).collect::<Vec<_>>(), [20; 9]);
+    }
+
+    #[test]
     fn a_grid_expects_nothing() {
         let given = TEXT.replace(
             "name = \"line\"",

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,7 @@ use crate::progress::ProgressLine;
 use crate::testbed::{LinkSummaries, Testbed};
 use instruments::Session;
 use instruments::failure::{Blame, Failure};
+use netio::netns::NetNs;
 use netio::sandbox::{self, Capability};
 use netio::stop::Stop;
 use record::clients;
@@ -425,7 +426,8 @@ fn measure(
         None => None,
     };
     // A tool is contained by namespaces, which takes privileges, and has none of farwire's own.
-    let in_bed = testbed.is_in_namespaces();
+    let far = testbed.far_namespace().map(NetNs::try_clone).transpose()?;
+    let (in_bed, far) = (far.is_some(), far.map(Arc::new));
     let is_confined = in_bed && asked.tool()?.is_none();
     let opens_files = csv.is_some() || asked.file().is_some();
     if let Some(artifacts) = csv {
@@ -434,6 +436,7 @@ fn measure(
     let run = (planned.case, planned.repeat);
     let sessions = numbered_clients(testbed.clients()).map(|client| Session {
         in_bed,
+        far: far.clone(),
         csv: csv.map(|artifacts| artifacts.csv(run, instrument, client)),
         ..Session::quiet(stop.within(limit))
     });

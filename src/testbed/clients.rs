@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result};
 use netio::AfPacket;
 use netio::bed::{BedConfig, SERVER, Star};
+use netio::netns::NetNs;
 use netio::stop::Stop;
 
 use super::listener::{serve_in, start_far_end};
@@ -97,6 +98,10 @@ impl Testbed for Clients {
 
     fn in_client(&self, client: usize, work: ClientWork<'_>) -> Result<Measurement> {
         Ok(self.bed.clients()[client].run(work)?)
+    }
+
+    fn far_namespace(&self) -> Option<&NetNs> {
+        Some(self.bed.server())
     }
 
     fn serve_with(&self, tool: &Tool, arguments: &[String], port: u16) -> Result<Option<Running>> {

@@ -12,6 +12,7 @@ use super::{ClientWork, LinkSummaries, Testbed};
 use instruments::endpoint::{self, Family};
 use instruments::external::{Running, Tool};
 use instruments::measure::FarEnd;
+use netio::netns::NetNs;
 use record::Measurement;
 use record::bed::External;
 use record::lateness::LateBudget;
@@ -63,8 +64,8 @@ impl Testbed for ExternalTestbed {
         Ok(None)
     }
 
-    fn is_in_namespaces(&self) -> bool {
-        false
+    fn far_namespace(&self) -> Option<&NetNs> {
+        None
     }
 
     fn spoilt(&self) -> Option<String> {

@@ -71,10 +71,9 @@ pub(crate) trait Testbed: Sync {
     /// It does not start, or does not listen.
     fn serve_with(&self, tool: &Tool, arguments: &[String], port: u16) -> Result<Option<Running>>;
 
-    /// Whether both ends are in namespaces, so that tools can be contained there.
-    fn is_in_namespaces(&self) -> bool {
-        true
-    }
+    /// The far end's network namespace; absent where the far end is another machine's. Where there is one, both ends are in
+    /// namespaces, so that tools can be contained there.
+    fn far_namespace(&self) -> Option<&NetNs>;
 
     /// What has left each emulated link so far; nothing where there is none.
     fn departures(&self) -> Vec<LinkDepartures> {

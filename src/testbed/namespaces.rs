@@ -122,6 +122,10 @@ impl Testbed for Namespaces {
         Ok(self.bed.nodes()[self.ends.client].run(work)?)
     }
 
+    fn far_namespace(&self) -> Option<&NetNs> {
+        Some(self.server())
+    }
+
     fn serve_with(&self, tool: &Tool, arguments: &[String], port: u16) -> Result<Option<Running>> {
         serve_in(self.server(), tool, arguments, port).map(Some)
     }

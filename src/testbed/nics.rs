@@ -189,6 +189,10 @@ impl Testbed for BetweenNics {
         Ok(self.nics.client.run(work)?)
     }
 
+    fn far_namespace(&self) -> Option<&NetNs> {
+        Some(&self.nics.server)
+    }
+
     fn serve_with(&self, tool: &Tool, arguments: &[String], port: u16) -> Result<Option<Running>> {
         serve_in(&self.nics.server, tool, arguments, port).map(Some)
     }

@@ -140,6 +140,31 @@ fn what_has_a_wrong_checksum_is_lost_and_no_drop_of_a_full_socket() -> Result<()
     Ok(())
 }
 
+/// The far end's socket has room for a datagram or two and is never read. The connection comes behind the datagrams on the same link.
+#[test_support::test(Namespaces, Tool("python3"))]
+fn what_a_full_socket_dropped_is_no_loss_of_the_link() -> Result<()> {
+    const FAR: &str = "import socket, time
+full = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+full.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+full.bind(('', 9))
+server = socket.create_server(('', 9))
+time.sleep(1000)";
+    const NEAR: &str = "import socket
+near = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for _ in range(50):
+    near.sendto(bytes(1000), ('10.77.0.2', 9))
+socket.create_connection(('10.77.0.2', 9))";
+    let mut command = process::farwire();
+    command.args(["exec", "--far", &format!("exec python3 -c \"{FAR}\"")]);
+    let output = process::succeeds(command.args(["--", "python3", "-c", NEAR]))?;
+    let said = stderr(&output);
+    has(&said, "UDP sockets had no room for ")?;
+    has(
+        &said,
+        "datagrams at the far end: a tool counts them as lost, and no link dropped them",
+    )
+}
+
 /// Two for each processor, so that one ordinary thread more waits for its turn.
 #[test_support::test(serial, Namespaces)]
 fn a_host_whose_other_programs_leave_nothing_idle_is_told_to_be_starved() -> Result<()> {

@@ -1,6 +1,8 @@
 //! Recorded runs of a calibration, and the same with the faults of an instrument: nothing is red without a fault, and every fault in
 //! each of its cells. `make truth` does this with runs of its own.
 
+#[path = "../../benches/truth/losses.rs"]
+mod losses;
 #[path = "../../benches/truth/mutation.rs"]
 mod mutation;
 
@@ -8,9 +10,10 @@ use std::path::Path;
 
 use model::{Bytes, Effect, Link, LinkConfig, Nanos, Outcome, Packet, PacketId, Side, StageSpec};
 use record::Record;
-use report::analysis::calibration::Suite;
+use report::analysis::calibration::{PooledLosses, Suite};
 use stats::proportion::wilson;
 
+use losses::{Coverage, LEAST_OF_BURSTS, LEAST_OF_RARE};
 use mutation::Mutation;
 
 fn recorded() -> Record {
@@ -33,6 +36,40 @@ fn every_fault_turns_its_cells_red() {
     for mutation in Mutation::ALL {
         let unseen = mutation.unseen(&record);
         assert!(unseen.is_empty(), "{mutation}: {unseen:?}");
+    }
+}
+
+#[test]
+fn at_least_165_of_180_intervals_of_bursts_contain_the_truth() {
+    let bursts = |covered| {
+        let cells = [[20, 20]; 8].into_iter().chain([[covered, 20]]);
+        Coverage::sum("bursts", LEAST_OF_BURSTS, cells)
+    };
+    assert!(bursts(5).is_enough());
+    assert_eq!(
+        bursts(5).to_string(),
+        "bursts, 9 cells: 165 of 180 intervals contain the truth, at least 165 must"
+    );
+    assert!(!bursts(4).is_enough() && bursts(4).to_string().ends_with("RED"));
+}
+
+#[test]
+fn nine_of_twelve_groups_of_rare_losses_are_enough() {
+    let is_enough = |covered| {
+        let cells = [[4, 4], [4, 4], [covered, 4]].into_iter();
+        Coverage::sum("rare", LEAST_OF_RARE, cells).is_enough()
+    };
+    assert!(is_enough(1) && !is_enough(0));
+}
+
+#[test]
+fn a_record_without_bursts_and_rare_losses_has_nothing_to_judge_them_by() {
+    let record = recorded();
+    for coverage in [
+        Coverage::of_bursts(&Suite::of(&record)),
+        Coverage::of_rare(&PooledLosses::of(&record)),
+    ] {
+        assert!(!coverage.is_there() && !coverage.is_enough(), "{coverage}");
     }
 }
 
@@ -67,4 +104,56 @@ fn wilson_s_interval_holds_the_probability_that_a_link_was_told() {
             "{probability} of {packets}: {held} of 200"
         );
     }
+}
+
+/// What `scripts/limits` lifts.
+#[derive(serde::Deserialize)]
+struct ValidityLimit {
+    what: String,
+    file: String,
+    limit: String,
+    package: String,
+    test: String,
+}
+
+#[test]
+fn every_limit_of_validity_is_in_its_file_and_has_its_test() {
+    #[derive(serde::Deserialize)]
+    struct Limits {
+        limits: Vec<ValidityLimit>,
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = include_str!("../fixtures/limits.toml");
+    let all: Limits = toml::from_str(text).unwrap();
+    assert!(all.limits.len() > 30);
+    for one in all.limits {
+        let source = std::fs::read_to_string(root.join(&one.file)).unwrap();
+        let found = source.matches(&one.limit).count();
+        assert_eq!(found, 1, "{}: {} in {}", one.what, one.limit, one.file);
+        let folder = match one.package.strip_prefix("farwire-") {
+            Some(name) => root.join("crates").join(name).join("src"),
+            None => root.to_owned(),
+        };
+        let folders = match one.package.as_str() {
+            "farwire" => vec![folder.join("src"), folder.join("tests")],
+            _ => vec![folder],
+        };
+        let is_there = folders.iter().any(|folder| has_test(folder, &one.test));
+        assert!(is_there, "{}: {} of {}", one.what, one.test, one.package);
+    }
+}
+
+/// Whether a Rust file in `folder`, or below it, has the function `name`.
+fn has_test(folder: &Path, name: &str) -> bool {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut paths = entries.map(|entry| entry.unwrap().path());
+    paths.any(|path| match path.is_dir() {
+        true => has_test(&path, name),
+        false => {
+            path.extension().is_some_and(|end| end == "rs")
+                && std::fs::read_to_string(path)
+                    .unwrap()
+                    .contains(&format!("fn {name}()"))
+        }
+    })
 }

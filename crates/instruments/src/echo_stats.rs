@@ -84,8 +84,8 @@ impl EchoStats {
             .push(Sample::new(probe.sent_s, extra, index, rtt_ms));
     }
 
-    /// Whether probes left on schedule, judged by the last of them.
-    pub(crate) fn pace(&self, interval: Duration) -> Option<Pace> {
+    /// How far probes that were to leave once an `interval` did so, by when the last of them left.
+    fn pace(&self, interval: Duration) -> Option<Pace> {
         let sent = self.count();
         let last_s = self.sent_at(sent)? - self.sent_at(1)?;
         Pace::of_interval(PaceUnit::Requests, interval.as_secs_f64(), sent, last_s)
@@ -103,9 +103,10 @@ impl EchoStats {
             .all(|probe| probe.rtt_ms.is_some() || probe.late)
     }
 
-    /// What it all adds up to, with an interval where it is known what part of a round trip the hosts have at most; no
-    /// answer at all is a failure.
-    pub(crate) fn finish(self, hosts_ms: Option<f64>) -> Measurement {
+    /// What it all adds up to. The round trips' interval allows for the part that the hosts have at most, where that is known. Probes
+    /// of a sender that keeps a schedule left once an `interval`. No answer at all is a failure.
+    pub(crate) fn finish(self, interval: Option<Duration>, hosts_ms: Option<f64>) -> Measurement {
+        let pace = interval.and_then(|interval| self.pace(interval));
         let rtts: Vec<f64> = self.probes.iter().filter_map(|p| p.rtt_ms).collect();
         let count = |metric| self.extra.iter().filter(|s| s.metric == metric).count() as u64;
         let (sent, received) = (self.probes.len() as u64, rtts.len() as u64);
@@ -133,6 +134,7 @@ impl EchoStats {
             samples: self.into_samples(),
             figures,
             failure,
+            paces: pace.into_iter().collect(),
             ..Measurement::default()
         }
         .with_fact("loss interval", LOSS_INTERVAL)
@@ -211,15 +213,18 @@ mod tests {
 
     #[test]
     fn a_sender_that_is_behind_at_the_last_probe_fell_short() {
-        // One a second.
-        let pace = stats(100).pace(Duration::from_secs(1)).unwrap();
-        assert_eq!(pace.shortfall(Duration::from_millis(1)), None);
-        let pace = stats(100).pace(Duration::from_millis(900)).unwrap();
-        let cause = pace.shortfall(Duration::from_millis(1)).unwrap();
+        // They left once a second.
+        let fell_short = |interval: Option<u64>| {
+            let measurement = stats(100).finish(interval.map(Duration::from_millis), None);
+            measurement.shortfall(Duration::from_millis(1))
+        };
+        assert_eq!(fell_short(Some(1000)), None);
+        let cause = fell_short(Some(900)).unwrap();
         assert!(
             cause.ends_with("it sent 1.00 of the requested 1.11 requests/s"),
             "{cause}"
         );
+        assert_eq!(fell_short(None), None);
         assert_eq!(stats(1).pace(Duration::from_secs(1)), None);
     }
 
@@ -231,7 +236,7 @@ mod tests {
         stats.answered(2, 1500.0);
         stats.answered(4, 4.0);
         assert!(!stats.complete());
-        let measurement = stats.finish(None);
+        let measurement = stats.finish(None, None);
         for (metric, statistic, value) in [
             (Metric::SentPackets, Statistic::Total, 4.0),
             (Metric::ReceivedPackets, Statistic::Total, 2.0),
@@ -258,7 +263,7 @@ mod tests {
         let mut stats = stats(2);
         stats.answered(2, 1.0);
         let metrics: Vec<_> = stats
-            .finish(None)
+            .finish(None, None)
             .samples
             .iter()
             .map(|s| (s.index, s.metric))
@@ -287,7 +292,7 @@ mod tests {
         let mut stats = stats(1);
         stats.answered(0, 1.0);
         stats.answered(9, 1.0);
-        let measurement = stats.finish(None);
+        let measurement = stats.finish(None, None);
         assert!(
             measurement
                 .failure

@@ -28,8 +28,9 @@ pub mod stamp;
 pub mod tls;
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use netio::netns::NetNs;
 use netio::stop::Stop;
 
 use external::Launcher;
@@ -44,6 +45,8 @@ pub struct Session {
     pub live: Live,
     /// Whether external tools run in a test bed, contained.
     pub in_bed: bool,
+    /// The far end's network namespace, where this program may enter it: what its sockets dropped is read there.
+    pub far: Option<Arc<NetNs>>,
     /// Whether somebody is shown more than the measurement: each interval in words, and another tool's JSON.
     pub details: bool,
     /// Where an instrument with a CSV of its own writes it, unless its arguments say where.
@@ -62,6 +65,7 @@ impl Session {
             stop,
             live: Live::quiet(),
             in_bed: false,
+            far: None,
             details: false,
             csv: None,
         }

@@ -66,7 +66,7 @@ impl UdpErrors {
     }
 
     /// The difference between these counters and those of `before`.
-    fn since(self, before: Self) -> Self {
+    pub fn since(self, before: Self) -> Self {
         Self {
             checksum: self.checksum.saturating_sub(before.checksum),
             no_room: self.no_room.saturating_sub(before.no_room),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use stats::deciding::{BEYOND, Centre};
 
 use super::figure_name::FigureName;
-use super::quantity::scale;
+use super::quantity::scale_for;
 
 /// Fewer runs have no spread that a rule could be about: of two it is often none by chance.
 pub const FEWEST_FOR_SPREAD: usize = 5;
@@ -141,6 +141,16 @@ impl ExpectationRule {
         )
     }
 
+    /// The greatest amount that it names, in the metric's unit, which decides the unit for people; 0 of a rule that names none.
+    fn greatest(self) -> f64 {
+        match self {
+            Self::Range { least, most } => most.or(least).unwrap_or(0.0),
+            Self::Value { value, .. } => value,
+            Self::Gain { gain, within } => gain.abs().max(within),
+            _ => 0.0,
+        }
+    }
+
     /// Whether it needs a published value.
     pub fn is_of_the_published(self) -> bool {
         matches!(self, Self::Published { .. } | Self::PublishedFactor { .. })
@@ -213,7 +223,7 @@ impl fmt::Display for Trend {
 
 impl fmt::Display for Expectation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (by, unit) = scale(self.of.metric);
+        let (by, unit) = scale_for(self.of.metric, self.rule.greatest());
         let shown = |value: f64| value / by;
         write!(f, "{}: ", self.of)?;
         match self.rule {

@@ -105,7 +105,17 @@ pub enum Published {
     },
     /// One of each of their runs; one at least.
     Runs(Vec<f64>),
+    /// Likewise, as they were published.
+    QuotedRuns {
+        /// In the metric's unit.
+        values: Vec<f64>,
+        /// As many, with the units in which they were published.
+        texts: Vec<String>,
+    },
 }
+
+/// Of more published runs than this only their number is said.
+const MOST_QUOTED: usize = 5;
 
 /// How many times a case runs, each with a seed of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -308,32 +318,24 @@ impl Published {
     pub fn over(&self, centre: Centre) -> Option<f64> {
         match self {
             Self::Value(value) | Self::Quoted { value, .. } => Some(*value),
-            Self::Runs(values) => centre.of(values),
+            Self::Runs(values) | Self::QuotedRuns { values, .. } => centre.of(values),
         }
     }
 
     /// For people, in a unit of which `by` of the metric's own are one: as it was published, with what it is in that unit before it where it
-    /// was published in another; of several runs their mean, which is called that.
+    /// was published in another; of several runs their mean, which is called that, with each of a few as it was published.
     pub fn in_words(&self, by: f64) -> Option<String> {
         let value = self.over(Centre::Mean)? / by;
         Some(match self {
-            Self::Value(_) => number(value),
-            Self::Quoted { text, .. } => {
-                let unit =
-                    text.trim_start_matches(|c: char| c.is_ascii_digit() || "+-.".contains(c));
-                let digits = &text[..text.len() - unit.len()];
-                let is_in_unit = digits
-                    .parse::<f64>()
-                    .is_ok_and(|own| (own - value).abs() <= 1e-9 * value.abs());
-                match is_in_unit {
-                    true => digits.to_owned(),
-                    false => format!("{} ({text})", number(value)),
-                }
+            Self::Quoted { text, .. } => quoted(value, text),
+            Self::QuotedRuns { texts, .. } if texts.len() == 1 => quoted(value, &texts[0]),
+            Self::QuotedRuns { texts, .. } if texts.len() <= MOST_QUOTED => {
+                format!("{}, mean of {}", number(value), texts.join(", "))
             }
-            Self::Runs(values) if values.len() > 1 => {
+            Self::Runs(values) | Self::QuotedRuns { values, .. } if values.len() > 1 => {
                 format!("{}, mean of {}", number(value), values.len())
             }
-            Self::Runs(_) => number(value),
+            Self::Value(_) | Self::Runs(_) | Self::QuotedRuns { .. } => number(value),
         })
     }
 
@@ -341,8 +343,23 @@ impl Published {
     pub fn runs(&self) -> Option<(&[f64], SampleSummary)> {
         match self {
             Self::Value(_) | Self::Quoted { .. } => None,
-            Self::Runs(values) => Some((values, SampleSummary::of(values)?)),
+            Self::Runs(values) | Self::QuotedRuns { values, .. } => {
+                Some((values, SampleSummary::of(values)?))
+            }
         }
+    }
+}
+
+/// A value as it was published, which is `value` in another unit.
+fn quoted(value: f64, text: &str) -> String {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || "+-.".contains(c));
+    let digits = &text[..text.len() - unit.len()];
+    let is_in_unit = digits
+        .parse::<f64>()
+        .is_ok_and(|own| (own - value).abs() <= 1e-9 * value.abs());
+    match is_in_unit {
+        true => digits.to_owned(),
+        false => format!("{} ({text})", number(value)),
     }
 }
 
@@ -397,8 +414,22 @@ mod tests {
         assert_eq!(quoted(1.7, "1.70ms").in_words(1.0).unwrap(), "1.70");
         let runs = Published::Runs(vec![3.0, 3.1, 3.8]);
         assert_eq!(runs.in_words(1.0).unwrap(), "3.300, mean of 3");
-        let json = serde_json::to_string(&[&rate, &runs, &Published::Value(2.0)]).unwrap();
+        let own = |texts: &[&str]| Published::QuotedRuns {
+            values: texts.iter().map(|_| 4.90 * 1_048_576.0 * 8.0).collect(),
+            texts: texts.iter().map(|text| (*text).to_owned()).collect(),
+        };
+        let [one, two] = [&["4.90MiB/1s"][..], &["4.90MiB/1s", "41.1mbit"]].map(own);
+        assert_eq!(one.in_words(1e6).unwrap(), "41.10 (4.90MiB/1s)");
+        assert_eq!(
+            two.in_words(1e6).unwrap(),
+            "41.10, mean of 4.90MiB/1s, 41.1mbit"
+        );
+        let many = own(&["4.90MiB/1s"; 6]);
+        assert_eq!(many.in_words(1e6).unwrap(), "41.10, mean of 6");
+        assert_eq!(many.runs().unwrap().0.len(), 6);
+        let all = [rate, runs, two, Published::Value(2.0)];
+        let json = serde_json::to_string(&all).unwrap();
         let back: Vec<Published> = serde_json::from_str(&json).unwrap();
-        assert_eq!(back, [rate, runs, Published::Value(2.0)]);
+        assert_eq!(back, all);
     }
 }

@@ -26,6 +26,8 @@ pub struct Column {
     pub numeric: bool,
     /// What it says is of the column before it: the two are never parted.
     pub beside: bool,
+    /// The name of the place in the same document that says how far to trust it.
+    pub explained_at: Option<String>,
 }
 
 /// What stands in one place of a table.
@@ -85,6 +87,7 @@ impl Column {
             title: title.into(),
             numeric: false,
             beside: false,
+            explained_at: None,
         }
     }
 
@@ -94,7 +97,14 @@ impl Column {
             title: title.into(),
             numeric: true,
             beside: false,
+            explained_at: None,
         }
+    }
+
+    /// Explained at this place of the document.
+    pub fn explained_at(mut self, place: String) -> Self {
+        self.explained_at = Some(place);
+        self
     }
 
     /// Never parted from the column before it.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::analysis::{Analysis, CaseFigures};
 use crate::changes;
 use crate::interval::{ConfidenceInterval, Label, NOT_AVAILABLE, around, is_tail, of_interval};
+use crate::trust::{self, OccurringRow, TrustRow};
 use record::Record;
 use record::figure_name::FigureName;
 use record::plan::PlannedInstrument;
@@ -178,6 +179,19 @@ fn change_unit(metric: Metric) -> &'static str {
     }
 }
 
+/// How far to trust the figures in these tables; with `is_steady` also the rate over the steady part of runs.
+pub(super) fn trust(tables: &[FigureTable<'_>], is_steady: bool) -> Vec<OccurringRow> {
+    let headings = tables.iter().flat_map(|table| {
+        table.columns.iter().map(|column| {
+            let row = TrustRow::of(table.profile, column.metric, column.statistic);
+            (row, format!("{} of {}", column.title(), table.instrument))
+        })
+    });
+    let rows = tables.iter().flat_map(|table| &table.rows);
+    let has_several = rows.clone().any(|row| row.figures.runs.len() > 1);
+    trust::occurring(&headings.collect::<Vec<_>>(), is_steady, has_several)
+}
+
 /// Whether reports show this figure of the record whatever is expected of it.
 pub fn is_headline(record: &Record, name: &FigureName) -> bool {
     let all = record.plan().instruments();
@@ -209,7 +223,8 @@ impl FigureTable<'_> {
                 Some((*unit).to_owned()),
             ];
             let lines: Vec<String> = lines.into_iter().flatten().collect();
-            columns.push(Column::numbers(lines.join("\n")));
+            let trust = TrustRow::of(self.profile, column.metric, column.statistic);
+            columns.push(Column::numbers(lines.join("\n")).explained_at(trust.place()));
             let publication = || Column::numbers(format!("published\n{unit}")).beside();
             columns.extend(published.then(publication));
             let change = || match narrow {
@@ -395,7 +410,10 @@ mod tests {
         let goodput = &mut record.runs[0].measurements[1].measurement.figures[0];
         *goodput = goodput.clone().within(goodput.value, 1.08 * goodput.value);
         let text = markdown(&record).unwrap().replace('\\', "");
-        assert!(text.contains("goodput mean, over 2 runs, Mbit/s"), "{text}");
+        assert!(
+            text.contains("[goodput mean](#trust-goodput), over 2 runs, Mbit/s"),
+            "{text}"
+        );
         assert!(text.contains("16.00 [16.00, 17.28] in the run"), "{text}");
         assert!(text.contains("| 8 ± 23 |"), "{text}");
     }
@@ -414,11 +432,27 @@ mod tests {
         };
         record.head.plan.cases[0].published.insert(rate, quoted);
         let text = markdown(&record).unwrap();
-        assert!(text.contains("goodput mean, over 2 runs, kbit/s"), "{text}");
+        assert!(
+            text.contains("[goodput mean](#trust-goodput), over 2 runs, kbit/s"),
+            "{text}"
+        );
         assert!(
             text.contains("| base | 16.00 | 15.00 (1875b/1s) |"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_report_has_the_rows_of_trust_of_its_own_figures_and_no_others() {
+        let record = record();
+        let analysis = Analysis::of(&record);
+        let tables = tables(&analysis);
+        let rows = trust(&tables, false);
+        let anchors: Vec<&str> = rows.iter().map(|one| one.row.anchor).collect();
+        assert_eq!(anchors, ["rtt", "loss", "goodput", "over-runs"]);
+        assert_eq!(rows[0].title(), "rtt median of ping");
+        assert_eq!(rows[3].title(), "any figure over N runs");
+        assert_eq!(trust(&tables, true)[3].row.anchor, "steady");
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod spread;
 mod terminal;
 #[cfg(test)]
 mod tests;
+mod trust;
 mod warm_up;
 
 use std::collections::BTreeSet;

@@ -1,19 +1,18 @@
 //! A table in Markdown and on a page.
 
 use askama::Template;
-use record::table::{Mark, Table};
+use record::table::{Column, Mark, Table};
 
 /// A table of GitHub's Markdown below its heading.
 pub(crate) fn table_markdown(table: &Table) -> String {
     let row = |cells: &mut dyn Iterator<Item = String>| {
         format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
     };
-    let titles = table.columns.iter().map(|column| &column.title);
     let mut text = match table.title.as_str() {
         "" => String::new(),
         title => format!("## {}\n\n", escaped(title)),
     };
-    text += &row(&mut titles.map(|title| escaped(&title.replace('\n', ", "))));
+    text += &row(&mut table.columns.iter().map(heading));
     text.push('|');
     text.extend(
         table
@@ -29,6 +28,18 @@ pub(crate) fn table_markdown(table: &Table) -> String {
         text += &format!("\n{}.\n", escaped(&table.note));
     }
     text
+}
+
+/// A column's title in one line; its first part leads to where it is explained.
+fn heading(column: &Column) -> String {
+    let title = escaped(&column.title.replace('\n', ", "));
+    let Some(place) = &column.explained_at else {
+        return title;
+    };
+    match title.split_once(", ") {
+        Some((first, rest)) => format!("[{first}](#{place}), {rest}"),
+        None => format!("[{title}](#{place})"),
+    }
 }
 
 /// Text that is neither Markdown nor HTML.

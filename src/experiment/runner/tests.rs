@@ -26,6 +26,7 @@ struct Loopback {
 
 struct LoopbackTestbed {
     server: FarEndServer,
+    namespace: NetNs,
     /// Packets that left, of TCP.
     left: AtomicU64,
     /// Whether they were late.
@@ -52,6 +53,7 @@ impl Loopback {
         })?;
         Ok(Box::new(LoopbackTestbed {
             server,
+            namespace: NetNs::current()?,
             left: AtomicU64::new(0),
             late,
             dies: case.name == "dead",
@@ -72,6 +74,10 @@ impl Testbed for LoopbackTestbed {
     fn environment(&self) -> BTreeMap<String, String> {
         let congestion = self.server.congestion().to_owned();
         BTreeMap::from([("congestion".to_owned(), congestion)])
+    }
+
+    fn far_namespace(&self) -> Option<&NetNs> {
+        Some(&self.namespace)
     }
 
     fn in_client(&self, _: usize, work: ClientWork<'_>) -> Result<Measurement> {
@@ -334,6 +340,42 @@ fn what_a_signal_cut_short_is_done_when_it_is_resumed_and_nothing_twice() {
     assert_eq!((cut.baselines.len(), whole.baselines.len()), (1, 4));
     let again = go_on(directory.path(), &loopback, false);
     assert_eq!(again.baselines.len(), 4);
+}
+
+#[test]
+fn a_starved_host_and_what_the_emulator_lost_make_every_measurement_invalid() {
+    let measured = |instrument: &str| Measured {
+        instrument: instrument.to_owned(),
+        started_at: String::new(),
+        invalid: None,
+        departures: Vec::new(),
+        rows: Vec::new(),
+        measurement: Measurement::default(),
+    };
+    let lossy = Summary {
+        rings_full: vec![OwnLoss {
+            cause: "receive ring of trains full".to_owned(),
+            count: 3,
+        }],
+        ..Summary::default()
+    };
+    for (link, spoilt) in [
+        (Summary::default(), Some("the host was starved of CPU")),
+        (lossy, None),
+    ] {
+        let mut all = ["ping", "udp"].map(measured);
+        let links = Ok(vec![("link".to_owned(), link)]);
+        let ended = outcome(&mut all, &links, spoilt.map(str::to_owned));
+        let RunOutcome::Invalid { cause } = ended else {
+            panic!("{ended:?}");
+        };
+        let expected = spoilt.unwrap_or("receive ring of trains full");
+        assert!(cause.contains(expected), "{cause}");
+        assert!(all.iter().all(|one| one.invalid.as_ref() == Some(&cause)));
+    }
+    let mut sound = [measured("ping")];
+    let links = Ok(vec![("link".to_owned(), Summary::default())]);
+    assert_eq!(outcome(&mut sound, &links, None), RunOutcome::Ok);
 }
 
 #[test]

@@ -112,6 +112,13 @@ impl<'de> Deserialize<'de> for PublishedText {
     }
 }
 
+impl AmountText {
+    /// Whether it is a number without a unit, which says no more than its value.
+    fn is_bare(&self) -> bool {
+        self.0.trim().parse::<f64>().is_ok()
+    }
+}
+
 impl PublishedText {
     /// In the unit of the figure `of`.
     ///
@@ -121,9 +128,9 @@ impl PublishedText {
         Ok(match self {
             Self::Value(text) => {
                 let value = of.value(&text.0).below(of.to_string())?;
-                match text.0.trim().parse::<f64>() {
-                    Ok(_) => Published::Value(value),
-                    Err(_) => Published::Quoted {
+                match text.is_bare() {
+                    true => Published::Value(value),
+                    false => Published::Quoted {
                         value,
                         text: text.0.clone(),
                     },
@@ -134,7 +141,14 @@ impl PublishedText {
                 let value = |(index, text): (usize, &AmountText)| {
                     of.value(&text.0).below_item(&of.to_string(), index)
                 };
-                Published::Runs(all.iter().enumerate().map(value).collect::<Result<_>>()?)
+                let values = all.iter().enumerate().map(value).collect::<Result<_>>()?;
+                match all.iter().all(AmountText::is_bare) {
+                    true => Published::Runs(values),
+                    false => Published::QuotedRuns {
+                        values,
+                        texts: all.iter().map(|text| text.0.clone()).collect(),
+                    },
+                }
             }
         })
     }

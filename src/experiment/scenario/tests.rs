@@ -190,6 +190,7 @@ name = 'a'
 [cases.published]
 'ping.rtt_ms.median' = ['1ms', 2, '3000us']
 'ping.rtt_ms.min' = 0.5
+'ping.rtt_ms.max' = [3, 4]
 'download.elapsed_s.total' = '72s'
 [[cases]]
 name = 'b'
@@ -204,7 +205,11 @@ name = 'b'
         all[&name.parse::<FigureName>().unwrap()].clone()
     };
     let runs = published(0, "ping.rtt_ms.median");
-    assert_eq!(runs, Published::Runs(vec![1.0, 2.0, 3.0]));
+    let of_runs = |values: &[f64], texts: &[&str]| Published::QuotedRuns {
+        values: values.to_vec(),
+        texts: texts.iter().map(|text| (*text).to_owned()).collect(),
+    };
+    assert_eq!(runs, of_runs(&[1.0, 2.0, 3.0], &["1ms", "2", "3000us"]));
     let skewed = Published::Runs(vec![1.0, 2.0, 6.0]);
     assert_eq!(skewed.over(Centre::Mean), Some(3.0));
     assert_eq!(skewed.over(Centre::Median), Some(2.0));
@@ -216,7 +221,11 @@ name = 'b'
     assert_eq!(published(1, "ping.rtt_ms.median"), quoted(1.0, "1ms"));
     assert_eq!(
         published(2, "ping.rtt_ms.median"),
-        Published::Runs(vec![40.0, 42.0])
+        of_runs(&[40.0, 42.0], &["40ms", "42ms"])
+    );
+    assert_eq!(
+        published(0, "ping.rtt_ms.max"),
+        Published::Runs(vec![3.0, 4.0])
     );
     assert_eq!(
         published(0, "download.elapsed_s.total"),
@@ -228,7 +237,10 @@ name = 'b'
         .keys()
         .map(|name| name.to_string())
         .collect();
-    assert_eq!(kept, ["ping.rtt_ms.median", "ping.rtt_ms.min"]);
+    assert_eq!(
+        kept,
+        ["ping.rtt_ms.median", "ping.rtt_ms.min", "ping.rtt_ms.max"]
+    );
     let kept: Published = serde_json::from_value(serde_json::json!([1, 2.5])).unwrap();
     assert_eq!(kept, Published::Runs(vec![1.0, 2.5]));
     let of_old_records: Published = serde_json::from_value(serde_json::json!(3)).unwrap();

@@ -175,7 +175,6 @@ impl<'a> Pinger<'a> {
 
     fn run(mut self, session: &Session) -> Measurement {
         let failure = failure(self.exchange(session));
-        let pace = self.tally.pace(self.plan.interval());
         let stamps = match self.kernel_stamps {
             true => "user space at sending, kernel at receipt",
             false => "user space",
@@ -183,9 +182,9 @@ impl<'a> Pinger<'a> {
         self.sending_ms.sort_by(f64::total_cmp);
         let sending_ms = order_statistics::percentile(&self.sending_ms, 0.9);
         let hosts_ms = sending_ms.filter(|_| self.kernel_stamps).map(|ms| 2.0 * ms);
-        let mut measurement = self.tally.finish(hosts_ms).with_fact("timestamps", stamps);
+        let measurement = self.tally.finish(Some(self.plan.interval()), hosts_ms);
+        let mut measurement = measurement.with_fact("timestamps", stamps);
         measurement.failure = failure.or(measurement.failure);
-        measurement.paces.extend(pace);
         match hosts_ms {
             Some(hosts_ms) => with_hosts_part(measurement, hosts_ms),
             None => measurement,

@@ -1,8 +1,7 @@
 //! The system's own ping (iputils) as an instrument, its output parsed into the same samples.
 
-use crate::error::Result;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
-
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -11,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::Session;
 use crate::echo_stats::EchoStats;
 use crate::endpoint::Local;
+use crate::error::Result;
 use crate::external::{Tool, ToolOutput, word, words};
 use crate::failure::{Blame, Failure};
 use crate::ping::PingPlan;
@@ -73,26 +73,92 @@ pub(crate) fn parse(output: &ToolOutput, plan: &PingPlan) -> Measurement {
     let Some(sent) = output.texts().find_map(transmitted) else {
         return Measurement::failed(output.ending("ping"));
     };
-    let mut tally = EchoStats::new(plan.timeout());
-    // ping states when answers came, not when requests left: the schedule stands for that.
-    for probe in 0..sent.min(u64::from(plan.count)) {
-        tally.sent(plan.interval().as_secs_f64() * probe as f64);
-    }
     let mut wraps = SequenceNumbers::default();
-    for (sequence, rtt_ms) in output.texts().filter_map(answer) {
-        tally.answered(wraps.unwrap(sequence), rtt_ms);
+    let answers = output.texts().filter_map(Answer::parse);
+    let answers: Vec<Answer> = answers.map(|one| one.unwrapped(&mut wraps)).collect();
+    let mut tally = EchoStats::new(plan.timeout());
+    let times = sending_times(&answers, sent.min(u64::from(plan.count)), plan.interval());
+    times.iter().for_each(|at_s| tally.sent(*at_s));
+    for answer in &answers {
+        tally.answered(answer.number, answer.rtt_ms);
     }
-    tally.finish(None)
+    let measurement = tally.finish(None, None);
+    match times.as_slice() {
+        [first, .., last] => measurement.with_fact("schedule", schedule(sent, last - first, plan)),
+        _ => measurement,
+    }
 }
 
-/// `[1795291848.6] 1208 bytes from 127.0.0.1: icmp_seq=1 ttl=64 time=0.907 ms`: sequence and time.
-fn answer(line: &str) -> Option<(u16, f64)> {
-    if !line.contains(" bytes from ") {
-        return None;
+/// When requests left, in seconds from the first one: those that were answered by the stamp of the answer and its round trip, the others
+/// an interval after the one before.
+fn sending_times(answers: &[Answer], sent: u64, interval: Duration) -> Vec<f64> {
+    let mut known: BTreeMap<u64, f64> = BTreeMap::new();
+    for answer in answers {
+        if let Some(left) = answer.left_s() {
+            known.entry(answer.number).or_insert(left);
+        }
     }
-    let sequence = field(line, "icmp_seq=")?.parse().ok()?;
-    let rtt_ms: f64 = field(line, "time=")?.parse().ok()?;
-    (rtt_ms.is_finite() && rtt_ms >= 0.0).then_some((sequence, rtt_ms))
+    let interval_s = interval.as_secs_f64();
+    let first = known.first_key_value();
+    // Where the first request has no answer it left as many intervals before the first one that has.
+    let began = first.map_or(0.0, |(number, left)| {
+        left - interval_s * number.saturating_sub(1) as f64
+    });
+    let mut times: Vec<f64> = Vec::new();
+    for number in 1..=sent {
+        let after = times.last().map_or(0.0, |before| before + interval_s);
+        let left = known.get(&number).map(|left| left - began);
+        // The stamps are the wall clock's, which may be set back.
+        let before = times.last().copied().unwrap_or(0.0);
+        let left = left.filter(|left| left.is_finite() && *left >= before);
+        times.push(left.unwrap_or(after));
+    }
+    times
+}
+
+/// What became of the interval that was asked for.
+fn schedule(sent: u64, took_s: f64, plan: &PingPlan) -> String {
+    let asked_s = plan.interval().as_secs_f64() * (sent - 1) as f64;
+    format!(
+        "none: ping waits for at least the interval after each request, so {sent} requests took {took_s:.3} s where intervals alone are \
+         {asked_s:.3} s; whether it kept up cannot be judged"
+    )
+}
+
+/// `[1795291848.6] 1208 bytes from 127.0.0.1: icmp_seq=1 ttl=64 time=0.907 ms`.
+struct Answer {
+    /// When it came, in seconds since 1970.
+    at_s: Option<f64>,
+    /// The sequence number, which counts on from 65535 once it is unwrapped.
+    number: u64,
+    rtt_ms: f64,
+}
+
+impl Answer {
+    fn parse(line: &str) -> Option<Self> {
+        if !line.contains(" bytes from ") {
+            return None;
+        }
+        let stamp = line.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+        let at_s = stamp.and_then(|(stamp, _)| stamp.parse().ok());
+        let number: u16 = field(line, "icmp_seq=")?.parse().ok()?;
+        let rtt_ms: f64 = field(line, "time=")?.parse().ok()?;
+        (rtt_ms.is_finite() && rtt_ms >= 0.0).then_some(Self {
+            at_s: at_s.filter(|at_s: &f64| at_s.is_finite()),
+            number: number.into(),
+            rtt_ms,
+        })
+    }
+
+    fn unwrapped(self, numbers: &mut SequenceNumbers) -> Self {
+        let number = numbers.unwrap(self.number);
+        Self { number, ..self }
+    }
+
+    /// When its request left, by the same clock.
+    fn left_s(&self) -> Option<f64> {
+        Some(self.at_s? - self.rtt_ms / 1e3)
+    }
 }
 
 /// `3 packets transmitted, 3 received, 0% packet loss, time 201ms`: the first number.
@@ -112,9 +178,9 @@ struct SequenceNumbers {
 }
 
 impl SequenceNumbers {
-    fn unwrap(&mut self, sequence: u16) -> u64 {
+    fn unwrap(&mut self, sequence: u64) -> u64 {
         const TURN: u64 = 1 << 16;
-        let mut number = self.highest / TURN * TURN + u64::from(sequence);
+        let mut number = self.highest / TURN * TURN + sequence;
         if number + TURN / 2 < self.highest {
             number += TURN;
         } else if number > self.highest + TURN / 2 {
@@ -173,6 +239,29 @@ rtt min/avg/max/mdev = 1.740/1.745/1.750/0.005 ms
         let rtt = |statistic| figure(ANSWERED, Metric::RttMs, statistic);
         assert!((rtt(Statistic::Mean) - 0.326).abs() < 0.001);
         assert!((rtt(Statistic::Mdev) - 0.410).abs() < 0.001);
+    }
+
+    #[test]
+    fn requests_left_a_round_trip_before_their_answers_came() {
+        let sent_at = |text: &str| {
+            let samples = parse(&captured(text, 0), &PLAN).samples;
+            let at: Vec<String> = samples.iter().map(|s| format!("{:.4}", s.at_s)).collect();
+            at
+        };
+        assert_eq!(sent_at(ANSWERED), ["0.0000", "0.1002", "0.2004"]);
+        // Without stamps the interval is all that is known.
+        let bare = ANSWERED.replace("[1795291848.", "[");
+        let bare = bare.replace("[603981] ", "").replace("[703278] ", "");
+        assert_eq!(
+            sent_at(&bare.replace("[803473] ", "")),
+            ["0.0000", "0.1000", "0.2000"]
+        );
+        let facts = parse(&captured(ANSWERED, 0), &PLAN).facts;
+        let schedule = &facts["schedule"];
+        assert!(
+            schedule.contains("3 requests took 0.200 s where intervals alone are 0.200 s"),
+            "{schedule}"
+        );
     }
 
     #[test]

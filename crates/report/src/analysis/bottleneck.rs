@@ -6,7 +6,7 @@ use crate::changes;
 use conditions::LinkSpec;
 use record::bed::{Bed, Ends};
 use record::figure_name::FigureName;
-use record::{Metric, Statistic};
+use record::{Metric, Statistic, quantity};
 use stats::change::Change;
 
 /// A CPU that is busy for so much of a test has no time to spare, in percent.
@@ -102,7 +102,7 @@ impl ChainBottleneck {
         let [slowest, next, ..] = &self.segments[..] else {
             unreachable!("there are two segments at least");
         };
-        let mbit = |carried: &PathGoodput| format!("{:.2} Mbit/s", carried.bit_per_s / 1e6);
+        let rate = |carried: &PathGoodput| quantity(Metric::GoodputBitPerS, carried.bit_per_s);
         let factor = next.bit_per_s / slowest.bit_per_s;
         let against = self
             .change
@@ -112,10 +112,10 @@ impl ChainBottleneck {
             "{}: the bottleneck is {} with {}; the next, {}, carries {factor:.1} times as much. The whole, {}, carries {}",
             self.instrument,
             slowest.path,
-            mbit(slowest),
+            rate(slowest),
             next.path,
             self.whole.path,
-            mbit(&self.whole)
+            rate(&self.whole)
         );
         if let Some(against) = against {
             words += &format!(" ({against})");

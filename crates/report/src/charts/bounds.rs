@@ -8,7 +8,7 @@ use super::{ChartQuestion, Drawing};
 use crate::analysis::Analysis;
 use crate::analysis::bound::Bound;
 use crate::interval::{ConfidenceInterval, with_interval};
-use record::quantity::number;
+use record::quantity::{quantity, scale_for};
 use record::{Metric, Statistic};
 
 const WIDTH: f64 = 440.0;
@@ -90,26 +90,21 @@ fn draw(held: &[BoundedGoodput]) -> String {
         let top = ROW * row as f64 + 4.0;
         let share = |value: f64| LEFT + (value / held.bound.bit_per_s).clamp(0.0, 1.14) * FULL;
         let percent = 100.0 * held.measured / held.bound.bit_per_s;
-        let measured = held.interval.map(|own| own.in_units_of(1e6));
         let of = held
             .interval
             .map(|own| format!(", 95 % {}", own.of.words()));
+        let rate = |value: f64| quantity(Metric::GoodputBitPerS, value);
+        let (by, unit) = scale_for(Metric::GoodputBitPerS, held.measured);
+        let own = held.interval.map(|own| own.in_units_of(by).ends);
+        let limit = rate(held.bound.bit_per_s);
+        let (kind, name) = (held.bound.kind(), &held.bound.name);
         let hover = format!(
-            "{}: {} Mbit/s{} of {} Mbit/s {}, {}: {percent:.1} %",
+            "{}: {} {unit}{} of {limit} {kind}, {name}: {percent:.1} %",
             held.what,
-            with_interval(held.measured / 1e6, measured.map(|own| own.ends)),
+            with_interval(held.measured / by, own),
             of.unwrap_or_default(),
-            number(held.bound.bit_per_s / 1e6),
-            held.bound.kind(),
-            held.bound.name
         );
-        let words = format!(
-            "{} of {} Mbit/s {}, {}",
-            number(held.measured / 1e6),
-            number(held.bound.bit_per_s / 1e6),
-            held.bound.kind(),
-            held.bound.name
-        );
+        let words = format!("{} of {limit} {kind}, {name}", rate(held.measured));
         // Writing to a String cannot fail.
         let _ = write!(
             svg,

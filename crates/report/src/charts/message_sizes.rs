@@ -11,7 +11,7 @@ use crate::interval::with_interval;
 use crate::meaning;
 use record::figure_name::FigureName;
 use record::plan::Published;
-use record::quantity::{counted, number, scale};
+use record::quantity::{counted, number, scale_for};
 use record::{Metric, Statistic};
 use stats::deciding::Centre;
 
@@ -24,6 +24,11 @@ const SHOWN: [(Metric, Statistic); 6] = [
     (Metric::TimePerMibMs, Statistic::Mean),
     (Metric::LostPercent, Statistic::Mean),
 ];
+
+/// By what a metric's values are divided in a drawing, and what they then are.
+pub(super) type Unit = (f64, &'static str);
+/// Where only the number of values counts.
+const USUAL: Unit = (1.0, "");
 
 /// Round-trip time and throughput against message size.
 pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
@@ -51,19 +56,22 @@ fn of_family(analysis: &Analysis<'_>, family: &FigureName) -> Vec<Drawing> {
     let cases: Vec<&CaseFigures<'_>> = analysis
         .cases
         .iter()
-        .filter(|case| curve(case, family, 0).points.len() > 1)
+        .filter(|case| curve(case, family, USUAL, 0).points.len() > 1)
         .collect();
-    let axes = axes(family, &curves(family, &cases));
+    let values = cases.iter().flat_map(|case| of_sizes(case, family));
+    let greatest = values.map(|(_, across)| across.value()).fold(0.0, f64::max);
+    let unit = scale_for(family.metric, greatest);
+    let axes = axes(family, unit, &curves(family, unit, &cases));
     let chunks = cases.chunks(MOST_SERIES).enumerate();
     chunks
-        .map(|(part, cases)| draw(family, axes.clone(), part, cases))
+        .map(|(part, cases)| draw(family, unit, axes.clone(), part, cases))
         .collect()
 }
 
 /// Of all cases, so that drawings of some of them compare.
-fn axes(family: &FigureName, curves: &[Curve]) -> [Axis; 2] {
+fn axes(family: &FigureName, (_, unit): Unit, curves: &[Curve]) -> [Axis; 2] {
     let points = || curves.iter().flat_map(|curve| &curve.points);
-    let (title, unit) = (family.metric.title(), scale(family.metric).1);
+    let title = family.metric.title();
     let values = || points().flat_map(Point::reach);
     let positive = values().all(|value| value > 0.0);
     let label = format!("{title} {}, {unit}", family.statistic.name());
@@ -77,15 +85,15 @@ fn axes(family: &FigureName, curves: &[Curve]) -> [Axis; 2] {
     ]
 }
 
-fn curves(family: &FigureName, cases: &[&CaseFigures<'_>]) -> Vec<Curve> {
+fn curves(family: &FigureName, unit: Unit, cases: &[&CaseFigures<'_>]) -> Vec<Curve> {
     let measured = cases
         .iter()
         .enumerate()
-        .map(|(look, case)| curve(case, family, look));
+        .map(|(look, case)| curve(case, family, unit, look));
     let published = cases
         .iter()
         .enumerate()
-        .map(|(look, case)| published(case, family, look));
+        .map(|(look, case)| published(case, family, unit, look));
     measured
         .chain(published.filter(|curve| !curve.points.is_empty()))
         .collect()
@@ -93,6 +101,7 @@ fn curves(family: &FigureName, cases: &[&CaseFigures<'_>]) -> Vec<Curve> {
 
 fn draw(
     family: &FigureName,
+    unit: Unit,
     [x, y]: [Axis; 2],
     part: usize,
     cases: &[&CaseFigures<'_>],
@@ -102,7 +111,7 @@ fn draw(
         x,
         y,
         height: 240.0,
-        curves: curves(family, cases),
+        curves: curves(family, unit, cases),
     };
     let way = family
         .direction
@@ -121,29 +130,31 @@ fn draw(
 }
 
 /// The measured values of a case, from the least size.
-fn curve(case: &CaseFigures<'_>, family: &FigureName, look: usize) -> Curve {
-    let of = |(name, across): (&FigureName, &Across)| {
-        let size = name.size.filter(|size| {
-            *size > 0
-                && FigureName {
-                    size: None,
-                    ..name.clone()
-                } == *family
-        })?;
-        Some(point(
-            family.metric,
-            size as f64,
-            across,
-            &format!("{}, {size} bytes", case.case.name),
-        ))
-    };
-    let (label, points) = (case.case.name.clone(), case.figures.iter().filter_map(of));
+fn of_sizes<'a>(
+    case: &'a CaseFigures<'_>,
+    family: &'a FigureName,
+) -> impl Iterator<Item = (u64, &'a Across)> {
+    case.figures.iter().filter_map(|(name, across)| {
+        let whole = FigureName {
+            size: None,
+            ..name.clone()
+        };
+        let size = name.size.filter(|size| *size > 0 && whole == *family)?;
+        Some((size, across))
+    })
+}
+
+fn curve(case: &CaseFigures<'_>, family: &FigureName, unit: Unit, look: usize) -> Curve {
+    let points = of_sizes(case, family).map(|(size, across)| {
+        let what = format!("{}, {size} bytes", case.case.name);
+        point(unit, size as f64, across, &what)
+    });
+    let label = case.case.name.clone();
     Curve::new(Some(label), look, Shape::Marked, points.collect())
 }
 
-/// A figure across the runs at `x`, in the unit of tables.
-pub(super) fn point(metric: Metric, x: f64, across: &Across, what: &str) -> Point {
-    let (by, unit) = scale(metric);
+/// A figure across the runs at `x`, in this unit.
+pub(super) fn point((by, unit): Unit, x: f64, across: &Across, what: &str) -> Point {
     let interval = across.interval.map(|own| own.in_units_of(by));
     let ends = interval.map(|own| own.ends);
     let of = interval.map_or_else(
@@ -159,8 +170,7 @@ pub(super) fn point(metric: Metric, x: f64, across: &Across, what: &str) -> Poin
     }
 }
 
-fn published(case: &CaseFigures<'_>, family: &FigureName, look: usize) -> Curve {
-    let (by, unit) = scale(family.metric);
+fn published(case: &CaseFigures<'_>, family: &FigureName, (by, unit): Unit, look: usize) -> Curve {
     let of = |(name, published): (&FigureName, &Published)| {
         let (size, value) = (name.size?, published.over(Centre::Mean)?);
         let own = FigureName {

@@ -8,6 +8,7 @@ use super::{ChartQuestion, Drawing, file_name};
 use crate::analysis::CaseFigures;
 use crate::analysis::intervals::RateQuantity;
 use crate::distinct;
+use record::quantity::scale_for;
 
 /// More points than this only blacken a curve of this width: neighbours are averaged.
 const MOST_POINTS: usize = 220;
@@ -176,7 +177,7 @@ impl Panel<'_> {
         let shown = FROM_TOP.into_iter();
         let shown = shown.filter(|quantity| self.seen.has(*quantity));
         let sentences = shown.map(|quantity| {
-            let (title, _, metric) = quantity.axis();
+            let (title, metric) = quantity.axis();
             format!("{title}: {}", metric.meaning())
         });
         sentences.collect::<Vec<_>>().join(" ")
@@ -197,6 +198,8 @@ impl Panel<'_> {
     }
 
     fn frame(&self, quantity: TrackQuantity, x: &Axis, top: f64, looks: &[String]) -> Plot {
+        let (title, metric) = quantity.axis();
+        let (by, unit) = scale_for(metric, top);
         let mut own: Vec<&str> = Vec::new();
         let mut curves = Vec::new();
         for track in self.seen.of_quantity(quantity) {
@@ -205,13 +208,12 @@ impl Panel<'_> {
                 own.push(&track.label);
                 own.len() - 1
             });
-            curves.push(track.curve(looks, nth));
+            curves.push(track.curve(looks, nth, by));
         }
         if let Some((label, level)) = self.seen.level(quantity) {
-            let points = vec![Point::at(0.0, level), Point::at(x.high(), level)];
+            let points = [0.0, x.high()].map(|at| Point::at(at, level / by)).into();
             curves.push(Curve::new(Some(label.to_owned()), 4, Shape::Level, points));
         }
-        let (title, unit, _) = quantity.axis();
         let height = match quantity {
             TrackQuantity::Rate(_) => 150.0,
             TrackQuantity::RoundTrip => 130.0,
@@ -219,7 +221,7 @@ impl Panel<'_> {
         };
         Plot {
             x: x.clone(),
-            y: Axis::from_zero(&format!("{title}, {unit}"), std::iter::once(top)),
+            y: Axis::from_zero(&format!("{title}, {unit}"), std::iter::once(top / by)),
             height,
             curves,
         }
@@ -227,12 +229,17 @@ impl Panel<'_> {
 }
 
 impl Track {
-    fn curve(&self, looks: &[String], nth: usize) -> Curve {
+    /// In a unit that is `by` of the metric's own.
+    fn curve(&self, looks: &[String], nth: usize, by: f64) -> Curve {
         let look = looks.iter().position(|known| *known == self.label);
         Curve {
             label: Some(format!("{}, run {}", self.label, self.repeat)),
             look: look.unwrap_or_default(),
-            points: self.points.iter().map(|(x, y)| Point::at(*x, *y)).collect(),
+            points: self
+                .points
+                .iter()
+                .map(|(x, y)| Point::at(*x, *y / by))
+                .collect(),
             shape: Shape::Trace(nth),
             faint: !self.is_first,
         }
@@ -284,6 +291,22 @@ mod tests {
             assert_eq!(drawing.svg.matches(">seconds<").count(), 1);
             let place = |title: &str| drawing.svg.find(title).unwrap();
             assert!(place(">goodput, Mbit/s<") < place(">RTT, ms<"));
+        }
+    }
+
+    #[test]
+    fn rates_below_1_mbit_are_drawn_in_kbit() {
+        let mut record = together();
+        for case in &mut record.head.plan.cases {
+            case.published.clear();
+        }
+        for run in &mut record.runs {
+            for sample in &mut run.measurements[1].measurement.samples {
+                sample.value /= 1e3;
+            }
+        }
+        for drawing in &question_of(&record).drawings {
+            assert!(drawing.svg.contains(">goodput, kbit/s<"), "{}", drawing.svg);
         }
     }
 

@@ -16,7 +16,7 @@ const MOST_PARTS: usize = 40;
 /// Of fewer probes the share that was lost says little.
 const PROBES_A_PART: usize = 10;
 
-/// Seconds, and the value then.
+/// Seconds, and the value then in the metric's unit.
 type Curved = Vec<(f64, f64)>;
 
 /// What frames show, from top to bottom.
@@ -38,9 +38,9 @@ pub(super) const FROM_TOP: [TrackQuantity; 5] = [
 /// All that a group of instruments saw in the runs of a case.
 pub(super) struct ObservedGroup {
     pub(super) tracks: Vec<Track>,
-    /// The published mean goodput in Mbit/s.
+    /// The published mean goodput in bit/s.
     pub(super) published: Option<f64>,
-    /// The rate that senders were asked for, in Mbit/s, where it is one for all that is drawn.
+    /// The rate that senders were asked for, in bit/s, where it is one for all that is drawn.
     pub(super) requested: Option<f64>,
 }
 
@@ -109,7 +109,7 @@ impl ObservedGroup {
         tracks.filter(move |track| track.quantity == quantity)
     }
 
-    /// What a frame shows beside its curves: what it is, and its value in the frame's unit.
+    /// What a frame shows beside its curves: what it is, and its value in the metric's unit.
     pub(super) fn level(&self, quantity: TrackQuantity) -> Option<(&'static str, f64)> {
         match quantity {
             TrackQuantity::Rate(RateQuantity::Goodput) => Some(("published mean", self.published?)),
@@ -134,12 +134,12 @@ impl ObservedGroup {
 }
 
 impl TrackQuantity {
-    /// What its axis says, the name and the unit, and which metric that is.
-    pub(super) fn axis(self) -> (&'static str, &'static str, Metric) {
+    /// The name on its axis, and its metric.
+    pub(super) fn axis(self) -> (&'static str, Metric) {
         match self {
-            Self::Rate(quantity) => (quantity.name(), "Mbit/s", quantity.metric()),
-            Self::RoundTrip => ("RTT", "ms", Metric::RttMs),
-            Self::Loss => ("loss", "%", Metric::LostPercent),
+            Self::Rate(quantity) => (quantity.name(), quantity.metric()),
+            Self::RoundTrip => ("RTT", Metric::RttMs),
+            Self::Loss => ("loss", Metric::LostPercent),
         }
     }
 }
@@ -305,7 +305,7 @@ fn lost_share(answered: &[(f64, f64)], lost: &[(f64, f64)]) -> Curved {
     parts.into_iter().map(share).collect()
 }
 
-/// The mean goodput that somebody else measured, in Mbit/s.
+/// The mean goodput that somebody else measured, in bit/s.
 fn published(case: &CaseFigures<'_>, group: &[PlannedInstrument]) -> Option<f64> {
     let of = |name: &FigureName| {
         group.iter().any(|instrument| {
@@ -316,17 +316,17 @@ fn published(case: &CaseFigures<'_>, group: &[PlannedInstrument]) -> Option<f64>
     };
     let mut published = case.case.published.iter();
     let (_, published) = published.find(|(name, _)| of(name))?;
-    Some(published.over(Centre::Mean)? / 1e6)
+    published.over(Centre::Mean)
 }
 
-/// The rate that the senders of these curves were asked for, in Mbit/s; nothing where it differs among them.
+/// The rate that the senders of these curves were asked for, in bit/s; nothing where it differs among them.
 fn requested(case: &CaseFigures<'_>, tracks: &[Track]) -> Option<f64> {
     let sent = TrackQuantity::Rate(RateQuantity::Sent);
     let mut sent = tracks.iter().filter(|track| track.quantity == sent);
     let of = |track: &Track| throughput::requested(case, &track.instrument, track.direction);
     let first = of(sent.next()?)?;
     let is_one = sent.all(|track| of(track) == Some(first));
-    is_one.then_some(first / 1e6)
+    is_one.then_some(first)
 }
 
 /// A point at the middle of each interval, thinned by averaging neighbours.
@@ -340,7 +340,7 @@ fn thinned(intervals: &[ThroughputInterval], most: usize) -> Curved {
         // A last interval cut short holds too few packets for a rate.
         if length_s > *usual_s.get_or_insert(length_s) / 2.0 {
             let bits: f64 = group.iter().map(|(.., bits)| bits).sum();
-            points.push((f64::midpoint(start_s, end_s), bits / length_s / 1e6));
+            points.push((f64::midpoint(start_s, end_s), bits / length_s));
         }
     }
     points
@@ -377,7 +377,7 @@ mod tests {
             let curve = thinned(series.intervals(), MOST_POINTS);
             assert!(curve.len() <= MOST_POINTS);
             assert!(
-                curve.iter().all(|point| (point.1 - 8.0).abs() < 1e-6),
+                curve.iter().all(|point| (point.1 - 8e6).abs() < 1.0),
                 "{count}"
             );
         }
@@ -388,11 +388,11 @@ mod tests {
         let bytes = measurement(Metric::ReceivedBytes, 10, 3, 1e5);
         let series = RateSeries::shown(&bytes, Some(Direction::Down)).unwrap();
         let curve = thinned(series.intervals(), 100);
-        assert!((curve[4].1 - 24.0).abs() < 1e-9);
+        assert!((curve[4].1 - 24e6).abs() < 1e-3);
         let rates = measurement(Metric::GoodputBitPerS, 10, 1, 5e6);
         let series = RateSeries::shown(&rates, Some(Direction::Down)).unwrap();
         let curve = thinned(series.intervals(), 100);
-        assert!((curve[4].1 - 5.0).abs() < 1e-9);
+        assert!((curve[4].1 - 5e6).abs() < 1e-3);
         assert_eq!(RateSeries::shown(&rates, None), None);
     }
 
@@ -422,7 +422,7 @@ mod tests {
             (track.label.clone(), axis, level)
         };
         // Whichever end sent it: the requested rate is drawn beside it, and never what was published of a goodput.
-        let requested = Some(("requested rate", 20.0));
+        let requested = Some(("requested rate", 20e6));
         assert_eq!(
             found(Direction::Up, Metric::SentBytes),
             ("ping up, sent".to_owned(), "sent rate", requested)
@@ -431,7 +431,7 @@ mod tests {
             found(Direction::Down, Metric::SentBytes),
             ("ping down, sent".to_owned(), "sent rate", requested)
         );
-        let published = Some(("published mean", 9.0));
+        let published = Some(("published mean", 9e6));
         assert_eq!(
             found(Direction::Down, Metric::ReceivedBytes),
             ("ping down".to_owned(), "goodput", published)

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{BitsPerSec, Bytes, Nanos, Probability};
 
 use super::axis::Axis;
-use super::message_sizes::point;
+use super::message_sizes::{Unit, point};
 use super::plot::{Curve, Plot, Point, Shape};
 use super::svg::MOST_SERIES;
 use super::{ChartQuestion, Drawing, file_name};
 use crate::analysis::{Analysis, CaseFigures};
 use crate::{distinct, figure_tables, meaning};
 use record::figure_name::FigureName;
-use record::quantity::{number, scale};
+use record::quantity::{number, scale_for};
 use stats::deciding::Centre;
 
 /// Fewer values make no curve.
@@ -90,20 +90,23 @@ fn draw(
     part: usize,
     series: &[(String, Vec<(f64, &CaseFigures<'_>)>)],
 ) -> Drawing {
+    let values = series.iter().flat_map(|(_, cases)| cases);
+    let values = values.map(|(_, case)| case.figures[name].value().abs());
+    let unit = scale_for(name.metric, values.fold(0.0, f64::max));
     let mut curves = Vec::new();
     for (look, (label, cases)) in series.iter().enumerate() {
         let mut cases = cases.clone();
         cases.sort_by(|a, b| a.0.total_cmp(&b.0));
         let measured = cases
             .iter()
-            .map(|(x, case)| point(name.metric, *x, &case.figures[name], &case.case.name));
+            .map(|(x, case)| point(unit, *x, &case.figures[name], &case.case.name));
         let label = label.as_str();
         let own = if label.is_empty() { "measured" } else { label }.to_owned();
         let measured = measured.collect();
         curves.push(Curve::new(Some(own), look, Shape::Marked, measured));
         let theirs = format!("{label} published").trim().to_owned();
         let points = cases.iter();
-        let points = points.filter_map(|(x, case)| published(case, name, *x));
+        let points = points.filter_map(|(x, case)| published(case, name, unit, *x));
         let points = points.collect();
         curves.push(Curve::new(Some(theirs), look, Shape::Hollow, points));
     }
@@ -112,7 +115,7 @@ fn draw(
     let column = figure_tables::ValueColumn::of(name).title();
     let values = || points().flat_map(Point::reach);
     let spread = points().map(|point| point.y);
-    let y_title = format!("{column}, {}", scale(name.metric).1);
+    let y_title = format!("{column}, {}", unit.1);
     let positive = spread.clone().all(|y| y > 0.0);
     let y = match Axis::fitting(&y_title, spread).data() {
         data if positive && data.ends_with("log") => {
@@ -136,8 +139,7 @@ fn draw(
     }
 }
 
-fn published(case: &CaseFigures<'_>, name: &FigureName, x: f64) -> Option<Point> {
-    let (by, unit) = scale(name.metric);
+fn published(case: &CaseFigures<'_>, name: &FigureName, (by, unit): Unit, x: f64) -> Option<Point> {
     let mut published = case.case.published.iter();
     let (_, published) = published.find(|(known, _)| name.is_of(known))?;
     let value = published.over(Centre::Mean)?;

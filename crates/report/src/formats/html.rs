@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::figure_tables::or_dash;
 use crate::findings::{self, LEGEND};
 use crate::render::Html;
+use crate::trust::{EVERY_FIGURE, OccurringRow};
 use crate::{case_conditions, figure_tables, hosts, spread, warm_up};
 use record::plan::{Order, PlannedInstrument};
 use record::printable::printable_lines;
@@ -32,13 +33,15 @@ const MOST_VALUES: usize = 4;
 pub fn html(record: &Record) -> Result<String> {
     let analysis = Analysis::of(record);
     let values = figure_tables::tables(&analysis);
+    let ramps = warm_up::tables(&analysis);
     let page = Page {
         record,
         analysis: &analysis,
         questions: charts::questions(&analysis),
         cases: standings(&analysis),
         values: values.iter().map(Values::of).collect(),
-        ramps: warm_up::tables(&analysis),
+        trust: figure_tables::trust(&values, !ramps.is_empty()),
+        ramps,
         spreads: spread::tables(&values, true),
         conditions: findings::conditions(record.plan()),
     };
@@ -53,6 +56,7 @@ struct Page<'a> {
     questions: Vec<ChartQuestion>,
     cases: Vec<Standing<'a>>,
     values: Vec<Values<'a>>,
+    trust: Vec<OccurringRow>,
     ramps: Vec<Table>,
     spreads: Vec<Table>,
     conditions: Table,
@@ -348,6 +352,31 @@ mod tests {
                 captions
             );
             assert!(!page.contains("role=\"tooltip\"></span>"));
+        }
+    }
+
+    #[test]
+    fn every_heading_of_a_figure_leads_to_how_far_to_trust_it_on_the_same_page() {
+        for record in fixtures() {
+            let page = html(&record).unwrap();
+            let links: Vec<&str> = page.split("href=\"#trust-").skip(1).collect();
+            let columns: usize = figure_tables::tables(&Analysis::of(&record))
+                .iter()
+                .map(|table| table.columns.len())
+                .sum();
+            assert_eq!(links.len(), columns);
+            for link in links {
+                let anchor = link.split('"').next().unwrap();
+                let places = page.matches(&format!("id=\"trust-{anchor}\"")).count();
+                assert_eq!(places, 1, "{anchor}");
+            }
+        }
+        let page = html(&record()).unwrap();
+        for part in [
+            "the probability with which the network loses a packet",
+            "more than 1 % short of its",
+        ] {
+            assert!(page.contains(part), "{part}");
         }
     }
 

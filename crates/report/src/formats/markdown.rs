@@ -4,6 +4,7 @@ use crate::analysis::Analysis;
 use crate::error::Result;
 use crate::findings::{LEGEND, conditions, findings, headline, own_machine, quick, verdicts};
 use crate::render::{escaped, table_markdown};
+use crate::trust::{EVERY_FIGURE, OccurringRow};
 use crate::{false_alarms, figure_tables, hosts, spread, warm_up};
 use record::Record;
 
@@ -14,6 +15,9 @@ use record::Record;
 pub(crate) fn markdown(record: &Record) -> Result<String> {
     let analysis = Analysis::of(record);
     let plan = record.plan();
+    let values = figure_tables::tables(&analysis);
+    let ramps = warm_up::tables(&analysis);
+    let trust = figure_tables::trust(&values, !ramps.is_empty());
     let mut text = format!(
         "# {}\n\n**{}**\n\nMeasured by farwire {}, {}{}.\n",
         escaped(&plan.title),
@@ -22,7 +26,6 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
         escaped(&record.head.started_at),
         quick(plan.quick)
     );
-    let values = figure_tables::tables(&analysis);
     for values in &values {
         text += &format!("\n{}", table_markdown(&values.table(false)));
     }
@@ -38,18 +41,33 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
     }
     let chance = false_alarms::table(&analysis).into_iter();
     let others = chance.chain(hosts::table(&analysis)).collect();
-    for table in [
-        warm_up::tables(&analysis),
-        spread::tables(&values, false),
-        others,
-    ]
-    .concat()
-    {
+    for table in [ramps, spread::tables(&values, false), others].concat() {
         text += &format!("\n{}", table_markdown(&table));
     }
     let cases = table_markdown(&conditions(plan));
     text += &format!("\n## Conditions\n\n{cases}");
+    text += &how_far_to_trust(&trust);
     Ok(text)
+}
+
+/// What the intervals of the report's figures contain, with the places to which their headings lead.
+fn how_far_to_trust(rows: &[OccurringRow]) -> String {
+    let mut text = format!(
+        "\n## How far to trust it\n\n{EVERY_FIGURE}\n\n| figure | what its 95 % interval contains | method | least samples | invalid when \
+         |\n|---|---|---|---|---|\n"
+    );
+    for one in rows {
+        let (place, title) = (one.row.place(), escaped(&one.title()));
+        let cells = [
+            one.row.contains,
+            one.row.method,
+            one.row.least,
+            one.row.invalid,
+        ]
+        .join(" | ");
+        text += &format!("| <a id=\"{place}\"></a>{title} | {cells} |\n");
+    }
+    text
 }
 
 #[cfg(test)]
@@ -62,7 +80,8 @@ mod tests {
         let text = markdown(&record()).unwrap();
         for part in [
             "# A small experiment\n\n**Met: 4 of 4 expectations met.**",
-            "## ping\n\n| case | rtt median, over 2 runs, ms |",
+            "## ping\n\n| case | [rtt median](#trust-rtt), over 2 runs, ms |",
+            "| <a id=\"trust-rtt\"></a>rtt median of ping | the median; of",
             "| slow | 3.12 ± 0.95 | ",
             "| base | none | kind netns, mtu 1500",
             "- all 4 expectations met",

@@ -123,12 +123,9 @@ impl Explained {
 impl fmt::Display for Explained {
     /// In words: "6.500 Mbit/s is 91.6 % of 7.094 Mbit/s (Reno-friendly CUBIC's law of loss)".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (measured, percent) = (self.measured_bit_per_s / 1e6, self.percent);
-        let (most, name) = (self.least.bit_per_s / 1e6, self.least.cause.name());
-        write!(
-            f,
-            "{measured:.3} Mbit/s is {percent:.1} % of {most:.3} Mbit/s ({name})"
-        )?;
+        let [measured, most] = [self.measured_bit_per_s, self.least.bit_per_s].map(rate_in_words);
+        let (percent, name) = (self.percent, self.least.cause.name());
+        write!(f, "{measured} is {percent:.1} % of {most} ({name})")?;
         if self.is_impossible() {
             f.write_str(
                 ", more than can be delivered: it counts bytes put into a buffer, or those of another layer",
@@ -136,13 +133,27 @@ impl fmt::Display for Explained {
         } else if self.least.cause.is_average() {
             write!(
                 f,
-                ", which is the law's mean and no limit; at most {:.3} Mbit/s ({})",
-                self.binding.bit_per_s / 1e6,
+                ", which is the law's mean and no limit; at most {} ({})",
+                rate_in_words(self.binding.bit_per_s),
                 self.binding.cause.name()
             )?;
         }
         Ok(())
     }
+}
+
+/// The unit of rates for people, of which the greatest is this many bit/s, and how many bit/s it is: below 1 Mbit/s it is kbit/s.
+pub fn rate_unit(greatest: f64) -> (f64, &'static str) {
+    match greatest != 0.0 && greatest.abs() < 1e6 {
+        true => (1e3, "kbit/s"),
+        false => (1e6, "Mbit/s"),
+    }
+}
+
+/// A rate in bit/s for people: "7.094 Mbit/s", "50.312 kbit/s".
+pub fn rate_in_words(bit_per_s: f64) -> String {
+    let (by, unit) = rate_unit(bit_per_s);
+    format!("{:.3} {unit}", bit_per_s / by)
 }
 
 fn line(conditions: &PathConditions) -> Limit {

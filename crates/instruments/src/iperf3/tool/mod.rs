@@ -3,6 +3,7 @@
 pub(crate) mod iperf;
 pub(crate) mod iperf3;
 pub(crate) mod nuttcp;
+mod socket_drops;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use serde::Serialize;
 use self::iperf::Iperf;
 use self::iperf3::Iperf3;
 use self::nuttcp::Nuttcp;
+use self::socket_drops::SocketWatch;
 use crate::Session;
 use crate::endpoint::{self, Family, Local};
 use crate::external::{FarTool, Tool, ToolNumber, ToolOutput, word, words};
@@ -23,7 +25,6 @@ use crate::failure::{Blame, Failure};
 use crate::iperf3::plan::{Iperf3Test, TestDirection, Transport, Until};
 use record::schedule::Pace;
 use record::{Direction, Figure, Measurement, Metric};
-use stats::proportion;
 
 /// What measures streams of TCP or UDP; the server must be of the same kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -123,8 +124,7 @@ fn whole(figures: &[Figure], metric: Metric, direction: Direction) -> Option<f64
 }
 
 /// What UDP of a tool needs beside the tool's own numbers: whether its senders kept their pace, which they did not where `sent`, in
-/// bytes over seconds and in packets, is less than was asked for; and intervals that allow for datagrams that the tool's own full
-/// socket dropped, which it counts as lost.
+/// bytes over seconds and in packets, is less than was asked for.
 pub(crate) fn judged(
     measurement: Measurement,
     plan: &Iperf3Test,
@@ -133,36 +133,22 @@ pub(crate) fn judged(
     if plan.protocol == Transport::Tcp {
         return measurement;
     }
-    let Measurement {
-        mut figures,
-        mut paces,
-        ..
-    } = measurement;
     let rate = plan.bitrate.filter(|rate| *rate > 0);
     let asked = rate.map(|rate| rate as f64 * f64::from(plan.parallel));
-    for direction in [Direction::Up, Direction::Down] {
-        let sent = sent(&figures, direction).filter(|sent| sent.packets > 0.0);
-        paces.extend(asked.zip(sent).and_then(|(asked, sent)| {
+    let paces = [Direction::Up, Direction::Down].into_iter();
+    let paces: Vec<Pace> = paces
+        .filter_map(|direction| {
+            let sent = sent(&measurement.figures, direction);
+            let (asked, sent) = asked.zip(sent.filter(|sent| sent.packets > 0.0))?;
             let packet = nearest(sent.bytes / sent.packets);
             let bytes = nearest(sent.bytes);
             Pace::of_bits(Some(direction), asked, bytes, sent.seconds, packet)
-        }));
-        allow_for_full_socket(&mut figures, direction);
-    }
-    let knows_loss = figures.iter().any(|f| f.metric == Metric::LostPercent);
-    let measurement = Measurement {
-        figures,
+        })
+        .collect();
+    Measurement {
         paces,
         ..measurement
-    };
-    if !knows_loss {
-        return measurement;
     }
-    measurement.with_fact(
-        "interval",
-        "95 %, by Wilson; a tool counts as lost what its own full socket dropped and does not say how much that was, so the loss of the \
-         network may be none, and its goodput as much as was sent",
-    )
 }
 
 /// The datagrams that a tool says it sent.
@@ -194,29 +180,6 @@ impl SentDatagrams {
 )]
 fn nearest(count: f64) -> u64 {
     count.round() as u64
-}
-
-/// Has the interval of the loss this way reach 0, and that of the goodput what was sent.
-fn allow_for_full_socket(figures: &mut [Figure], direction: Direction) {
-    let of = |metric| whole(figures, metric, direction);
-    let counts = of(Metric::LostPackets).zip(of(Metric::SentPackets));
-    let Some((lost, sent)) = counts.filter(|(lost, sent)| *sent > 0.0 && lost <= sent) else {
-        return;
-    };
-    let most = proportion::wilson(nearest(lost), nearest(sent));
-    for figure in figures.iter_mut() {
-        if (figure.direction, figure.stream) != (Some(direction), None) {
-            continue;
-        }
-        match figure.metric {
-            Metric::LostPercent => figure.interval = most.map(|[_, high]| [0.0, 100.0 * high]),
-            Metric::LostPackets => figure.interval = Some([0.0, lost]),
-            Metric::GoodputBitPerS if lost > 0.0 && lost < sent => {
-                figure.interval = Some([figure.value, figure.value * sent / (sent - lost)]);
-            }
-            _ => {}
-        }
-    }
 }
 
 /// For tools that are used in one direction, for a time, all of which counts: how long.
@@ -357,7 +320,10 @@ impl StreamTool {
             let measurement = by.parse(output, test.plan);
             test.plan.with_requested_rate(measurement)
         };
-        Ok(launcher.measure(&tool, &arguments, &stop, parse))
+        let is_served_by_farwire = by.server_arguments(test.target, test.plan).is_none();
+        let watch = SocketWatch::begin(session, is_served_by_farwire);
+        let measurement = launcher.measure(&tool, &arguments, &stop, parse);
+        Ok(watch.end().allowed_for(measurement))
     }
 
     fn external(self) -> &'static dyn StreamProgram {
@@ -406,7 +372,7 @@ pub(crate) mod tests {
     }
 
     /// 10 Mbit/s for 2 s in datagrams of 1,250 bytes, 2,000 of them, with these numbers sent and lost.
-    fn told(sent: f64, lost: f64) -> Measurement {
+    pub(super) fn told(sent: f64, lost: f64) -> Measurement {
         use record::Statistic::{Mean, Total};
         let plan = Iperf3Test {
             bitrate: Some(10_000_000),
@@ -427,24 +393,6 @@ pub(crate) mod tests {
             ..Measurement::default()
         };
         judged(measurement, &plan, SentDatagrams::of)
-    }
-
-    fn interval(measurement: &Measurement, metric: Metric) -> Option<[f64; 2]> {
-        let mut figures = measurement.figures.iter();
-        figures.find(|figure| figure.metric == metric)?.interval
-    }
-
-    #[test]
-    fn the_loss_of_a_network_may_be_none_where_a_tool_s_own_socket_may_have_been_full() {
-        let measurement = told(2000.0, 28.0);
-        let [low, high] = interval(&measurement, Metric::LostPercent).unwrap();
-        assert_eq!(low, 0.0);
-        assert!((high - 2.016).abs() < 0.001, "{high}");
-        let [low, high] = interval(&measurement, Metric::GoodputBitPerS).unwrap();
-        assert_eq!((low, high.round()), (9_860_000.0, 10_000_000.0));
-        let none = told(2000.0, 0.0);
-        assert_eq!(interval(&none, Metric::LostPercent).unwrap()[0], 0.0);
-        assert_eq!(interval(&none, Metric::GoodputBitPerS), None);
     }
 
     #[test]

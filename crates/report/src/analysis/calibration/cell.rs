@@ -50,22 +50,7 @@ fn of_case(
     instrument: &PlannedInstrument,
     runs: &[&Run],
 ) -> Vec<CalibrationCell> {
-    let sound: Vec<Crossing<'_>> = runs
-        .iter()
-        .filter(|run| {
-            let used = run.measured(&instrument.name);
-            let sound = used.is_some_and(|one| one.invalid.is_none());
-            sound && run.spoilt_as_a_whole().is_none() && !run.has_failed()
-        })
-        .filter_map(|run| {
-            Some(Crossing {
-                case,
-                instrument,
-                link: &run.links.first()?.summary,
-                measurement: &run.measured(&instrument.name)?.measurement,
-            })
-        })
-        .collect();
+    let sound = sound(case, instrument, runs);
     let names: BTreeSet<FigureName> = sound
         .iter()
         .flat_map(|crossing| {
@@ -79,6 +64,28 @@ fn of_case(
     }
     let cell = |name| CalibrationCell::of(record, &sound, runs, name);
     names.into_iter().map(cell).collect()
+}
+
+/// What the instrument had a link to itself for, in those of the runs that count.
+pub(super) fn sound<'a>(
+    case: &'a Case,
+    instrument: &'a PlannedInstrument,
+    runs: &[&'a Run],
+) -> Vec<Crossing<'a>> {
+    let counts = |run: &&&Run| {
+        let used = run.measured(&instrument.name);
+        let sound = used.is_some_and(|one| one.invalid.is_none());
+        sound && run.spoilt_as_a_whole().is_none() && !run.has_failed()
+    };
+    let crossing = |run: &&'a Run| {
+        Some(Crossing {
+            case,
+            instrument,
+            link: &run.links.first()?.summary,
+            measurement: &run.measured(&instrument.name)?.measurement,
+        })
+    };
+    runs.iter().filter(counts).filter_map(crossing).collect()
 }
 
 /// The cases of which a record that is cut short has no run, in the order of the plan.

@@ -3,12 +3,14 @@
 
 mod cause;
 mod cell;
+mod pooled;
 mod standing;
 mod suite;
 mod truth;
 
 use serde::Serialize;
 
+pub use self::pooled::PooledLosses;
 pub use self::suite::{Suite, SuiteCell};
 
 pub(crate) use self::standing::{CalibrationCell, CellConditions, Standing};

@@ -89,6 +89,11 @@ impl SuiteCell<'_> {
         &self.cell.figure
     }
 
+    /// How many of its runs have an interval that contains the truth, and how many have a truth and an interval.
+    pub fn coverage(&self) -> [usize; 2] {
+        [self.cell.covered, self.cell.runs]
+    }
+
     /// Whether so few intervals hold the truth that chance is no excuse, or too few runs have a truth at all.
     pub fn is_red(&self) -> bool {
         self.cell.runs < FEWEST || (self.cell.covered as u64) < self.least

@@ -242,6 +242,67 @@ fn the_true_loss_is_the_share_dropped_where_that_depends_on_the_traffic_else_the
     }
 }
 
+#[test]
+fn the_true_loss_of_damaged_packets_is_the_probability_of_damage_that_a_checksum_shows() {
+    let truth = |link: &str, copies: u64, queue_full: u64| {
+        let lost = figure(Metric::LostPercent, Statistic::Mean, 6.0, 1.0);
+        let mut record = measured(&[("ping", lost)]);
+        for case in &mut record.head.plan.cases {
+            case.link = toml::from_str(link).unwrap();
+        }
+        for link in record.runs.iter_mut().flat_map(|run| &mut run.links) {
+            let up = &mut link.summary.up;
+            (up.edited, up.copies) = (50, copies);
+            up.dropped = [("queue_full".to_owned(), queue_full)].into();
+        }
+        let report = CalibrationReport::of(&record);
+        Some(report.instruments.first()?.figures[0].cells[0].truth?)
+    };
+    let up = "up = { corrupt = '5%', loss = '1%' }";
+    assert_near(truth(up, 0, 0), Some(100.0 * (1.0 - 0.95 * 0.99)), up);
+    // Nobody knows which of the damaged packets a full queue dropped.
+    assert_eq!(truth(up, 0, 3), None);
+    assert_eq!(truth(up, 1, 0), None);
+    assert_eq!(truth("up = { corrupt = '5%,repair' }", 0, 0), None);
+}
+
+#[test]
+fn rare_losses_are_judged_by_five_runs_together() {
+    use record::plan::Repeats;
+    use stats::losses::Losses;
+    let pooled = |lost: [u64; 10]| {
+        let mut record = measured(&[]);
+        let plan = &mut record.head.plan;
+        let is_ping = |case: &record::plan::Case| case.instruments[0].name == "ping";
+        plan.cases.retain(is_ping);
+        let case = &mut plan.cases[0];
+        case.link = toml::from_str("up = { loss = '0.1%' }").unwrap();
+        case.repeats = Repeats::fixed(10);
+        let (name, run) = (case.name.clone(), record.runs[0].clone());
+        let runs = lost.into_iter().zip(1..).map(|(lost, repeat)| {
+            let mut run = run.clone();
+            (run.case, run.repeat) = (name.clone(), repeat);
+            let losses = Losses::independent(lost, 2000);
+            let share = Figure::new(Metric::LostPercent, Statistic::Mean, 0.05 * lost as f64);
+            run.measurements[0].instrument = "ping".to_owned();
+            run.measurements[0].measurement.figures = vec![Figure {
+                losses: Some(losses),
+                ..share
+            }];
+            run
+        });
+        record.runs = runs.collect();
+        let all = PooledLosses::of(&record);
+        let [one] = all.as_slice() else {
+            panic!("{all:?}");
+        };
+        (one.covered, one.groups)
+    };
+    // Ten of 10,000, as told; and 50, which is too many, in the second group.
+    assert_eq!(pooled([2; 10]), (2, 2));
+    assert_eq!(pooled([2, 0, 4, 2, 2, 10, 10, 10, 10, 10]), (1, 2));
+}
+
 fn assert_near(found: Option<f64>, expected: Option<f64>, of: &str) {
     let is_near = match (found, expected) {
         (Some(found), Some(expected)) => (found - expected).abs() < 1e-9,

@@ -150,10 +150,15 @@ impl Crossing<'_> {
         mtu.is_some_and(|mtu| size + u64::from(headers) <= mtu)
     }
 
-    /// Whether each of its packets is one of the link's: TCP's, and a search's, are sent again or not counted by direction. What
-    /// the kernel's token bucket drops is not in the log, what the link holds to the end is lost to the instrument alone, and copies
-    /// and damage are the receiving kernel's affair.
+    /// Whether the log has every loss that the instrument should count: its packets are the link's, one by one, and none of them was
+    /// copied or damaged, which would be the receiving kernel's affair.
     fn counts_losses(&self) -> bool {
+        self.has_packets_of_its_own() && !self.copies_or_edits()
+    }
+
+    /// Whether each of its packets is one of the link's: TCP's, and a search's, are sent again or not counted by direction. What
+    /// the kernel's token bucket drops is not in the log, and what the link holds to the end is lost to the instrument alone.
+    fn has_packets_of_its_own(&self) -> bool {
         let profile = self.profile();
         let is_of_packets =
             profile.samples == Some(SampleKind::Probes) || profile.is_datagram_stream();
@@ -162,8 +167,7 @@ impl Crossing<'_> {
         let route = self.steady_route().unwrap_or_default();
         let mut stages = route.up.behaviours().chain(route.down.behaviours());
         let holds = stages.any(|stage| stage.holds == Holding::UntilChanged);
-        let is_counted = self.case.bed.tbf().is_none() && !holds && !self.copies_or_edits();
-        is_of_packets && is_whole && is_counted
+        is_of_packets && is_whole && self.case.bed.tbf().is_none() && !holds
     }
 
     /// What the emulated network dropped: a count, without any room.
@@ -185,27 +189,48 @@ impl Crossing<'_> {
 
     /// The share that was dropped, where that depended on the traffic; else the probability with which the network was told to drop,
     /// if that is not too rare to be seen.
+    ///
+    /// The receiving kernel drops a packet whose damage its checksum shows. The log does not count it as lost, so only the probability
+    /// tells.
     fn lost_percent(&self, way: Option<Direction>) -> Option<Truth> {
-        if !self.counts_losses() {
+        let copies = self.link.up.copies + self.link.down.copies;
+        if !self.has_packets_of_its_own() || copies > 0 {
             return None;
         }
-        let ways = match way {
-            Some(way) => vec![way],
-            // An exchange is lost if either its request or its answer is.
-            None => vec![Direction::Up, Direction::Down],
-        };
+        let ways = ways_of(way);
         let sent: u64 = self.main_flows(ways[0]).map(|flow| flow.data.packets).sum();
         if ways.iter().any(|way| self.loses_by_traffic(*way)) {
+            if self.copies_or_edits() {
+                return None;
+            }
             let lost = ways.iter().flat_map(|way| self.main_flows(*way));
             let lost: u64 = lost.map(|flow| flow.data.lost).sum();
             return (sent > 0).then(|| Truth::exact(100.0 * lost as f64 / sent as f64));
         }
+        let told = self.told_loss_percent(&ways)?;
+        (sent as f64 * told / 100.0 >= LEAST_LOSSES).then(|| Truth::exact(told))
+    }
+
+    /// The probability, in percent, with which the network was told to lose the packets of a figure; absent where it does not
+    /// depend on that alone.
+    pub(super) fn told_loss(&self, figure: &Figure) -> Option<f64> {
+        let is_share = (figure.metric, figure.statistic) == (Metric::LostPercent, Statistic::Mean);
+        let ways = ways_of(figure.direction);
+        let copies = self.link.up.copies + self.link.down.copies;
+        let is_whole = is_share && figure.stream.is_none() && figure.phase.is_none();
+        let is_told = self.has_packets_of_its_own()
+            && copies == 0
+            && !ways.iter().any(|way| self.loses_by_traffic(*way));
+        let told = (is_whole && is_told).then(|| self.told_loss_percent(&ways))?;
+        told.filter(|told| *told > 0.0)
+    }
+
+    fn told_loss_percent(&self, ways: &[Direction]) -> Option<f64> {
         let mut passes = 1.0;
         for way in ways {
-            passes *= 1.0 - self.probability(way)?;
+            passes *= 1.0 - self.probability(*way)?;
         }
-        let lost = 1.0 - passes;
-        (sent as f64 * lost >= LEAST_LOSSES).then(|| Truth::exact(100.0 * lost))
+        Some(100.0 * (1.0 - passes))
     }
 
     /// Whether packets were dropped, or marked, because of how they came: they found no room, came faster than a policer
@@ -221,12 +246,18 @@ impl Crossing<'_> {
             || self.steady_route().is_some_and(has_bit_errors)
     }
 
-    /// The probability with which a packet is dropped, in bursts or alone; unknown where losses are counted or depend on each other in
-    /// another way. No packet was dropped because of how it came.
+    /// The probability with which a packet is dropped, in bursts or alone, or damaged so that its receiver drops it; unknown where
+    /// losses are counted or depend on each other in another way, and where a repaired checksum hides the damage. No packet was
+    /// dropped because of how it came.
     fn probability(&self, way: Direction) -> Option<f64> {
         let route = self.steady_route()?;
         let mut passes = 1.0;
         for stage in route.stages(way).behaviours() {
+            match stage.damage {
+                Some(damage) if damage.repaired || damage.share.is_correlated() => return None,
+                Some(damage) => passes *= 1.0 - damage.share.share.fraction(),
+                None => {}
+            }
             match stage.loss {
                 LossLaw::Random(share) if !share.is_correlated() => {
                     passes *= 1.0 - share.share.fraction();
@@ -380,6 +411,14 @@ impl Crossing<'_> {
 
     fn profile(&self) -> &InstrumentProfile {
         &self.instrument.profile
+    }
+}
+
+/// The directions whose losses a figure counts: an exchange is lost if either its request or its answer is.
+fn ways_of(direction: Option<Direction>) -> Vec<Direction> {
+    match direction {
+        Some(way) => vec![way],
+        None => vec![Direction::Up, Direction::Down],
     }
 }
 

@@ -6,6 +6,7 @@ use askama::Template;
 use crate::figure_tables::{FigureTable, FigureValue, ValueColumn};
 use crate::interval::Label;
 use crate::meaning;
+use crate::trust::TrustRow;
 use record::Statistic;
 
 /// A table of values under its instrument's name.
@@ -25,6 +26,8 @@ struct Heading {
     intervals: Option<String>,
     /// What its figure is and what the interval says.
     about: String,
+    /// The place on the page that says how far to trust it.
+    trust: String,
 }
 
 struct Row<'a> {
@@ -62,7 +65,10 @@ impl<'a> Values<'a> {
                 .iter()
                 .zip(&labels)
                 .zip(&table.units)
-                .map(|((column, label), (_, unit))| Heading::of(*column, unit, *label))
+                .map(|((column, label), (_, unit))| {
+                    let trust = TrustRow::of(table.profile, column.metric, column.statistic);
+                    Heading::of(*column, unit, *label, trust)
+                })
                 .collect(),
             rows: table.rows.iter().map(row).collect(),
         }
@@ -70,7 +76,7 @@ impl<'a> Values<'a> {
 }
 
 impl Heading {
-    fn of(column: ValueColumn, unit: &'static str, label: Label) -> Self {
+    fn of(column: ValueColumn, unit: &'static str, label: Label, trust: &TrustRow) -> Self {
         let ValueColumn {
             metric,
             statistic,
@@ -83,6 +89,7 @@ impl Heading {
             unit,
             intervals: label.heading(),
             about: about + &label.meaning(),
+            trust: trust.place(),
         }
     }
 

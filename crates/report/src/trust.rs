@@ -1,0 +1,303 @@
+//! How far to trust each headline figure: what its interval contains, by which method, from how many samples on, and what makes it
+//! invalid.
+//!
+//! Reports show the rows of the figures that occur in them, and docs/statistics.md shows all.
+
+use record::profile::{Carrier, InstrumentProfile};
+use record::{Metric, Statistic};
+
+/// What makes more than one figure invalid, in sentences.
+pub(crate) const EVERY_FIGURE: &str = "A packet is late when it left the emulator later than the late budget after its due time. The \
+    shares of late packets are those of the figure's own packets in its own time. Besides, a paced sender that falls more than 1 % short of its \
+    schedule makes every figure of its measurement invalid, and a host that was starved of processor time, or an emulator that lost packets of \
+    its own accord, makes every figure of the run invalid.";
+
+/// What is true of the figures that a row names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TrustRow {
+    /// The name of its place in docs/statistics.md, which reports put `trust-` before.
+    pub(crate) anchor: &'static str,
+    /// The figures, as records name them.
+    pub(crate) figures: &'static str,
+    /// What its 95 % interval contains.
+    pub(crate) contains: &'static str,
+    /// How the interval is computed.
+    pub(crate) method: &'static str,
+    /// From how many samples on there is an interval.
+    pub(crate) least: &'static str,
+    /// What makes the figure invalid.
+    pub(crate) invalid: &'static str,
+}
+
+/// The row and the headings of a report that it is about.
+#[derive(Clone, Debug)]
+pub(crate) struct OccurringRow {
+    pub(crate) row: &'static TrustRow,
+    /// "rtt median of ping", "loss mean, up of udp and probe".
+    pub(crate) headings: Vec<String>,
+}
+
+const LATE_BULK: &str = "more than 1 packet in 20 late";
+const NONE: &str = "–";
+
+const TIME: TrustRow = TrustRow {
+    anchor: "rtt",
+    figures: "`rtt_ms`, `network_rtt_ms`, `connect_ms`, `tls_handshake_ms`, `first_byte_ms`, `completion_ms`: median",
+    contains: "the median; of `ping` and `probe` that of the network, for which the lower end allows for the time of the hosts",
+    method: "Woodruff's, from blocks of neighbouring samples",
+    least: "10 independent samples",
+    invalid: LATE_BULK,
+};
+const TIME_P90: TrustRow = TrustRow {
+    anchor: "p90",
+    figures: "any time: 90th percentile",
+    contains: "the 90th percentile",
+    method: "Woodruff's",
+    least: "50 independent samples; the percentile is not shown with fewer",
+    invalid: LATE_BULK,
+};
+const TIME_P99: TrustRow = TrustRow {
+    anchor: "p99",
+    figures: "any time: 99th percentile",
+    contains: "the 99th percentile",
+    method: "Woodruff's",
+    least: "500 independent samples; the percentile is not shown with fewer",
+    invalid: "1 packet in 100 late, or more",
+};
+const DELAY: TrustRow = TrustRow {
+    anchor: "delay",
+    figures: "`one_way_delay_ms`: median",
+    contains: "the median of one direction, with what clocks and stamps may be off",
+    method: "Woodruff's, widened by the error of the clocks",
+    least: "10 independent samples",
+    invalid: LATE_BULK,
+};
+const LOSS: TrustRow = TrustRow {
+    anchor: "loss",
+    figures: "`lost_percent`",
+    contains: "the probability with which the network loses a packet; where host and network cannot be distinguished it covers both",
+    method: "Wilson's, for the number of independent packets that the observed bursts are worth; runs are pooled",
+    least: "1 packet",
+    invalid: "1 packet in 200 late, or more, and more than one packet",
+};
+const GOODPUT_UDP: TrustRow = TrustRow {
+    anchor: "goodput-udp",
+    figures: "`goodput_bit_per_s` of `udp`",
+    contains: "what the network carried in this run",
+    method: "counts, to which sampling adds nothing; the uncertain edges of both ends",
+    least: "1 datagram after the first",
+    invalid: LATE_BULK,
+};
+const GOODPUT_TCP: TrustRow = TrustRow {
+    anchor: "goodput",
+    figures: "`goodput_bit_per_s` of `tcp` and `http`",
+    contains: "what the network carried in this run; external tools state no interval",
+    method: "counts, less the time that the ends add",
+    least: "1 interval",
+    invalid: LATE_BULK,
+};
+const RUNS_OF_ONE: TrustRow = TrustRow {
+    anchor: "runs",
+    figures: "means of `pingpong`, `blast` and `transfer`: `rtt_ms`, `goodput_bit_per_s`, `elapsed_s`, `time_per_mib_ms` and others",
+    contains: "the mean of such runs within a measurement; of `rtt_ms` the lower end allows for the time of the hosts",
+    method: "Student's t over the runs of the measurement",
+    least: "2 runs of the measurement",
+    invalid: LATE_BULK,
+};
+const CAPACITY: TrustRow = TrustRow {
+    anchor: "capacity",
+    figures: "`ip_capacity_bit_per_s`",
+    contains: "the most that the path carried in one sub-interval; a lower bound where the sender was the limit",
+    method: "RFC 9097's maximum over sub-intervals",
+    least: "1 sub-interval",
+    invalid: LATE_BULK,
+};
+const JITTER: TrustRow = TrustRow {
+    anchor: "jitter",
+    figures: "`jitter_ms`",
+    contains: "no interval: RFC 3550 defines a running estimate that forgets, not a mean",
+    method: NONE,
+    least: NONE,
+    invalid: LATE_BULK,
+};
+const COUNT: TrustRow = TrustRow {
+    anchor: "counts",
+    figures: "`retransmitted_packets`, `tcp_rtt_ms` and other readings of the kernel",
+    contains: "no interval: it is what was counted or read in this run",
+    method: NONE,
+    least: NONE,
+    invalid: LATE_BULK,
+};
+const SENT: TrustRow = TrustRow {
+    anchor: "sent",
+    figures: "`sent_rate_bit_per_s`, `requested_rate_bit_per_s`, CPU times",
+    contains: "no interval: it is what the sender did, or was asked to do",
+    method: NONE,
+    least: NONE,
+    invalid: LATE_BULK,
+};
+/// Of the rate over the steady part of a run.
+pub(crate) const STEADY: TrustRow = TrustRow {
+    anchor: "steady",
+    figures: "steady throughput",
+    contains: "the mean that the steady part of the run would have had if it had gone on for long",
+    method: "batch means over the autocorrelation time",
+    least: "50 intervals that are worth 20 independent ones; with fewer it is marked",
+    invalid: LATE_BULK,
+};
+/// Of what several runs say.
+const OVER_RUNS: TrustRow = TrustRow {
+    anchor: "over-runs",
+    figures: "any figure over N runs",
+    contains: "the mean of such runs",
+    method: "Student's t; Stein's for the figure that decides the number of runs; losses are pooled; nothing beyond what the figure can be",
+    least: "2 valid runs",
+    invalid: "invalid runs do not count",
+};
+const OTHER: TrustRow = TrustRow {
+    anchor: "other",
+    figures: "any other figure",
+    contains: "what the facts of the instrument say, where one run states an interval",
+    method: "that of the facts",
+    least: "that of the facts",
+    invalid: LATE_BULK,
+};
+
+/// Every row, in the order of the documentation.
+pub(crate) const ROWS: [TrustRow; 15] = [
+    TIME,
+    TIME_P90,
+    TIME_P99,
+    DELAY,
+    LOSS,
+    GOODPUT_UDP,
+    GOODPUT_TCP,
+    RUNS_OF_ONE,
+    CAPACITY,
+    JITTER,
+    COUNT,
+    SENT,
+    STEADY,
+    OVER_RUNS,
+    OTHER,
+];
+
+impl TrustRow {
+    /// The row of a figure that an instrument of this profile states.
+    pub(crate) fn of(
+        profile: &InstrumentProfile,
+        metric: Metric,
+        statistic: Statistic,
+    ) -> &'static Self {
+        let has_runs = profile.calibration.runs.is_some();
+        match (metric, statistic) {
+            (Metric::LostPercent, _) => &LOSS,
+            (Metric::JitterMs, _) => &JITTER,
+            (Metric::IpCapacityBitPerS, _) => &CAPACITY,
+            (
+                Metric::SentRateBitPerS
+                | Metric::RequestedRateBitPerS
+                | Metric::SenderCpuPercent
+                | Metric::ReceiverCpuPercent,
+                _,
+            ) => &SENT,
+            (Metric::RetransmittedPackets | Metric::TcpRttMs, _) => &COUNT,
+            (Metric::GoodputBitPerS, _) if !has_runs => match profile.carrier {
+                Some(Carrier::Udp { .. }) => &GOODPUT_UDP,
+                _ => &GOODPUT_TCP,
+            },
+            (Metric::OneWayDelayMs, Statistic::Median) => &DELAY,
+            (_, Statistic::P90) if is_time(metric) => &TIME_P90,
+            (_, Statistic::P99) if is_time(metric) => &TIME_P99,
+            (_, Statistic::Median) if is_time(metric) => &TIME,
+            (_, Statistic::Mean) if has_runs => &RUNS_OF_ONE,
+            _ => &OTHER,
+        }
+    }
+
+    /// Where a report has it.
+    pub(crate) fn place(&self) -> String {
+        format!("trust-{}", self.anchor)
+    }
+}
+
+fn is_time(metric: Metric) -> bool {
+    metric.unit() == "ms"
+}
+
+/// The rows of the figures that these `headings` of a report name, in the order of the documentation; with `is_steady` also that of the
+/// steady part of runs, with `has_several` that of figures over several runs.
+pub(crate) fn occurring(
+    headings: &[(&'static TrustRow, String)],
+    is_steady: bool,
+    has_several: bool,
+) -> Vec<OccurringRow> {
+    let occurs = |row: &&'static TrustRow| match row.anchor {
+        "steady" => is_steady,
+        "over-runs" => has_several,
+        anchor => headings.iter().any(|(of, _)| of.anchor == anchor),
+    };
+    let rows = ROWS.iter().filter(occurs);
+    let found = rows.map(|row| {
+        let own = headings.iter().filter(|(of, _)| of.anchor == row.anchor);
+        let headings: Vec<String> = own.map(|(_, heading)| heading.clone()).collect();
+        OccurringRow { row, headings }
+    });
+    found.collect()
+}
+
+impl OccurringRow {
+    /// The figures of this report that it is about; those of the documentation where it has no heading.
+    pub(crate) fn title(&self) -> String {
+        match self.headings.is_empty() {
+            true => self.row.figures.replace('`', ""),
+            false => self.headings.join(", "),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of docs/statistics.md.
+    fn documented() -> String {
+        let mut text = "| figure | what its 95 % interval contains | method | least samples | invalid when |\n|---|---|---|---|---|\n".to_owned();
+        for TrustRow {
+            anchor,
+            figures,
+            contains,
+            method,
+            least,
+            invalid,
+        } in ROWS
+        {
+            text += &format!(
+                "| <a id=\"{anchor}\"></a>{figures} | {contains} | {method} | {least} | {invalid} |\n"
+            );
+        }
+        text
+    }
+
+    #[test]
+    fn the_documentation_has_every_row() {
+        let text = include_str!("../../../docs/statistics.md");
+        let table = documented();
+        assert!(
+            text.contains(&table),
+            "docs/statistics.md must have:\n{table}"
+        );
+        assert!(
+            text.replace('\n', " ").contains(EVERY_FIGURE),
+            "{EVERY_FIGURE}"
+        );
+    }
+
+    #[test]
+    fn places_have_a_name_each() {
+        let mut anchors: Vec<&str> = ROWS.iter().map(|row| row.anchor).collect();
+        anchors.sort_unstable();
+        anchors.dedup();
+        assert_eq!(anchors.len(), ROWS.len());
+    }
+}
