@@ -17,9 +17,10 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use crate::plan::{Case, Plan, PlannedRun};
 use crate::record::{
     FILE, GivenScenario, Latest, Lines, MOST_ATTEMPTS, Measured, RecordHead, RecordLine, Run,
-    RunOutcome, file_of,
+    RunOutcome, file_of, in_file,
 };
 use crate::record_writer::{RecordWriter, line};
+use crate::regular_file;
 use crate::shard::Shard;
 use crate::{Baseline, HostFacts, Measurement};
 
@@ -287,7 +288,7 @@ impl Source {
     fn read(path: &Path) -> Result<Self> {
         let file = file_of(path);
         let read = || -> Result<Self> {
-            let opened = File::open(&file).map_err(|error| match error.kind() {
+            let opened = regular_file::open(&file).map_err(|error| match error.kind() {
                 ErrorKind::NotFound => {
                     anyhow!("there is no record: leave it out, and its runs are named as missing")
                 }
@@ -335,7 +336,7 @@ impl Source {
             }
             Ok(source)
         };
-        read().with_context(|| file.display().to_string())
+        read().map_err(|error| in_file(&file, error))
     }
 
     /// Adds a run that stands in the file where `from` says, to the group of its case and repeat, whose place `known` has.
@@ -424,7 +425,7 @@ impl Files {
                 if self.open.len() >= MOST_OPEN {
                     self.open.clear();
                 }
-                self.open.insert(number, File::open(&path)?);
+                self.open.insert(number, regular_file::open(&path)?);
             }
             let (from, length) = place;
             let mut text = vec![0; length];
