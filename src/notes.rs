@@ -1,4 +1,5 @@
-//! What is said on standard error: notes, but under `--quiet`, warnings and errors; a line each, or as JSON.
+//! Messages on standard error: notes unless `--quiet`, warnings and errors, each a line of text or of JSON. That nobody reads
+//! them stops nothing.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -6,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use clap::ValueEnum;
+use netio::console;
 use record::now;
 use record::printable::printable_lines;
 use serde::Serialize;
@@ -82,9 +84,9 @@ pub(crate) fn hold() {
 /// Says what was kept, and keeps nothing any more.
 pub(crate) fn release() {
     let held = lock().take();
-    for line in held.into_iter().flatten() {
-        eprintln!("{line}");
-    }
+    held.into_iter()
+        .flatten()
+        .for_each(|line| console::say(&line));
 }
 
 /// Says what goes on.
@@ -115,7 +117,7 @@ fn say(level: Level, words: &str) {
     match &mut *lock() {
         Some(held) if held.len() < MOST_HELD => held.push(line),
         Some(_) => {}
-        None => eprintln!("{line}"),
+        None => console::say(&line),
     }
 }
 

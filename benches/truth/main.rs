@@ -5,6 +5,10 @@
 //! the recorded runs are falsified in five ways, each of which must turn its cells red. A directory as an argument is a record to
 //! judge again; `departures` is only the check of the packet log's departures, which comes first; other arguments name cases to
 //! run, as `--only` does.
+#![allow(
+    clippy::disallowed_macros,
+    reason = "it prints its results, and nobody else uses it"
+)]
 
 mod departures;
 mod mutation;
