@@ -141,7 +141,22 @@ fn lock() -> MutexGuard<'static, Option<Vec<String>>> {
 pub(crate) fn beside() -> Box<dyn Write> {
     match are_quiet() || format() == LogFormat::Json {
         true => Box::new(io::sink()),
-        false => Box::new(io::stderr()),
+        false => Box::new(Text),
+    }
+}
+
+/// Writes text for people as messages are written, so that it waits for no reader either.
+struct Text;
+
+impl Write for Text {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        console::say(text.strip_suffix('\n').unwrap_or(&text));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -222,12 +222,12 @@ impl<A> Plan<A> {
         self.check_runs()?;
         let mut names = HashSet::new();
         for (index, case) in self.cases.iter().enumerate() {
-            let name = &case.name;
+            let (name, shown) = (&case.name, printable(&case.name));
             let mut check = || {
                 require!(names.insert(name), "name": "it is taken by another case");
                 case.check()
             };
-            check().map_err(|error| error.at_item(index, Some(name)).at("cases"))?;
+            check().map_err(|error| error.at_item(index, Some(&shown)).at("cases"))?;
         }
         match &self.shard {
             Some(shard) => shard.number.check().map_err(Error::other),

@@ -866,7 +866,10 @@ mod tests {
         ] {
             let text = changed(from, &to);
             let error = format!("{:#}", Record::from_reader(text.as_bytes()).unwrap_err());
-            assert!(error.starts_with("line 1: "), "{error}");
+            assert!(
+                error.starts_with("line 1: ") && !error.contains(['\n', '\u{1b}', '\u{202e}']),
+                "{error}"
+            );
             assert!(error.contains(cause), "{cause}: {error}");
         }
     }
