@@ -6,6 +6,10 @@
 //!
 //! Each frame of IN enters the link when IN says that it was seen. OUT has those that come out at the other end, each
 //! with the time at which it does. `tcpdump -w` and `editcap -F nsecpcap` write what this reads.
+#![allow(
+    clippy::disallowed_macros,
+    reason = "it prints its results, and nobody else uses it"
+)]
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};

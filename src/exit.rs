@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use crate::notes;
 use instruments::failure::Failure;
+use netio::console;
 
 /// What env(1) ends with when it fails itself.
 pub(crate) const ENV_FAILED: u8 = 125;
@@ -33,8 +34,8 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         (false, _) => ExitCode::SUCCESS,
         (true, true) => {
             if error.kind() == clap::error::ErrorKind::UnknownArgument {
-                eprintln!(
-                    "A command stands behind --, as in: farwire exec --delay 20ms -- ping -c 3 10.77.0.2"
+                console::say(
+                    "A command stands behind --, as in: farwire exec --delay 20ms -- ping -c 3 10.77.0.2",
                 );
             }
             ExitCode::from(ENV_FAILED)

@@ -1,4 +1,11 @@
 //! farwire's program as a library, so that fuzzers, benches and examples reach what the binary is made of; not a public API.
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_macros,
+        reason = "what a test prints is read by its harness"
+    )
+)]
 #![forbid(unsafe_code)]
 
 mod cli;

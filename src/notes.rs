@@ -1,4 +1,5 @@
-//! What is said on standard error: notes, but under `--quiet`, warnings and errors; a line each, or as JSON.
+//! Messages on standard error: notes unless `--quiet`, warnings and errors, each a line of text or of JSON. That nobody reads
+//! them stops nothing.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -6,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use clap::ValueEnum;
+use netio::console;
 use record::now;
 use record::printable::printable_lines;
 use serde::Serialize;
@@ -82,9 +84,9 @@ pub(crate) fn hold() {
 /// Says what was kept, and keeps nothing any more.
 pub(crate) fn release() {
     let held = lock().take();
-    for line in held.into_iter().flatten() {
-        eprintln!("{line}");
-    }
+    held.into_iter()
+        .flatten()
+        .for_each(|line| console::say(&line));
 }
 
 /// Says what goes on.
@@ -115,7 +117,7 @@ fn say(level: Level, words: &str) {
     match &mut *lock() {
         Some(held) if held.len() < MOST_HELD => held.push(line),
         Some(_) => {}
-        None => eprintln!("{line}"),
+        None => console::say(&line),
     }
 }
 
@@ -139,7 +141,22 @@ fn lock() -> MutexGuard<'static, Option<Vec<String>>> {
 pub(crate) fn beside() -> Box<dyn Write> {
     match are_quiet() || format() == LogFormat::Json {
         true => Box::new(io::sink()),
-        false => Box::new(io::stderr()),
+        false => Box::new(Text),
+    }
+}
+
+/// Writes text for people as messages are written, so that it waits for no reader either.
+struct Text;
+
+impl Write for Text {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        console::say(text.strip_suffix('\n').unwrap_or(&text));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use record::printable::printable;
 use record::quantity::counted;
 
 use crate::notes::{are_watched, note};
@@ -46,7 +47,7 @@ impl ProgressLine {
         match &self.bar {
             Some(bar) => {
                 bar.set_length(self.total as u64);
-                bar.set_message(what.to_owned());
+                bar.set_message(printable(what).into_owned());
             }
             None if !self.is_said => {
                 self.is_said = true;
@@ -63,7 +64,7 @@ impl ProgressLine {
         let line = format!("[{}/{}] {what}", self.done, self.total);
         match &self.bar {
             Some(bar) => {
-                bar.println(line);
+                bar.println(printable(&line));
                 bar.inc(1);
             }
             None => note(line),

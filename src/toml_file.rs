@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use conditions::{Error, LinkSpec, dist, read};
+use record::printable::is_control;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -123,7 +124,11 @@ impl<'a> SourceFile<'a> {
     }
 
     fn refuse_control(&self, text: &str, span: Range<usize>, key: &str) -> Result<()> {
-        match text.replace("\r\n", "\n").chars().find(is_control) {
+        match text
+            .replace("\r\n", "\n")
+            .chars()
+            .find(|letter| is_control(*letter))
+        {
             None => Ok(()),
             Some(control) => Err(anyhow!(
                 "{}: {key}: it has the control character U+{:04X} in it: leave it out",
@@ -198,13 +203,6 @@ impl<'a> SourceFile<'a> {
         let before = self.text.bytes().take(offset);
         before.filter(|&byte| byte == b'\n').count() + 1
     }
-}
-
-/// Whether a terminal obeys it, or shows what follows in another order (Unicode Standard Annex 9, explicit directional
-/// formatting); lines and tabs are text.
-fn is_control(letter: &char) -> bool {
-    let reorders = matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    reorders || (letter.is_control() && !matches!(letter, '\n' | '\t'))
 }
 
 /// The text of a distribution file, which [`dist::parse`] takes.

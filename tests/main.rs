@@ -1,4 +1,8 @@
 //! The built program on real packets. A module is a suite; `cargo test --test system -- live::` runs one.
+#![allow(
+    clippy::disallowed_macros,
+    reason = "what a test prints is read by its harness"
+)]
 
 mod docs;
 mod emulate;

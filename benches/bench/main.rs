@@ -5,6 +5,10 @@
 //! run at one commit, docs/bench.md and its figure are written anew.
 //!
 //! Everything happens in a PID namespace of its own, so that nothing is left behind when this is stopped, however.
+#![allow(
+    clippy::disallowed_macros,
+    reason = "it prints its results, and nobody else uses it"
+)]
 
 mod facts;
 mod instruments;

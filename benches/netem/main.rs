@@ -5,6 +5,10 @@
 //! stamps. The same packets, at the times at which they were sent there, then meet farwire's model in virtual time.
 //!
 //! Other arguments name jobs to run.
+#![allow(
+    clippy::disallowed_macros,
+    reason = "it prints its results, and nobody else uses it"
+)]
 
 mod compare;
 mod guest;

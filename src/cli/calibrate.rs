@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 
 use super::args::api_server::LiveRuns;
-use super::args::experiment_run::{ExperimentArgs, FinishedExperiment};
+use super::args::experiment_run::{ExperimentArgs, FinishedExperiment, write_beside};
 use crate::experiment::grid;
 use crate::notes;
 use crate::toml_file::{SourceFile, text_of};
@@ -74,12 +74,10 @@ impl CalibrateArgs {
 
     /// The report beside the record, and to standard output unless its JSON goes there.
     fn show(&self, finished: &FinishedExperiment, calibration: &CalibrationReport) -> Result<()> {
-        let in_directory = |name| finished.directory.join(name);
-        output::write(
-            Some(&in_directory("calibration.md")),
-            &report::calibration_markdown(calibration),
-        )?;
-        output::write_json(&in_directory("calibration.json"), calibration)?;
+        let within = &finished.directory;
+        let text = report::calibration_markdown(calibration);
+        write_beside(within, "calibration.md", &text)?;
+        write_beside(within, "calibration.json", &output::json(calibration)?)?;
         let json = self.experiment.json.as_deref();
         let text = report::calibration_text(calibration, super::terminal());
         super::show(json, calibration, &text, notes::beside())

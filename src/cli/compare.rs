@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::notes;
 use instruments::failure::{Blame, Failure};
 use record::Record;
+use record::printable::printable;
 use report::analysis::record_comparison::{Compared, Comparison, Missing};
 
 /// Hold records against a reference record of the same scenario
@@ -52,7 +53,8 @@ impl CompareArgs {
             let comparison = Comparison::of(&reference, &record, self.across_links, wanted)
                 .with_context(|| path.display().to_string())
                 .or_bad_input()?;
-            text += &format!("{} against {}\n", path.display(), self.reference.display());
+            let of = format!("{} against {}", path.display(), self.reference.display());
+            text += &format!("{}\n", printable(&of));
             text += &report::comparison(&comparison, self.threshold, super::terminal());
             let worse: Vec<_> = comparison.regressions(self.threshold).collect();
             is_worse |= !worse.is_empty();

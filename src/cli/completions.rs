@@ -1,6 +1,5 @@
 //! `farwire completions`: completions for a shell.
 
-use std::io;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory};
@@ -8,6 +7,7 @@ use clap_complete::Shell;
 
 use super::Cli;
 use instruments::failure::Failure;
+use instruments::output;
 
 /// Print the completions of a shell
 #[derive(Args, Debug)]
@@ -18,12 +18,10 @@ pub(crate) struct CompletionsArgs {
 impl CompletionsArgs {
     /// Prints them to standard output.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        clap_complete::generate(
-            self.shell,
-            &mut Cli::command(),
-            "farwire",
-            &mut io::stdout(),
-        );
+        // It panics where it cannot write.
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "farwire", &mut script);
+        output::write(None, &String::from_utf8_lossy(&script))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -121,7 +121,9 @@ fn show(asked: &InstrumentArgs, found: &MeasureOutput) -> Result<(), Failure> {
         printable_lines(&instrument.text(measurement))
     );
     if common.json.as_deref().is_some_and(output::is_stdout) {
-        return Ok(notes::beside().write_all(text.as_bytes())?);
+        // The JSON has all of it.
+        let _ = notes::beside().write_all(text.as_bytes());
+        return Ok(());
     }
     Ok(output::write(None, &text)?)
 }

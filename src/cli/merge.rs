@@ -18,6 +18,7 @@ use crate::notes::note;
 use crate::toml_file::SourceFile;
 use instruments::failure::{Blame, Failure};
 use instruments::measure;
+use record::printable::printable_lines;
 use record::quantity::counted;
 use record::{GivenScenario, Merge, Record, Shard, ShardBy};
 use report::analysis::{Analysis, Verdict};
@@ -98,7 +99,8 @@ impl MergeArgs {
             met: verdict.map(|verdict| verdict == Verdict::Met),
         };
         let json = self.json.as_deref();
-        super::show(json, &joined, &joined.to_string(), io::sink())?;
+        let text = joined.to_string();
+        super::show(json, &joined, &printable_lines(&text), io::sink())?;
         note(format_args!(
             "`farwire report {}` shows the record",
             self.out.display()

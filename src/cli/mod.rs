@@ -141,7 +141,9 @@ fn show(
         output::write_json(file, value)?;
     }
     if json.is_some_and(output::is_stdout) {
-        return Ok(instead.write_all(text.as_bytes())?);
+        // The JSON has all of it, so that a reader of the text who has gone away changes nothing.
+        let _ = instead.write_all(text.as_bytes());
+        return Ok(());
     }
     Ok(output::write(None, text)?)
 }

@@ -12,6 +12,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use instruments::failure::{Blame, Failure};
 use instruments::output;
 use record::Record;
+use record::output_directory::OutputDirectory;
 use report::{FORMATS, Make, NamedFiles, ReportFormat, Terminal};
 
 /// Show a record
@@ -54,9 +55,9 @@ impl ReportArgs {
         match format.make {
             Make::Terminal(text) => {
                 let terminal = target.map_or_else(super::terminal, |_| Terminal::NONE);
-                output::write(target, &text(record, self.details, terminal))?;
+                whole(target, &text(record, self.details, terminal))?;
             }
-            Make::Document(document) => output::write(target, &document(record)?)?,
+            Make::Document(document) => whole(target, &document(record)?)?,
             Make::Stream(write) => stream(target, |target| write(record, target))?,
             Make::Files(files) => {
                 let directory = target.unwrap_or(Path::new("."));
@@ -79,13 +80,21 @@ fn format_parser() -> impl TypedValueParser<Value = &'static ReportFormat> {
 
 /// Writes each file into `directory`, which is made where it is missing.
 fn into(directory: &Path, files: NamedFiles) -> Result<(), Failure> {
-    let made = fs::create_dir_all(directory);
-    made.with_context(|| format!("{}: cannot create", directory.display()))
+    let made = fs::create_dir_all(directory).and_then(|()| OutputDirectory::open(directory));
+    let within = made
+        .with_context(|| format!("{}: cannot create", directory.display()))
         .or_bad_input()?;
     for (name, text) in files {
-        output::write(Some(&directory.join(name)), &text)?;
+        let write = |mut file: &File| file.write_all(text.as_bytes());
+        let written = within.replace(name.as_ref(), write);
+        written.with_context(|| format!("{}: cannot write", directory.join(name).display()))?;
     }
     Ok(())
+}
+
+/// Writes a view that fits into memory.
+fn whole(target: Option<&Path>, text: &str) -> Result<()> {
+    stream(target, |target| target.write_all(text.as_bytes()))
 }
 
 /// Gives `write` the file, or standard output, so that a long view is never in memory as a whole.
@@ -99,12 +108,16 @@ fn stream(
             format!("{}: cannot write", file.display())
         })
     };
-    let sink: Box<dyn Write> = match file {
-        Some(path) => Box::new(File::create(path).with_context(name)?),
-        None => Box::new(io::stdout().lock()),
+    let write_to = |sink: &mut dyn Write| {
+        let mut buffered = BufWriter::with_capacity(1 << 20, sink);
+        write(&mut buffered)?;
+        buffered.flush()
     };
-    let mut buffered = BufWriter::with_capacity(1 << 20, sink);
-    match write(&mut buffered).and_then(|()| buffered.flush()) {
+    let result = match file {
+        Some(path) => output::replace(path, |mut file| write_to(&mut file)),
+        None => write_to(&mut io::stdout().lock()),
+    };
+    match result {
         // Who reads no further has read enough.
         Err(error) if file.is_none() && error.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => result.with_context(name),

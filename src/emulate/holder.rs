@@ -150,7 +150,8 @@ pub(crate) fn hold(on_exit: OnExit) -> Result<()> {
     for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGABRT, SIGUSR1, SIGUSR2] {
         signal_hook::flag::register(signal, Arc::default())?;
     }
-    println!("{READY}");
+    // A box that has ended meanwhile reads nothing, and what is to be done at its end follows.
+    let _ = writeln!(std::io::stdout(), "{READY}");
     let (mut between, mut orderly) = (Between::new(), false);
     // The last line is whole or was never meant: the box may end while it writes.
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {

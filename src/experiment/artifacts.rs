@@ -1,6 +1,6 @@
 //! What a run leaves beside the record: files of its instruments, and captures of its links. The record has of each what it holds.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -10,6 +10,7 @@ use ring::digest::{Context, SHA256};
 use crate::experiment::{Case, PlannedInstrument};
 use crate::notes::note;
 use record::Artifact;
+use record::output_directory::OutputDirectory;
 
 /// Beside the record, where the files are: `CASE-REPEAT-INSTRUMENT.csv`, with several clients `CASE-REPEAT-INSTRUMENT-client-N.csv`;
 /// `PREFIX-CASE-REPEAT.pcapng`, with several links `PREFIX-CASE-REPEAT-LINK.pcapng`; each with `-attempt-N` behind the repeat from the
@@ -19,39 +20,39 @@ pub(crate) const ARTIFACTS: &str = "artifacts";
 /// What a run leaves.
 #[derive(Clone, Copy)]
 pub(super) struct Artifacts<'a> {
-    /// Their folder.
-    pub(super) folder: &'a Path,
+    /// The record's directory, in which they have a folder.
+    pub(super) within: &'a OutputDirectory,
     /// Which of the run's attempts it is.
     pub(super) attempt: u32,
 }
 
 impl Artifacts<'_> {
-    /// What an instrument writes in a run, by one client of several.
+    /// The name of what an instrument writes in a run, by one client of several.
     pub(super) fn csv(
         &self,
         (case, repeat): (&Case, u32),
         instrument: &PlannedInstrument,
         client: Option<usize>,
-    ) -> PathBuf {
+    ) -> String {
         let client = client.map(|number| format!("-client-{number}"));
         let run = self.run(case, repeat);
-        self.file(&format!(
+        file_name(&format!(
             "{run}-{}{}.csv",
             instrument.name,
             client.unwrap_or_default()
         ))
     }
 
-    /// What is captured of a run, of one link of several.
+    /// The name of what is captured of a run, of one link of several.
     pub(super) fn pcapng(
         &self,
         (case, repeat): (&Case, u32),
         prefix: &str,
         link: Option<&str>,
-    ) -> PathBuf {
+    ) -> String {
         let link = link.map(|link| format!("-{}", link.replace(' ', "-")));
         let run = self.run(case, repeat);
-        self.file(&format!(
+        file_name(&format!(
             "{prefix}-{run}{}.pcapng",
             link.unwrap_or_default()
         ))
@@ -65,48 +66,56 @@ impl Artifacts<'_> {
         }
     }
 
-    fn file(&self, name: &str) -> PathBuf {
-        self.folder.join(name.replace('/', "_"))
-    }
-
-    /// Makes the folder.
+    /// A new file of this name in their folder, which is made, and its path.
     ///
     /// # Errors
-    /// The file system's.
-    pub(super) fn make_folder(&self) -> Result<()> {
-        let folder = self.folder;
-        fs::create_dir_all(folder).with_context(|| format!("{}: cannot create", folder.display()))
+    /// The file system's, or the folder is a symbolic link.
+    pub(super) fn create(&self, name: &str) -> Result<(PathBuf, File)> {
+        let path = self.within.path().join(beside_the_record(name));
+        let folder = self.within.directory(ARTIFACTS);
+        let file = folder.and_then(|folder| folder.create(name.as_ref()));
+        let file = file.with_context(|| format!("{}: cannot write", path.display()))?;
+        Ok((path, file))
     }
 
-    /// Those of `files` that are there, for the record. One that cannot be read is said, and left out.
-    pub(super) fn left(&self, files: impl IntoIterator<Item = PathBuf>) -> Vec<Artifact> {
-        let files = files.into_iter();
-        let read = files.filter_map(|file| match summed(&file) {
+    /// Those of the files of these names that are there, for the record. One that cannot be read is named, and left out.
+    pub(super) fn left(&self, names: impl IntoIterator<Item = String>) -> Vec<Artifact> {
+        let names = names.into_iter();
+        let read = names.filter_map(|name| match self.summed(&name) {
             Ok((bytes, sha256)) => Some(Artifact {
-                file: beside_the_record(&file),
+                file: beside_the_record(&name),
                 bytes,
                 sha256,
             }),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => {
-                let file = file.display();
-                note(format_args!("{file}: is not in the record: {error}"));
+                note(format_args!("{name}: is not in the record: {error}"));
                 None
             }
         });
         read.collect()
     }
+
+    /// How long a file is, and its SHA-256.
+    fn summed(&self, name: &str) -> io::Result<(u64, String)> {
+        let file = self.within.directory(ARTIFACTS)?.read(name.as_ref())?;
+        summed(file)
+    }
 }
 
 /// The path of a file in the folder, as the record has it.
-pub(super) fn beside_the_record(file: &Path) -> PathBuf {
-    Path::new(ARTIFACTS).join(file.file_name().unwrap_or_default())
+pub(super) fn beside_the_record(name: &str) -> PathBuf {
+    Path::new(ARTIFACTS).join(name)
 }
 
-/// How long a file is, and its SHA-256.
-fn summed(file: &Path) -> io::Result<(u64, String)> {
+/// The name of one file, which cannot lead to another folder.
+fn file_name(text: &str) -> String {
+    text.replace('/', "_")
+}
+
+fn summed(mut file: File) -> io::Result<(u64, String)> {
     let mut sum = Sum(Context::new(&SHA256));
-    let bytes = io::copy(&mut File::open(file)?, &mut sum)?;
+    let bytes = io::copy(&mut file, &mut sum)?;
     let digits = sum.0.finish();
     let digits = digits.as_ref().iter().map(|byte| format!("{byte:02x}"));
     Ok((bytes, digits.collect()))
@@ -129,6 +138,8 @@ impl io::Write for Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
+
     use crate::experiment::small_record;
 
     #[test]
@@ -141,8 +152,9 @@ mod tests {
             name: "echo".to_owned(),
             ..case.instruments[0].clone()
         };
+        let within = OutputDirectory::open(Path::new("")).unwrap();
         let of = |attempt| Artifacts {
-            folder: Path::new("out"),
+            within: &within,
             attempt,
         };
         let names = [
@@ -152,23 +164,25 @@ mod tests {
             of(2).csv((&case, 2), &instrument, Some(4)),
         ];
         let expected = [
-            "out/seen-a_b-2.pcapng",
-            "out/seen-a_b-2-attempt-3-client-4.pcapng",
-            "out/a_b-2-echo.csv",
-            "out/a_b-2-attempt-2-echo-client-4.csv",
+            "seen-a_b-2.pcapng",
+            "seen-a_b-2-attempt-3-client-4.pcapng",
+            "a_b-2-echo.csv",
+            "a_b-2-attempt-2-echo-client-4.csv",
         ];
-        assert_eq!(names, expected.map(PathBuf::from));
+        assert_eq!(names, expected);
     }
 
     #[test]
     fn what_is_there_is_in_the_record_with_what_it_holds() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("x.csv");
-        fs::write(&file, "abc").unwrap();
+        let within = OutputDirectory::open(folder.path()).unwrap();
         let artifacts = Artifacts {
-            folder: folder.path(),
+            within: &within,
             attempt: 1,
         };
+        let (path, mut file) = artifacts.create("x.csv").unwrap();
+        assert_eq!(path, folder.path().join("artifacts/x.csv"));
+        file.write_all(b"abc").unwrap();
         // The first example of FIPS 180-4.
         let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         let expected = Artifact {
@@ -176,7 +190,7 @@ mod tests {
             bytes: 3,
             sha256: sha256.to_owned(),
         };
-        let left = artifacts.left([file, folder.path().join("gone.csv")]);
+        let left = artifacts.left(["x.csv", "gone.csv"].map(str::to_owned));
         assert_eq!(left, [expected]);
     }
 }

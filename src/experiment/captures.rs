@@ -1,7 +1,5 @@
 //! `--pcap` of an experiment: every run's links at both ends, in files beside the record that it refers to.
 
-use std::path::PathBuf;
-
 use anyhow::{Result, ensure};
 
 use super::artifacts::{ARTIFACTS, Artifacts, beside_the_record};
@@ -18,8 +16,8 @@ pub(crate) struct RunCaptures {
     spec: CaptureSpec,
 }
 
-/// Captures of a run's links, in the order of the bed's, each with its file.
-pub(super) struct RunningCaptures(Vec<(PathBuf, CaptureHandle)>);
+/// Captures of a run's links, in the order of the bed's, each with the name of its file.
+pub(super) struct RunningCaptures(Vec<(String, CaptureHandle)>);
 
 impl RunCaptures {
     /// Into files whose names begin with `prefix`, of what `spec` says.
@@ -62,17 +60,18 @@ impl RunCaptures {
     ) -> Result<RunningCaptures> {
         let links = conditions(run.case);
         let is_one = links.len() == 1;
-        artifacts.make_folder()?;
         let began = links.into_iter().zip(testbed.forwarders());
         let began = began.map(|((link, ends, _), (forwarder, number))| {
             let link = (!is_one).then_some(link.as_str());
-            let file = artifacts.pcapng((run.case, run.repeat), &self.prefix, link);
+            let name = artifacts.pcapng((run.case, run.repeat), &self.prefix, link);
+            let (_, file) = artifacts.create(&name)?;
             let spec = CaptureSpec {
                 ends,
                 ..self.spec.clone()
             };
-            let capture = Capture::create(&file, spec)?;
-            Ok((file, forwarder.capture(number, capture)?))
+            let sink = Box::new(file);
+            let capture = Capture { spec, sink };
+            Ok((name, forwarder.capture(number, capture)?))
         });
         began.collect::<Result<_>>().map(RunningCaptures)
     }
@@ -82,16 +81,16 @@ impl RunningCaptures {
     /// Of a run of which nothing is captured.
     pub(super) const NONE: Self = Self(Vec::new());
 
-    /// Waits until all is written, and tells what was of it with what the links did; the files.
-    pub(super) fn finish(self, links: &mut LinkSummaries) -> Vec<PathBuf> {
+    /// Waits until all is written, and tells what was of it with what the links did; the names of the files.
+    pub(super) fn finish(self, links: &mut LinkSummaries) -> Vec<String> {
         let mut links = links.iter_mut();
-        let finished = self.0.into_iter().map(|(file, capture)| {
+        let finished = self.0.into_iter().map(|(name, capture)| {
             let mut summary = capture.finish();
-            summary.file = Some(beside_the_record(&file));
+            summary.file = Some(beside_the_record(&name));
             if let Some((_, link)) = links.next() {
                 link.capture = Some(summary);
             }
-            file
+            name
         });
         finished.collect()
     }

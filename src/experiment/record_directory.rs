@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 use crate::experiment::Plan;
+use crate::live::quoted;
 use crate::notes::note;
 use record::Record;
 
@@ -63,7 +64,8 @@ fn held(command: &str, directory: &Path) -> String {
     if record.finished_at.is_some() {
         return format!("{at} holds a record of `{name}`");
     }
+    let quoted = quoted(&at.to_string());
     format!(
-        "{at} holds an unfinished record of `{name}`: `farwire {command} --resume {at}` does the rest"
+        "{at} holds an unfinished record of `{name}`: `farwire {command} --resume {quoted}` does the rest"
     )
 }

@@ -3,7 +3,6 @@
 //! A run that fails is recorded with its cause, and the others go on.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -11,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::artifacts::{ARTIFACTS, Artifacts};
+use super::artifacts::Artifacts;
 use super::captures::{RunCaptures, RunningCaptures};
 use super::machine_facts::network_sysctls;
 use super::observer::RunObserver;
@@ -21,6 +20,7 @@ use crate::progress::ProgressLine;
 use crate::testbed::{LinkSummaries, Testbed};
 use instruments::Session;
 use instruments::failure::{Blame, Failure};
+use instruments::output::Prepared;
 use netio::netns::NetNs;
 use netio::sandbox::{self, Capability};
 use netio::stop::Stop;
@@ -73,7 +73,6 @@ pub(crate) fn run(
     redo_invalid: bool,
     stop: &Stop,
 ) -> Result<()> {
-    let folder = writer.path().with_file_name(ARTIFACTS);
     let mut wanted = Wanted::of(record, redo_invalid);
     let before = record.runs.len();
     let missing = wanted.missing(plan, record, 1);
@@ -102,7 +101,7 @@ pub(crate) fn run(
                 let begun = Instant::now();
                 let set_up = measures.set_up;
                 let artifacts = Artifacts {
-                    folder: &folder,
+                    within: writer.directory(),
                     attempt,
                 };
                 let kept = Some((artifacts, measures.captures));
@@ -142,6 +141,22 @@ pub(crate) fn run(
         record.finished_at = Some(at);
     }
     Ok(())
+}
+
+/// The runs of `plan` that [`run`] would do, each case with the repeats that `record` is missing.
+pub(crate) fn missing(
+    plan: &Plan,
+    record: &Record,
+    redo_invalid: bool,
+) -> BTreeMap<String, Vec<u32>> {
+    let (wanted, latest) = (Wanted::of(record, redo_invalid), record.latest());
+    let rounds = (1..=plan.rounds()).flat_map(|round| plan.round(round));
+    let mut missing: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    for planned in rounds.filter(|planned| wanted.is_missing(&latest, planned)) {
+        let repeats = missing.entry(planned.case.name.clone()).or_default();
+        repeats.push(planned.repeat);
+    }
+    missing
 }
 
 /// Measures what the machine does with nothing in the way, and adds it to the record.
@@ -429,18 +444,21 @@ fn measure(
     let far = testbed.far_namespace().map(NetNs::try_clone).transpose()?;
     let (in_bed, far) = (far.is_some(), far.map(Arc::new));
     let is_confined = in_bed && asked.tool()?.is_none();
-    let opens_files = csv.is_some() || asked.file().is_some();
-    if let Some(artifacts) = csv {
-        artifacts.make_folder()?;
-    }
+    let opens_files = asked.file().is_some();
     let run = (planned.case, planned.repeat);
-    let sessions = numbered_clients(testbed.clients()).map(|client| Session {
-        in_bed,
-        far: far.clone(),
-        csv: csv.map(|artifacts| artifacts.csv(run, instrument, client)),
-        ..Session::quiet(stop.within(limit))
+    let open = |artifacts: &Artifacts<'_>, client| {
+        let (path, file) = artifacts.create(&artifacts.csv(run, instrument, client))?;
+        Ok::<_, anyhow::Error>(Arc::new(Prepared::of(path, file)))
+    };
+    let sessions = numbered_clients(testbed.clients()).map(|client| {
+        Ok(Session {
+            in_bed,
+            far: far.clone(),
+            csv: csv.map(|artifacts| open(artifacts, client)).transpose()?,
+            ..Session::quiet(stop.within(limit))
+        })
     });
-    let sessions: Vec<Session> = sessions.collect();
+    let sessions: Vec<Session> = sessions.collect::<Result<_>>()?;
     let measure = |session: &Session| -> Result<Measurement, Failure> {
         if is_confined {
             confine_client(opens_files)?;
@@ -498,8 +516,8 @@ fn numbered_clients(clients: usize) -> impl Iterator<Item = Option<usize>> {
     (1..=clients).map(move |number| (clients > 1).then_some(number))
 }
 
-/// What the instruments of a run write.
-fn csv_files(artifacts: &Artifacts<'_>, planned: &PlannedRun<'_>, clients: usize) -> Vec<PathBuf> {
+/// The names of what the instruments of a run write.
+fn csv_files(artifacts: &Artifacts<'_>, planned: &PlannedRun<'_>, clients: usize) -> Vec<String> {
     let run = (planned.case, planned.repeat);
     let instruments = planned.case.instruments.iter().filter(|one| one.csv);
     let files = instruments.flat_map(|instrument| {

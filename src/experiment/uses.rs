@@ -36,11 +36,31 @@ impl Uses {
         also: &[PathBuf],
         commands: BTreeMap<String, String>,
     ) -> Result<Self> {
+        let mut uses = Self::of_record(plan, commands);
+        let mut names = BTreeSet::new();
+        for case in &plan.cases {
+            for conditions in [
+                serde_json::to_value(&case.link)?,
+                serde_json::to_value(&case.bed)?,
+            ] {
+                named_in(&conditions, &mut names);
+            }
+        }
+        let sent = std::mem::take(&mut uses.files);
+        for name in names.union(&sent) {
+            uses.files.insert(named_files::find(by, name, also)?);
+        }
+        Ok(uses)
+    }
+
+    /// Of the `plan` of a record, which has whole paths and the values of its distributions; `commands` are the tools of its
+    /// instruments.
+    pub(crate) fn of_record(plan: &Plan, commands: BTreeMap<String, String>) -> Self {
         let mut uses = Self {
             commands,
+            files: sent(plan).map(|(_, _, file)| file.to_owned()).collect(),
             ..Self::default()
         };
-        let mut names = BTreeSet::new();
         for case in &plan.cases {
             match &case.bed {
                 Bed::Netns(_) | Bed::Chain(_) => {}
@@ -52,18 +72,22 @@ impl Uses {
                     uses.interfaces.extend(both);
                 }
             }
-            for conditions in [
-                serde_json::to_value(&case.link)?,
-                serde_json::to_value(&case.bed)?,
-            ] {
-                named_in(&conditions, &mut names);
-            }
         }
-        names.extend(sent(plan).map(|(_, _, file)| file.to_owned()));
-        for name in names {
-            uses.files.insert(named_files::find(by, &name, also)?);
-        }
-        Ok(uses)
+        uses
+    }
+
+    /// What it uses of the host's network: interfaces that it takes, and hosts that it talks to; `None` if neither.
+    pub(crate) fn of_network(&self) -> Option<String> {
+        let words = |what: &str, all: &BTreeSet<String>| {
+            let all: Vec<&str> = all.iter().map(String::as_str).collect();
+            (!all.is_empty()).then(|| format!("{what} {}", all.join(", ")))
+        };
+        let both = [
+            words("takes the interfaces", &self.interfaces),
+            words("talks to", &self.hosts),
+        ];
+        let said: Vec<String> = both.into_iter().flatten().collect();
+        (!said.is_empty()).then(|| said.join(" and "))
     }
 }
 

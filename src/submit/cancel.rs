@@ -1,13 +1,14 @@
 //! Ending a submit: its tasks, and the process that waits for them.
 
 use std::collections::BTreeSet;
-use std::fs::{self, OpenOptions, TryLockError};
+use std::fs::{OpenOptions, TryLockError};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
+use super::paths::write_whole;
 use super::shared_directory::{CANCELLED, LOCK, SubmissionState};
 use super::slurm::Slurm;
 use crate::notes::note;
@@ -29,7 +30,7 @@ pub(crate) fn cancel(path: &Path) -> Result<usize, Failure> {
         ended.extend(slurm.alive(&state.job_name(pass))?);
     }
     let mark = path.join(CANCELLED);
-    fs::write(&mark, "").with_context(|| format!("{}: cannot write", mark.display()))?;
+    write_whole(&mark, b"")?;
     ended.extend(end_all(path, &slurm)?);
     wait_for_submit(path);
     // It ends itself what it hands in meanwhile, but where it was killed.

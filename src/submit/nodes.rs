@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::Value;
 
+use super::paths::write_whole;
 use super::slurm::{Node, Slurm};
 use instruments::failure::Failure;
 use record::quantity::counted;
@@ -42,7 +43,7 @@ pub(super) fn excluded(directory: &Path) -> BTreeMap<String, String> {
 /// Leaves a node out from now on.
 pub(super) fn exclude(directory: &Path, node: &str, cause: &str) -> Result<()> {
     let file = directory.join(NODES).join(format!("{node}.{CANNOT}"));
-    fs::write(&file, cause).with_context(|| format!("{}: cannot write", file.display()))
+    write_whole(&file, cause.as_bytes())
 }
 
 /// Fails with the causes when no node of the partition is left. While `busy` tasks are on nodes, only what is excluded counts: a node that

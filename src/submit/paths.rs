@@ -1,7 +1,12 @@
-//! Paths as they are typed: where a host's /home is a link to /export/home, nodes may know the first name alone.
+//! Paths as they are typed, and files that are written whole. Where a host's /home is a link to /export/home, nodes may know the first name alone.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{self, Path, PathBuf};
 use std::{env, io};
+
+use anyhow::{Context as _, Result};
+use record::output_directory::OutputDirectory;
 
 /// The whole path, with its symbolic links.
 ///
@@ -18,6 +23,17 @@ fn absolute_from(pwd: Option<PathBuf>, path: &Path) -> io::Result<PathBuf> {
         Some(pwd) if !path.as_os_str().is_empty() => path::absolute(pwd.join(path)),
         _ => path::absolute(path),
     }
+}
+
+/// Writes a file whole, or not at all.
+pub(super) fn write_whole(file: &Path, bytes: &[u8]) -> Result<()> {
+    let write = |mut to: &File| {
+        to.write_all(bytes)?;
+        to.sync_all()
+    };
+    let within = OutputDirectory::of(file);
+    let written = within.and_then(|(directory, name)| directory.replace(name, write));
+    written.with_context(|| format!("{}: cannot write", file.display()))
 }
 
 /// Whether both names are of one file or folder.

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::nodes::NODES;
-use super::paths;
+use super::paths::{self, write_whole};
 use crate::experiment::sharding::Size;
 use crate::notes::note;
 use instruments::failure::{Blame, Failure};
@@ -208,7 +208,7 @@ impl Directory {
     /// Keeps the script of a pass, for Slurm and for who wants to know.
     pub(super) fn keep_script(&self, pass: &Pass, script: &str) -> Result<PathBuf> {
         let file = self.path.join(LOG).join(format!("{}.sh", pass.number));
-        fs::write(&file, script).with_context(|| format!("{}: cannot write", file.display()))?;
+        write_whole(&file, script.as_bytes())?;
         Ok(file)
     }
 
@@ -358,18 +358,6 @@ fn runs(record: &Record) -> (usize, usize) {
         }
     }
     (done, missing)
-}
-
-/// Writes a file whole, or not at all.
-fn write_whole(file: &Path, bytes: &[u8]) -> Result<()> {
-    let partial = file.with_extension("partial");
-    let write = || -> io::Result<()> {
-        let mut to = File::create(&partial)?;
-        to.write_all(bytes)?;
-        to.sync_all()?;
-        fs::rename(&partial, file)
-    };
-    write().with_context(|| format!("{}: cannot write", file.display()))
 }
 
 /// How long a complete record took.

@@ -126,7 +126,7 @@ pub(crate) fn hold() -> Result<()> {
         }
         Err(why) => HolderAnswer::Refused(format!("{why:#}")),
     };
-    println!("{}", serde_json::to_string(&answer)?);
+    writeln!(std::io::stdout(), "{}", serde_json::to_string(&answer)?)?;
     input.read_to_end(&mut Vec::new())?;
     Ok(())
 }

@@ -2,10 +2,11 @@
 //!
 //! A report is made from its record for every request, so that a run in progress is shown up to date.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use axum::Router;
 use axum::extract::{Path as Named, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -48,8 +49,7 @@ impl Records {
         if Record::is_in(&self.folder) {
             names.push(String::new());
         }
-        for entry in std::fs::read_dir(&*self.folder)? {
-            let entry = entry?;
+        for entry in std::fs::read_dir(&*self.folder)?.flatten() {
             // What is no UTF-8 has no address.
             let name = entry.file_name().into_string().ok();
             names.extend(name.filter(|_| Record::is_in(&entry.path())));
@@ -70,8 +70,11 @@ impl Records {
                 "" => "report.html".to_owned(),
                 name => format!("{}/report.html", path_segment(name)),
             };
-            match self.read(&name) {
-                Ok(record) => listed.push(Listed::of(&record, report)),
+            // One that nobody foresaw must not hide the others.
+            let list = || Ok(Listed::of(&self.read(&name)?, report));
+            let panicked = |_| Err(anyhow!("{name}: a panic while it was read"));
+            match catch_unwind(AssertUnwindSafe(list)).unwrap_or_else(panicked) {
+                Ok(one) => listed.push(one),
                 Err(error) => unread.push(format!("{error:#}")),
             }
         }

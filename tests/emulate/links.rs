@@ -2,13 +2,15 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use netio::netns::NetNs;
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::NamedTempFile;
@@ -157,6 +159,31 @@ fn each_of_many_links_has_conditions_counters_and_draws_of_its_own() -> Result<(
     // Of one seed, and not the same losses: with 100 packets these differ nearly always, and for these draws they do.
     ensure!(arrived[1] != arrived[2], "{arrived:?}");
     Ok(())
+}
+
+/// The box is killed while its standard error is a pipe of one page that nobody reads any more.
+#[test_support::test(Namespaces, Tool("ip"))]
+fn the_holder_sets_all_interfaces_down_though_nobody_reads_what_it_says() -> Result<()> {
+    const LINKS: usize = 40;
+    let street = Street::build(LINKS)?;
+    let links = file([""; LINKS])?;
+    let (reader, writer) = std::io::pipe()?;
+    fcntl(&reader, FcntlArg::F_SETPIPE_SZ(4096))?;
+    let mut command = farwire();
+    command.args(["emulate", "--links"]).arg(links.path());
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(writer);
+    let mut wan = street.middle.run(|| command.spawn())??;
+    drop(command);
+    let mut lines = BufReader::new(reader).lines();
+    let begun = lines.find(|line| !matches!(line, Ok(line) if !line.contains("until a signal")));
+    begun.context("the box ended")??;
+    wan.kill()?;
+    wan.wait()?;
+    wait_for("all interfaces to be down", || {
+        let states = street.states()?;
+        Ok(states.iter().all(|(_, state)| !state.is_up()).then_some(()))
+    })
 }
 
 #[test_support::test(Namespaces, Tool("ip"))]

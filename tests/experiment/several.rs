@@ -17,7 +17,9 @@ fn several_scenarios_all_run_and_one_page_leads_to_their_reports() -> Result<()>
     let met = text.replace("'small'", "'met'").replace(UNMET, "");
     fs::write(small.path("met.toml"), met)?;
     let mut command = farwire();
-    command.current_dir(small.path("")).args(["run", "--no-baseline"]);
+    command
+        .current_dir(small.path(""))
+        .args(["run", "--no-baseline"]);
     let ended = process::run(command.args(["small.toml", "met.toml", "--out", "all"]))?;
     let said = ends_with(&ended, 1, "not all that is expected is met: small.toml")?;
     has(&said, "all reports: all/index.html")?;

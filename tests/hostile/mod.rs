@@ -1,6 +1,7 @@
 //! Strangers, hostile files and sudden ends: what the program does with the worst of its world.
 
 mod capacity;
+mod closed_output;
 mod files;
 mod iperf3_cves;
 mod kills;
@@ -9,5 +10,6 @@ mod log;
 mod loops;
 mod places;
 mod privilege;
+mod records;
 mod soak;
 mod wan_box;

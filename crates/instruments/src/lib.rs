@@ -27,7 +27,6 @@ mod service;
 pub mod stamp;
 pub mod tls;
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use netio::netns::NetNs;
@@ -35,6 +34,7 @@ use netio::stop::Stop;
 
 use external::Launcher;
 pub use live::Live;
+use output::Prepared;
 
 /// What an instrument is used within: when to end, and who looks on.
 #[derive(Clone, Debug, Default)]
@@ -50,7 +50,7 @@ pub struct Session {
     /// Whether somebody is shown more than the measurement: each interval in words, and another tool's JSON.
     pub details: bool,
     /// Where an instrument with a CSV of its own writes it, unless its arguments say where.
-    pub csv: Option<PathBuf>,
+    pub csv: Option<Arc<Prepared>>,
 }
 
 /// Locks `mutex`; what a thread did until it panicked stands.

@@ -4,6 +4,7 @@ use std::fmt::Arguments;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
+use netio::console;
 use record::printable::printable_lines;
 
 /// Says lines on standard error, or nothing.
@@ -37,7 +38,7 @@ impl Live {
     /// Says one line.
     pub(crate) fn line(self, text: Arguments<'_>) {
         if self.enabled {
-            eprintln!("{}", printable_lines(&text.to_string()));
+            console::say(&printable_lines(&text.to_string()));
         }
     }
 }

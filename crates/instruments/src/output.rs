@@ -8,6 +8,7 @@ use crate::error::{Context, Error, Result};
 use crate::failure::AnyError;
 use serde::Serialize;
 
+use record::output_directory::OutputDirectory;
 use record::printable::printable_json;
 
 /// A file that was opened before there were results to write.
@@ -18,6 +19,23 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// This `file`, which messages call `path`.
+    pub fn of(path: PathBuf, file: File) -> Self {
+        Self { path, file }
+    }
+
+    /// The same file once more.
+    ///
+    /// # Errors
+    /// The process has no descriptor left.
+    pub fn try_clone(&self) -> Result<Self> {
+        let file = self
+            .file
+            .try_clone()
+            .with_context(|| unwritable(&self.path));
+        Ok(Self::of(self.path.clone(), file?))
+    }
+
     /// Opens `path`, so that what cannot be written is found in time; what stands there stays until then.
     ///
     /// # Errors
@@ -56,6 +74,24 @@ impl Prepared {
             write(&self.file).map_err(|error| Error::Library(error.into()))
         };
         replace().with_context(|| unwritable(&self.path))
+    }
+}
+
+/// Puts what `write` writes in the place of the file `path` once it is whole. What is no regular file, such as a pipe or a
+/// symbolic link, is written as it is.
+///
+/// # Errors
+/// Those of `write`, and the file system's. The file is as it was then.
+pub fn replace<E: From<io::Error>>(
+    path: &Path,
+    write: impl FnOnce(&File) -> std::result::Result<(), E>,
+) -> std::result::Result<(), E> {
+    match path.symlink_metadata() {
+        Ok(found) if !found.is_file() => write(&File::create(path)?),
+        _ => {
+            let (directory, name) = OutputDirectory::of(path)?;
+            directory.replace(name, write)
+        }
     }
 }
 

@@ -24,6 +24,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getpgrp, getpid, getppid, setpgid, tcgetpgrp, tcsetpgrp};
 
+use crate::console;
 use crate::netns::{NetNs, NetNsError};
 
 /// The first argument by which a program that calls [`divert`] knows that it is to be a warden.
@@ -168,16 +169,20 @@ pub fn divert() {
             // Before anybody writes to it from what is the background until then.
             drop(terminal);
             code.unwrap_or_else(|error| {
-                eprintln!("farwire: cannot contain {}: {error}", program.display());
+                say(&format!("cannot contain {}: {error}", program.display()));
                 FAILED
             })
         }
         _ => {
-            eprintln!("farwire: {SUBCOMMAND} is for farwire's own use");
+            say(&format!("{SUBCOMMAND} is for farwire's own use"));
             FAILED
         }
     };
     std::process::exit(code);
+}
+
+fn say(why: &str) {
+    console::say(&format!("farwire: {why}"));
 }
 
 /// The warden: starts init, and ends with it or with the caller.
@@ -202,7 +207,7 @@ fn guard(
             drop(caller_fd);
             let code = init(&own_fd, &signals, terminal.is_some(), program, arguments)
                 .unwrap_or_else(|error| {
-                    eprintln!("farwire: cannot contain {}: {error}", program.display());
+                    say(&format!("cannot contain {}: {error}", program.display()));
                     FAILED
                 });
             std::process::exit(code);
@@ -269,7 +274,7 @@ fn init(
                 true => (NOT_EXECUTABLE, error.to_string()),
                 false => (NOT_FOUND, "no such command".to_owned()),
             };
-            eprintln!("farwire: cannot run {}: {why}", program.display());
+            say(&format!("cannot run {}: {why}", program.display()));
             return Ok(code);
         }
     };

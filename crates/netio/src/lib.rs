@@ -6,6 +6,7 @@ mod bridge;
 mod change;
 mod checksum;
 pub mod clock;
+pub mod console;
 pub mod contain;
 mod control;
 pub mod cpu;

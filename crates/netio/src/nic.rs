@@ -6,6 +6,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use rtnetlink::{LinkUnspec, RouteMessageBuilder};
 
 use crate::bed::{self, BedError};
+use crate::console;
 use crate::iface::{Interface, InterfaceError};
 use crate::netlink::{self, NetlinkError, RequestContext as _};
 use crate::netns::{NetNs, NetNsError};
@@ -137,7 +138,7 @@ impl BorrowedNic {
 impl Drop for BorrowedNic {
     fn drop(&mut self) {
         if let Err(error) = self.give_back() {
-            eprintln!("farwire: {error}");
+            console::say(&format!("farwire: {error}"));
         }
     }
 }

@@ -301,6 +301,18 @@ impl Bed {
         }
     }
 
+    /// Refuses more clients or nodes than a bed has.
+    ///
+    /// # Errors
+    /// One that names the key.
+    pub(crate) fn check_size(&self) -> Result<(), Error> {
+        match self {
+            Self::Netns(pair) => pair.check_size().at("bed"),
+            Self::Chain(chain) => chain.check_size().at("bed"),
+            Self::External(_) | Self::Nics(_) => Ok(()),
+        }
+    }
+
     /// The emulated links in a row, or of every client, each with its name and draws of its own; `link` is the case's own.
     ///
     /// # Errors
@@ -344,13 +356,9 @@ fn box_behind(wire: &LinkSpec, link: &LinkSpec) -> Result<Vec<Hop>, Error> {
 impl Pair {
     fn check(&self) -> Result<(), Error> {
         check_mtu(self.mtu)?;
-        let clients = self.clients;
+        self.check_size()?;
         require!(
-            CLIENTS.contains(&clients),
-            "clients": "{clients} is out of range: 1 to 1000"
-        );
-        require!(
-            clients == 1 || self.tbf.is_none(),
+            self.clients == 1 || self.tbf.is_none(),
             "tbf": "a bed of several clients has none: say the rate of its links, `wire` or a case's `link`"
         );
         let check = || {
@@ -361,6 +369,15 @@ impl Pair {
             self.wire.check()
         };
         check().at("wire")
+    }
+
+    fn check_size(&self) -> Result<(), Error> {
+        let clients = self.clients;
+        require!(
+            CLIENTS.contains(&clients),
+            "clients": "{clients} is out of range: 1 to 1000"
+        );
+        Ok(())
     }
 
     /// The link of each client, with the same hops.
@@ -419,11 +436,8 @@ impl Chain {
 
     fn check(&self) -> Result<(), Error> {
         check_mtu(self.mtu)?;
+        self.check_size()?;
         let nodes = &self.nodes;
-        require!(
-            NODES.contains(&nodes.len()),
-            "nodes": "{} are out of range: 2 to 17", nodes.len()
-        );
         for (number, node) in nodes.iter().enumerate() {
             require!(!node.is_empty(), "nodes": "one has no name");
             require!(
@@ -439,6 +453,12 @@ impl Chain {
             );
             link.check().at(name.as_str()).at("links")?;
         }
+        Ok(())
+    }
+
+    fn check_size(&self) -> Result<(), Error> {
+        let nodes = self.nodes.len();
+        require!(NODES.contains(&nodes), "nodes": "{nodes} are out of range: 2 to 17");
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 /// What went wrong with a record's file. Its text has all causes.
 #[derive(Debug, thiserror::Error)]
@@ -12,6 +13,14 @@ pub enum Error {
     /// The file system refused.
     #[error(transparent)]
     System(#[from] io::Error),
+    /// A line of a record cannot be right.
+    #[error("line {line}: {cause}")]
+    InLine {
+        /// From 1.
+        line: u64,
+        /// What went wrong.
+        cause: Box<Self>,
+    },
     /// What was being done, or with which file, when something else went wrong.
     #[error("{doing}: {cause}")]
     While {
@@ -39,6 +48,15 @@ impl Error {
         }
     }
 
+    /// The same with its place: the file, and the line where it has one.
+    pub(crate) fn in_file(self, file: &Path) -> Self {
+        let file = file.display();
+        match self {
+            Self::InLine { line, cause } => cause.during(format_args!("{file}:{line}")),
+            other => other.during(file),
+        }
+    }
+
     /// Whether there is no room left: of the file system, of the user's share of it, or of a file.
     pub fn is_full(&self) -> bool {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
@@ -46,7 +64,7 @@ impl Error {
             Self::System(error) => {
                 matches!(error.kind(), FileTooLarge | QuotaExceeded | StorageFull)
             }
-            Self::While { cause, .. } => cause.is_full(),
+            Self::While { cause, .. } | Self::InLine { cause, .. } => cause.is_full(),
             Self::Content(_) => false,
         }
     }

@@ -1,6 +1,6 @@
 //! What an experiment does, resolved: nothing is left to a default here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use model::Nanos;
 use schemars::JsonSchema;
@@ -13,11 +13,15 @@ use super::bed::Bed;
 use super::expectation::{Expectation, Trend};
 use super::figure_name::FigureName;
 use crate::lateness::LateBudget;
+use crate::printable::{is_control, printable};
 use crate::profile::InstrumentProfile;
 use crate::quantity::number;
 use crate::shard::Shard;
 use conditions::route::Route;
-use conditions::{EmulatedLink, Error, LinkSpec};
+use conditions::{EmulatedLink, Error, LinkSpec, require};
+
+/// The most runs of an experiment: the number of cases times the most repeats that one of them may have.
+pub const MOST_RUNS: u64 = 1_000_000;
 
 /// A whole experiment. `A` is what each instrument was asked for: [`RecordedArguments`] in a record, the parsed arguments where
 /// instruments are used.
@@ -219,6 +223,41 @@ impl<A> Plan<A> {
         })
     }
 
+    /// Refuses what no scenario becomes: names that a scenario could not have, and more runs than [`MOST_RUNS`].
+    ///
+    /// # Errors
+    /// One that names the key.
+    pub fn check(&self) -> Result<(), Error> {
+        check_experiment_name(&self.name)?;
+        self.check_runs()?;
+        let mut names = HashSet::new();
+        for (index, case) in self.cases.iter().enumerate() {
+            let (name, shown) = (&case.name, printable(&case.name));
+            let mut check = || {
+                require!(names.insert(name), "name": "it is taken by another case");
+                case.check()
+            };
+            check().map_err(|error| error.at_item(index, Some(&shown)).at("cases"))?;
+        }
+        match &self.shard {
+            Some(shard) => shard.number.check().map_err(Error::other),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses more runs than [`MOST_RUNS`].
+    ///
+    /// # Errors
+    /// One that names the product.
+    pub fn check_runs(&self) -> Result<(), Error> {
+        let (cases, rounds) = (self.cases.len() as u64, u64::from(self.rounds()));
+        require!(
+            cases.saturating_mul(rounds) <= MOST_RUNS,
+            "repeats": "{cases} cases with up to {rounds} repeats each: at most {MOST_RUNS} runs in all"
+        );
+        Ok(())
+    }
+
     /// The case of this name.
     pub fn case(&self, name: &str) -> Option<&Case<A>> {
         self.cases.iter().find(|case| case.name == name)
@@ -248,7 +287,7 @@ impl<A> Plan<A> {
         PlannedRun {
             case,
             repeat,
-            seed: case.link.seed.unwrap_or(self.seed) + u64::from(repeat - 1),
+            seed: (case.link.seed.unwrap_or(self.seed)).wrapping_add(u64::from(repeat - 1)),
         }
     }
 
@@ -266,6 +305,25 @@ impl<A> Plan<A> {
 }
 
 impl<A> Case<A> {
+    /// Refuses names that a scenario could not have, a number of repeats that is none, and a bed that no bed can be.
+    fn check(&self) -> Result<(), Error> {
+        let names = self.instruments.iter().map(|one| &one.name);
+        require!(
+            !self.name.contains(|letter| letter == '\n' || is_control(letter)),
+            "name": "it has a control character in it"
+        );
+        for (index, name) in names.enumerate() {
+            let checked = check_instrument_name(name);
+            checked.map_err(|error| error.at_item(index, None).at("instruments"))?;
+        }
+        let Repeats { least, most, .. } = self.repeats;
+        require!(
+            (1..=most).contains(&least),
+            "repeats": "from {least} to {most} runs: the first number is at least 1 and at most the second"
+        );
+        self.bed.check_size()
+    }
+
     /// The same case with these instruments.
     pub fn with_instruments<B>(&self, instruments: Vec<PlannedInstrument<B>>) -> Case<B> {
         Case {
@@ -311,6 +369,34 @@ impl<A> Case<A> {
             .chunk_by(|a, b| a.group.is_some() && a.group == b.group)
             .collect()
     }
+}
+
+/// Refuses a name of an experiment that does not name a directory where it is made, or that is an option to a program.
+///
+/// # Errors
+/// One of the key `name`.
+pub fn check_experiment_name(name: &str) -> Result<(), Error> {
+    let within = |letter: char| letter.is_alphanumeric() || "-_.".contains(letter);
+    require!(
+        name.starts_with(char::is_alphanumeric) && name.chars().all(within),
+        "name": "`{}`: it names the directory of the record: letters, digits, `-`, `_` and `.`, the first a letter or a digit",
+        printable(name)
+    );
+    Ok(())
+}
+
+/// Refuses a name of an instrument by which its figures cannot be named.
+///
+/// # Errors
+/// One of the key `name`.
+pub fn check_instrument_name(name: &str) -> Result<(), Error> {
+    let splits = |letter: char| letter == '.' || letter.is_whitespace() || is_control(letter);
+    require!(
+        !name.is_empty() && !name.contains(splits),
+        "name": "`{}`: a name has neither dots nor spaces",
+        name.escape_debug()
+    );
+    Ok(())
 }
 
 impl Published {

@@ -38,6 +38,13 @@ pub fn printable_json(json: &str) -> Cow<'_, str> {
     out.into()
 }
 
+/// Whether a text file may not have this character: a terminal obeys it, or shows what follows in another order (Unicode
+/// Standard Annex #9, explicit directional formatting). Ends of lines and tabs are text.
+pub fn is_control(letter: char) -> bool {
+    let reorders = matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    reorders || (letter.is_control() && !matches!(letter, '\n' | '\t'))
+}
+
 fn escaped(text: &str, is_unfit: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.contains(&is_unfit) {
         return text.into();

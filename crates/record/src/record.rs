@@ -4,7 +4,7 @@
 //! is cut off at any point loses the run that was being written, and no other.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
+use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Read, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,6 +23,7 @@ use crate::Measurement;
 use crate::error::{Error, Result};
 use crate::figure_name::FigureName;
 use crate::lateness::{self, LateBudget, LatePackets, RowDepartures};
+use crate::regular_file;
 use crate::summary::Summary;
 use stats::repeats;
 
@@ -38,6 +39,16 @@ const UPGRADES: [Upgrade; VERSION as usize - 1] = [];
 pub(crate) const FILE: &str = "record.jsonl";
 /// No line that says when an experiment ended is longer.
 const LONGEST_END: u64 = 1024;
+/// The longest first line in bytes: 10,000 cases take about 30 MB.
+const LONGEST_HEAD: u64 = 64 << 20;
+/// The longest line after it in bytes: a run with about three million samples.
+pub(crate) const LONGEST_LINE: u64 = 256 << 20;
+/// The longest record in bytes that is read into memory as a whole.
+const LONGEST_WHOLE: u64 = 1 << 30;
+/// The most lines of a record: every run of the largest plan, and as many further attempts.
+const MOST_LINES: u64 = 2_000_000;
+/// The most hosts of a record, and the most changes from one host to another.
+const MOST_HOSTS: usize = 10_000;
 
 /// A whole experiment, asked for and measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -242,7 +253,10 @@ impl RecordHead {
             format: String,
             version: u32,
         }
-        let Ok(stamp) = serde_json::from_slice::<Stamp>(line) else {
+        // A list can stand for a structure in serde's JSON, but no line of a record is one.
+        let is_object = line.trim_ascii_start().starts_with(b"{");
+        let stamp = is_object.then(|| serde_json::from_slice::<Stamp>(line).ok());
+        let Some(stamp) = stamp.flatten() else {
             return Err(Error::content(format_args!(
                 "not a farwire record, or one that ends before its plan (its first line has \"format\": \"{FORMAT}\")"
             )));
@@ -260,8 +274,11 @@ impl RecordHead {
                 "a record of version {version}; this farwire reads versions up to {newest}"
             ))
         })?;
-        let mut head: Self = parse_line(1, line, needed)?;
+        let mut head: Self = parse_line(line, needed)?;
         head.version += u32::try_from(needed.len()).unwrap_or(u32::MAX);
+        head.plan.check()?;
+        let hosts = head.hosts.len();
+        require!(hosts <= MOST_HOSTS, "{hosts} hosts: at most {MOST_HOSTS}");
         Ok((head, needed))
     }
 }
@@ -284,8 +301,8 @@ impl Record {
     /// No record, or one of a version that this farwire does not read, or damaged before its last line.
     pub fn read(path: &Path) -> Result<Self> {
         let file = file_of(path);
-        let read = || Self::from_reader(File::open(&file)?);
-        read().map_err(|error| error.during(file.display()))
+        let read = || Self::from_reader(regular_file::open(&file)?);
+        read().map_err(|error| error.in_file(&file))
     }
 
     /// The record that `lines` are.
@@ -305,11 +322,11 @@ impl Record {
     /// being written can be asked often.
     pub fn is_finished(directory: &Path) -> bool {
         let last = || -> io::Result<bool> {
-            let mut file = File::open(file_of(directory))?;
+            let mut file = regular_file::open(&file_of(directory))?;
             let from = file.metadata()?.len().saturating_sub(LONGEST_END);
             file.seek(SeekFrom::Start(from))?;
             let mut end = Vec::new();
-            file.read_to_end(&mut end)?;
+            file.take(LONGEST_END).read_to_end(&mut end)?;
             let Some(end) = end.strip_suffix(b"\n") else {
                 return Ok(false);
             };
@@ -434,6 +451,11 @@ fn read_lines((head, mut lines): (RecordHead, Lines<impl Read>)) -> Result<Found
     let is_merged = !head.hosts.is_empty();
     let mut record = Record::new(head);
     while let Some(line) = lines.next()? {
+        require!(
+            lines.whole <= LONGEST_WHOLE,
+            "longer than {}, which is the most that is read into memory",
+            size(LONGEST_WHOLE)
+        );
         match line {
             RecordLine::Baseline(baseline) => record.baselines.push(baseline),
             RecordLine::Host(host) => record.enter(host),
@@ -457,6 +479,8 @@ pub(crate) struct Lines<R> {
     /// How many of the file's bytes were whole lines until here.
     pub(crate) whole: u64,
     number: u64,
+    /// How often the host has changed.
+    changes: usize,
     /// The last one, as it stands in the file.
     pub(crate) text: Vec<u8>,
 }
@@ -468,18 +492,51 @@ impl<R: Read> Lines<R> {
     }
 
     fn with(upgrades: &'static [Upgrade], file: R) -> Result<(RecordHead, Self)> {
-        let (mut file, mut text) = (BufReader::new(file), Vec::new());
-        let whole = file.read_until(b'\n', &mut text)? as u64;
-        let (head, upgrades) = RecordHead::parse(&text, upgrades)?;
-        require!(text.ends_with(b"\n"), "ends before its plan");
-        let lines = Self {
-            file,
+        let mut lines = Self {
+            file: BufReader::new(file),
             upgrades,
-            whole,
-            number: 1,
-            text,
+            whole: 0,
+            number: 0,
+            changes: 0,
+            text: Vec::new(),
         };
+        let mut begin = || {
+            lines.whole = lines.read(LONGEST_HEAD)?;
+            let (head, needed) = RecordHead::parse(&lines.text, upgrades)?;
+            require!(lines.text.ends_with(b"\n"), "ends before its plan");
+            Ok((head, needed))
+        };
+        let begun = begin();
+        let (head, needed) = begun.map_err(|cause| lines.in_line(cause))?;
+        lines.upgrades = needed;
         Ok((head, lines))
+    }
+
+    /// Reads the next line, which has at most `longest` bytes; how many it has.
+    fn read(&mut self, longest: u64) -> Result<u64> {
+        self.text.clear();
+        self.number += 1;
+        require!(
+            self.number <= MOST_LINES,
+            "more than {MOST_LINES} lines, which no experiment has"
+        );
+        // One byte more than that is enough to see that it is longer.
+        let mut line = (&mut self.file).take(longest + 1);
+        let length = line.read_until(b'\n', &mut self.text)? as u64;
+        require!(
+            length <= longest,
+            "longer than {}, which no line of a record is",
+            size(longest)
+        );
+        Ok(length)
+    }
+
+    /// An error of the line that was read last.
+    fn in_line(&self, cause: Error) -> Error {
+        Error::InLine {
+            line: self.number,
+            cause: Box::new(cause),
+        }
     }
 
     /// Whether the file is of an earlier version: lines of the present one cannot be added to it.
@@ -489,19 +546,32 @@ impl<R: Read> Lines<R> {
 
     /// The next one that is whole. What is cut off within a line was not whole when it was written; what is whole must be sound.
     pub(crate) fn next(&mut self) -> Result<Option<RecordLine<Run>>> {
-        self.text.clear();
-        self.number += 1;
-        let length = self.file.read_until(b'\n', &mut self.text)? as u64;
+        let next = self.parse_next();
+        next.map_err(|cause| self.in_line(cause))
+    }
+
+    fn parse_next(&mut self) -> Result<Option<RecordLine<Run>>> {
+        let length = self.read(LONGEST_LINE)?;
         if !self.text.ends_with(b"\n") {
             return Ok(None);
         }
-        let line = parse_line(self.number, &self.text, self.upgrades)?;
+        let line = parse_line(&self.text, self.upgrades)?;
+        if matches!(line, RecordLine::Host(_)) {
+            self.changes += 1;
+            let most = MOST_HOSTS;
+            require!(self.changes <= most, "more than {most} changes of the host");
+        }
         self.whole += length;
         Ok(Some(line))
     }
 }
 
-fn parse_line<T: DeserializeOwned>(number: u64, line: &[u8], upgrades: &[Upgrade]) -> Result<T> {
+/// A number of bytes as people read it.
+pub(crate) fn size(bytes: u64) -> impl Display {
+    format!("{} MiB", bytes >> 20)
+}
+
+fn parse_line<T: DeserializeOwned>(line: &[u8], upgrades: &[Upgrade]) -> Result<T> {
     let parse = || {
         if upgrades.is_empty() {
             return serde_json::from_slice(line);
@@ -510,7 +580,7 @@ fn parse_line<T: DeserializeOwned>(number: u64, line: &[u8], upgrades: &[Upgrade
         upgrades.iter().for_each(|upgrade| upgrade(&mut value));
         serde_json::from_value(value)
     };
-    parse().map_err(|error| Error::content(format_args!("line {number}: damaged: {error}")))
+    parse().map_err(|error| Error::content(format_args!("damaged: {error}")))
 }
 
 /// The record's file, which is either `path` or in it.
@@ -694,6 +764,8 @@ mod tests {
                 "a record of version 2; this farwire reads versions up to 1",
             ),
             (r#"{"format":"farwire-record","version":1}"#, "damaged"),
+            (r#"["farwire-record",1]"#, "not a farwire record"),
+            (r#"["farwire-record",5]"#, "not a farwire record"),
         ] {
             let error = format!(
                 "{:#}",
@@ -701,6 +773,120 @@ mod tests {
             );
             assert!(error.contains(cause), "{error}");
         }
+    }
+
+    /// The small record with a text of it replaced.
+    fn changed(from: &str, to: &str) -> String {
+        let small = include_str!("../../../tests/fixtures/records/small.jsonl");
+        assert!(small.contains(from), "{from}");
+        small.replacen(from, to, 1)
+    }
+
+    #[test]
+    fn a_plan_that_no_scenario_becomes_is_refused_with_its_key() {
+        let repeats = r#""repeats":{"least":1,"most":1,"until":null}"#;
+        let count = |least: u64, most: u64| {
+            format!(r#""repeats":{{"least":{least},"most":{most},"until":null}}"#)
+        };
+        let case = r#""name":"slow""#;
+        let kind = r#""kind":"netns","#;
+        let shard = |index: u32, of: u64| {
+            format!(r#""shard":{{"index":{index},"of":{of},"by":"run","runs":{{}}}},"seed":1"#)
+        };
+        for (from, to, cause) in [
+            (
+                repeats,
+                count(4_294_967_295, 4_294_967_295),
+                "2 cases with up to 4294967295 repeats each: at most 1000000 runs",
+            ),
+            (
+                repeats,
+                count(0, 0),
+                "cases: base: repeats: from 0 to 0 runs",
+            ),
+            (
+                repeats,
+                count(2, 1),
+                "cases: base: repeats: from 2 to 1 runs",
+            ),
+            (
+                r#""name":"small""#,
+                r#""name":"../small""#.to_owned(),
+                "name: `../small`",
+            ),
+            (
+                case,
+                r#""name":"a\u001b[2J""#.to_owned(),
+                "name: it has a control character",
+            ),
+            (
+                case,
+                r#""name":"a\nb""#.to_owned(),
+                "name: it has a control character",
+            ),
+            (
+                case,
+                r#""name":"a\u202eb""#.to_owned(),
+                "name: it has a control character",
+            ),
+            (
+                case,
+                r#""name":"base""#.to_owned(),
+                "name: it is taken by another case",
+            ),
+            (
+                r#""name":"ping""#,
+                r#""name":"a b""#.to_owned(),
+                "cases: base: instruments 1: name: `a b`",
+            ),
+            (
+                r#""seed":1"#,
+                shard(1, 4_294_967_295),
+                "there are 1 to 10000 shards",
+            ),
+            (r#""seed":1"#, shard(5, 4), "the first is 1/4"),
+            (
+                kind,
+                kind.to_owned() + r#""clients":4294967295,"#,
+                "clients: 4294967295 is out of range",
+            ),
+        ] {
+            let text = changed(from, &to);
+            let error = format!("{:#}", Record::from_reader(text.as_bytes()).unwrap_err());
+            assert!(
+                error.starts_with("line 1: ") && !error.contains(['\n', '\u{1b}', '\u{202e}']),
+                "{error}"
+            );
+            assert!(error.contains(cause), "{cause}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_record_that_would_fill_the_memory_is_refused_where_it_becomes_too_long() {
+        let small = changed("", "");
+        let refused = |file: &mut dyn Read| {
+            let error = Record::from_reader(file).unwrap_err();
+            format!("{error:#}")
+        };
+        let mut endless = b"{".chain(io::repeat(b' '));
+        assert!(refused(&mut endless).starts_with("line 1: longer than 64 MiB"));
+        assert!(refused(&mut io::repeat(0)).starts_with("line 1: longer than 64 MiB"));
+        let lines = small.lines().count() + 1;
+        let mut endless = small.as_bytes().chain(io::repeat(b' '));
+        let error = refused(&mut endless);
+        assert!(
+            error.starts_with(&format!("line {lines}: longer than 256 MiB")),
+            "{error}"
+        );
+        let begin = || Lines::begin(small.as_bytes()).unwrap();
+        let (head, mut lines) = begin();
+        lines.whole = LONGEST_WHOLE;
+        let error = format!("{:#}", read_lines((head, lines)).map(drop).unwrap_err());
+        assert!(error.starts_with("longer than 1024 MiB"), "{error}");
+        let (_, mut lines) = begin();
+        lines.number = MOST_LINES;
+        let error = format!("{:#}", lines.next().map(drop).unwrap_err());
+        assert!(error.contains("more than 2000000 lines"), "{error}");
     }
 
     /// To a made-up version 2. In version 1 the head's `farwire` is a table here, and a run's `repeat` is called `number`.
@@ -734,7 +920,7 @@ mod tests {
         let refused = read(version_3).map(drop).unwrap_err().to_string();
         assert_eq!(
             refused,
-            "a record of version 3; this farwire reads versions up to 2"
+            "line 1: a record of version 3; this farwire reads versions up to 2"
         );
     }
 

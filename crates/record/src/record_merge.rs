@@ -21,6 +21,7 @@ use crate::record::{
     RunOutcome, file_of,
 };
 use crate::record_writer::{RecordWriter, line};
+use crate::regular_file;
 use crate::shard::Shard;
 use crate::{Baseline, HostFacts, Measurement};
 
@@ -289,7 +290,7 @@ impl Source {
     fn read(path: &Path) -> Result<Self> {
         let file = file_of(path);
         let read = || -> Result<Self> {
-            let opened = File::open(&file).map_err(|error| match error.kind() {
+            let opened = regular_file::open(&file).map_err(|error| match error.kind() {
                 ErrorKind::NotFound => Error::content(
                     "there is no record: leave it out, and its runs are named as missing",
                 ),
@@ -339,7 +340,7 @@ impl Source {
             }
             Ok(source)
         };
-        read().map_err(|error| error.during(file.display()))
+        read().map_err(|error| error.in_file(&file))
     }
 
     /// Adds a run that stands in the file where `from` says, to the group of its case and repeat, whose place `known` has.
@@ -429,7 +430,7 @@ impl Files {
                 if self.open.len() >= MOST_OPEN {
                     self.open.clear();
                 }
-                self.open.insert(number, File::open(&path)?);
+                self.open.insert(number, regular_file::open(&path)?);
             }
             let (from, length) = place;
             let mut text = vec![0; length];

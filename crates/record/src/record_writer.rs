@@ -1,6 +1,6 @@
 //! Writing a record, line by line; never over another one unasked, and never beside another writer.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,21 @@ use conditions::require;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::record::{FILE, Record, RecordHead, RecordLine, Run, file_of, read};
+use crate::output_directory::OutputDirectory;
+use crate::record::{
+    FILE, FoundRecord, LONGEST_LINE, Record, RecordHead, RecordLine, Run, file_of, read, size,
+};
 use crate::{Baseline, HostFacts};
+
+/// What the file is called until it is whole.
+const PARTIAL: &str = "record.partial";
 
 /// A record that grows. Its file is locked against other writers as long as this lives.
 #[derive(Debug)]
 pub struct RecordWriter {
     file: File,
     path: PathBuf,
+    directory: OutputDirectory,
 }
 
 impl RecordWriter {
@@ -39,34 +46,33 @@ impl RecordWriter {
         content: impl FnOnce(&File) -> Result<()>,
     ) -> Result<Self> {
         let path = directory.join(FILE);
-        let begin = || -> Result<File> {
+        let begin = || -> Result<(File, OutputDirectory)> {
             make(directory)?;
-            let partial = path.with_extension("partial");
-            let file = OpenOptions::new()
-                .create(true)
-                .write(true)
-                .truncate(false)
-                .open(&partial)?;
+            let within = OutputDirectory::open(directory)?;
+            let file = within.write(PARTIAL.as_ref())?;
             lock(&file)?;
             let put = || -> Result<()> {
                 // Only now is it sure that nobody else puts one there.
                 if path.exists() {
                     require!(overwrite, "there is a record already");
-                    lock(&File::open(&path)?)?;
+                    lock(&within.read(FILE.as_ref())?)?;
                 }
                 file.set_len(0)?;
                 content(&file)?;
                 file.sync_all()?;
-                fs::rename(&partial, &path)?;
-                sync_directory(directory)?;
-                Ok(())
+                within.rename(PARTIAL.as_ref(), FILE.as_ref())?;
+                Ok(within.sync()?)
             };
-            put().inspect_err(|_| drop(fs::remove_file(&partial)))?;
-            Ok(file)
+            put().inspect_err(|_| drop(within.remove(PARTIAL.as_ref())))?;
+            Ok((file, within))
         };
-        let file = begin()
+        let (file, directory) = begin()
             .map_err(|error| error.during(format_args!("{}: cannot write", path.display())))?;
-        Ok(Self { file, path })
+        Ok(Self {
+            file,
+            path,
+            directory,
+        })
     }
 
     /// Goes on with the record in `path`, after its last whole line; what it holds until then.
@@ -76,27 +82,45 @@ impl RecordWriter {
     pub fn resume(path: &Path) -> Result<(Record, Self)> {
         let path = file_of(path);
         let resume = || -> Result<_> {
-            let file = OpenOptions::new().read(true).append(true).open(&path)?;
+            let (directory, name) = OutputDirectory::of(&path)?;
+            let file = directory.append(name)?;
             lock(&file)?;
-            let found = read(&file)?;
-            require!(
-                !found.is_merged,
-                "merged from several records: resume those, and merge them again"
-            );
-            require!(
-                !found.is_upgraded,
-                "a record of an earlier version: it can be reported and compared, but not resumed"
-            );
+            let found = read_to_resume(&file)?;
             file.set_len(found.whole)?;
-            Ok((found.record, file))
+            Ok((found.record, file, directory))
         };
-        let (record, file) = resume().map_err(|error| error.during(path.display()))?;
-        Ok((record, Self { file, path }))
+        let resumed = resume().map_err(|error| error.in_file(&path));
+        let (record, file, directory) = resumed?;
+        let writer = Self {
+            file,
+            path,
+            directory,
+        };
+        Ok((record, writer))
+    }
+
+    /// What [`RecordWriter::resume`] would go on with. Nothing is changed, and another farwire may be writing it.
+    ///
+    /// # Errors
+    /// As [`RecordWriter::resume`].
+    pub fn look(path: &Path) -> Result<(Record, PathBuf)> {
+        let path = file_of(path);
+        let look = || -> Result<Record> {
+            let (directory, name) = OutputDirectory::of(&path)?;
+            Ok(read_to_resume(&directory.read(name)?)?.record)
+        };
+        let record = look().map_err(|error| error.in_file(&path))?;
+        Ok((record, path))
     }
 
     /// The file that it writes.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The directory of that file, which reports and what the runs leave belong into.
+    pub fn directory(&self) -> &OutputDirectory {
+        &self.directory
     }
 
     /// Goes on with `record` on this machine, which is said where it is another one than so far.
@@ -136,14 +160,20 @@ impl RecordWriter {
     /// As [`RecordWriter::keep`].
     pub fn finish(&mut self, at: &str) -> Result<()> {
         self.write(&RecordLine::<&Run>::FinishedAt(at.to_owned()))?;
-        sync_directory(self.path.parent().unwrap_or(Path::new("")))
+        Ok(self.directory.sync()?)
     }
 
     /// Adds a line that a power cut does not take away, or none at all.
     fn write(&mut self, what: &impl Serialize) -> Result<()> {
         let mut write = || -> Result<()> {
             let whole = self.file.metadata()?.len();
-            let written = self.file.write_all(&line(what)?);
+            let line = line(what)?;
+            require!(
+                line.len() as u64 <= LONGEST_LINE,
+                "the run has more samples than {} hold, which no reader takes: measure for less time, or fewer packets",
+                size(LONGEST_LINE)
+            );
+            let written = self.file.write_all(&line);
             let kept = written.and_then(|()| self.file.sync_all());
             // What is left of half a line is passed over by who reads it.
             kept.inspect_err(|_| drop(self.file.set_len(whole)))?;
@@ -168,18 +198,21 @@ fn make(directory: &Path) -> Result<()> {
     fs::create_dir(directory).map_err(|error| {
         Error::from(error).during(format_args!("{}: cannot create", directory.display()))
     })?;
-    sync_directory(above)
+    Ok(OutputDirectory::open(above)?.sync()?)
 }
 
-/// Has what was made, renamed or removed in `directory` reach the disk.
-fn sync_directory(directory: &Path) -> Result<()> {
-    let here = directory.as_os_str().is_empty();
-    let opened = File::open(if here { Path::new(".") } else { directory })?;
-    match opened.sync_all() {
-        // Not every file system knows it of directories.
-        Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(error.into()),
-        _ => Ok(()),
-    }
+/// What a record that is to be resumed holds.
+fn read_to_resume(file: &File) -> Result<FoundRecord> {
+    let found = read(file)?;
+    require!(
+        !found.is_merged,
+        "merged from several records: resume those, and merge them again"
+    );
+    require!(
+        !found.is_upgraded,
+        "a record of an earlier version: it can be reported and compared, but not resumed"
+    );
+    Ok(found)
 }
 
 /// How long a farwire that was killed may take to let go of its record.
@@ -355,7 +388,10 @@ mod tests {
         let path = writer.path().to_owned();
         let before = fs::read(&path).unwrap();
         // A device that is always full takes nothing.
-        writer.file = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        writer.file = fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
         let error = writer.keep(&record.runs[0]).unwrap_err();
         assert!(error.is_full(), "{error:#}");
         assert_eq!(fs::read(&path).unwrap(), before);
@@ -371,7 +407,7 @@ mod tests {
         let file = directory.path().join(FILE);
         fs::write(&file, &bytes).unwrap();
         let error = format!("{:#}", Record::read(&file).unwrap_err());
-        assert!(error.contains("record.jsonl: line 2: damaged"), "{error}");
+        assert!(error.contains("record.jsonl:2: damaged"), "{error}");
     }
 
     #[test]

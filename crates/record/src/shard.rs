@@ -70,9 +70,16 @@ impl FromStr for ShardNumber {
                 of: of.parse().ok()?,
             })
         });
-        let Some(Self { index, of }) = numbers else {
-            return Err("which shard of how many, as 3/16".to_owned());
-        };
+        let number: Self = numbers.ok_or("which shard of how many, as 3/16")?;
+        number.check()?;
+        Ok(number)
+    }
+}
+
+impl ShardNumber {
+    /// Refuses a shard that is none of its number, and more shards than there can be.
+    pub(crate) fn check(self) -> Result<(), String> {
+        let Self { index, of } = self;
         if !(1..=MOST).contains(&of) {
             return Err(format!("there are 1 to {MOST} shards"));
         }
@@ -81,7 +88,7 @@ impl FromStr for ShardNumber {
                 "shards count from 1: the first is 1/{of}, the last {of}/{of}"
             ));
         }
-        Ok(Self { index, of })
+        Ok(())
     }
 }
 

@@ -1,7 +1,5 @@
 //! A table as a value: what it says, not how it looks.
 
-use std::borrow::Cow;
-
 use crate::printable::printable_lines;
 
 /// Rows under a header, all as long as that.
@@ -59,7 +57,7 @@ impl Table {
     /// Without rows yet.
     pub fn new(title: impl Into<String>, columns: impl IntoIterator<Item = Column>) -> Self {
         Self {
-            title: title.into(),
+            title: shown(title),
             columns: columns.into_iter().collect(),
             ..Self::default()
         }
@@ -84,7 +82,7 @@ impl Column {
     /// A column of words.
     pub fn words(title: impl Into<String>) -> Self {
         Self {
-            title: title.into(),
+            title: shown(title),
             numeric: false,
             beside: false,
             explained_at: None,
@@ -94,7 +92,7 @@ impl Column {
     /// A column of numbers.
     pub fn numbers(title: impl Into<String>) -> Self {
         Self {
-            title: title.into(),
+            title: shown(title),
             numeric: true,
             beside: false,
             explained_at: None,
@@ -117,11 +115,7 @@ impl Column {
 impl Cell {
     /// A text that something sets apart.
     pub fn marked(text: impl Into<String>, mark: Mark) -> Self {
-        let text = text.into();
-        let text = match printable_lines(&text) {
-            Cow::Borrowed(_) => text,
-            Cow::Owned(printable) => printable,
-        };
+        let text = shown(text);
         Self { text, mark }
     }
 }
@@ -129,5 +123,29 @@ impl Cell {
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Self {
         Self::marked(text, Mark::Plain)
+    }
+}
+
+/// A text of a table, which may have names of strangers in it, as a terminal can show it.
+fn shown(text: impl Into<String>) -> String {
+    printable_lines(&text.into()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_of_a_table_is_obeyed_by_a_terminal() {
+        let columns = [
+            Column::words("a\u{1b}[2J"),
+            Column::numbers("b\u{202e}\nms"),
+        ];
+        let table = Table::new("c\u{9b}2J", columns).with([["d\u{7}", "1"]]);
+        let cell = |at: usize| &table.columns[at].title;
+        assert_eq!(cell(0), r"a\u{1b}[2J");
+        assert_eq!(cell(1), "b\\u{202e}\nms");
+        assert_eq!(table.title, r"c\u{9b}2J");
+        assert_eq!(table.rows[0][0].text, r"d\u{7}");
     }
 }

@@ -3,6 +3,7 @@
 use crate::analysis::{Analysis, CaseFigures, Verdict};
 use crate::figure_tables::{self, FigureTable, ValueColumn};
 use record::figure_name::FigureName;
+use record::printable::printable;
 use record::table::{Mark, Table};
 
 /// So many of an instrument's headlines are shown, besides what something is expected of.
@@ -101,7 +102,7 @@ fn joined(group: &[FigureTable<'_>]) -> Table {
 fn named(table: &mut Table, instrument: &str) {
     let figures = table.columns.iter_mut().skip(1);
     for column in figures.filter(|column| !column.beside) {
-        column.title = format!("{instrument}\n{}", column.title);
+        column.title = format!("{}\n{}", printable(instrument), column.title);
     }
 }
 

@@ -1,5 +1,9 @@
 //! What the tests of the built program share: the list of tests, the program as a child process, test beds, traffic and captures.
 #![allow(
+    clippy::disallowed_macros,
+    reason = "what a test prints is read by its harness"
+)]
+#![allow(
     missing_docs,
     reason = "fields of what the program prints are documented where it prints them"
 )]

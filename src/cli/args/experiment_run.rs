@@ -1,8 +1,8 @@
 //! What commands that run an experiment share: their options, and the way from a plan to a record.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::BufWriter;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use crate::experiment::runner::{MeasureBaseline, Measures};
 use crate::experiment::uses::{self, Uses};
 use crate::experiment::{Case, Plan};
 use crate::experiment::{host_baseline, record_directory, runner, sharding, testbed, testbeds};
+use crate::live::quoted;
 use crate::named_files::{self, AllowFilesArg};
 use crate::notes::{self, note};
 use crate::testbed::TestbedBuilder;
@@ -26,11 +27,11 @@ use conditions::reach::{self, Host};
 use conditions::warnings;
 use instruments::failure::{Blame, Failure};
 use instruments::measure;
-use instruments::output;
-use instruments::output::Prepared;
 use netio::stop::Stop;
 use record::lateness::LateBudget;
-use record::plan::Order;
+use record::output_directory::OutputDirectory;
+use record::plan::{Order, Repeats};
+use record::printable::printable_lines;
 use record::quantity::counted;
 use record::{GivenScenario, Record, RecordHead, RecordWriter, Shard, ShardBy, ShardNumber};
 
@@ -47,12 +48,12 @@ pub(crate) struct ExperimentArgs {
     /// Only the case of this name, or those that a sweep made of it, and the reference; may be repeated
     #[arg(long, value_name = "CASE")]
     only: Vec<String>,
-    /// Print the plan, how long it should take and every command, file and host that it would use (with --json these alone as
-    /// JSON), try what it needs of this machine, and run nothing
+    /// Print the plan, how long it should take, and every command, file, host and interface that it would use (with --json these
+    /// alone as JSON). Try what it needs of this machine, but run nothing. With --resume: the same of the runs that are missing
     #[arg(long)]
     check: bool,
     /// Do the runs that the record in DIR is missing
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["quick", "only", "check", "out", "overwrite", "late_budget"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["quick", "only", "out", "overwrite", "late_budget"])]
     resume: Option<PathBuf>,
     /// With --resume: repeat the runs that the machine spoilt as well
     #[arg(long, requires = "resume")]
@@ -155,6 +156,9 @@ impl ExperimentArgs {
         live: &mut LiveRuns,
     ) -> Result<Option<FinishedExperiment>, Failure> {
         if let Some(directory) = &self.resume {
+            if self.check {
+                return self.check_resumed(directory).map(|()| None);
+            }
             let (mut record, mut writer) = RecordWriter::resume(directory).or_bad_input()?;
             if record.finished_at.is_some() && !self.redo_invalid {
                 note(format_args!("{}: nothing is missing", directory.display()));
@@ -162,6 +166,9 @@ impl ExperimentArgs {
             let plan = measure::read_plan(record.plan()).or_bad_input()?;
             refuse_files(&plan, writer.path(), self.allowed()).or_bad_input()?;
             let tools = tools(&plan).or_machine()?;
+            if let Some(used) = Uses::of_record(&plan, tools.clone()).of_network() {
+                note(format_args!("{}: it {used}", directory.display()));
+            }
             if record.finished_at.is_none() || self.redo_invalid {
                 writer.go_on(&mut record, machine_facts::collect(tools))?;
             }
@@ -178,7 +185,7 @@ impl ExperimentArgs {
             let tools = tools(&plan).or_machine()?;
             let uses = Uses::of(&plan, Path::new(&given.file), self.allowed(), tools);
             let uses = uses.or_bad_input()?;
-            let text = format!("{}{uses}", outline(&plan));
+            let text = format!("{}{uses}", outline(&plan, None));
             crate::cli::show(self.json.as_deref(), &uses, &text, notes::beside())?;
             self.check_machine(&plan)?;
             return warn_of_host(&plan).or_bad_input().map(|()| None);
@@ -203,6 +210,19 @@ impl ExperimentArgs {
         clear_reports(&directory, replaces);
         self.finish(command, plan, Record::new(head), writer, live)
             .map(Some)
+    }
+
+    /// Says what the record in `directory` would go on with and what it would use, and changes nothing.
+    fn check_resumed(&self, directory: &Path) -> Result<(), Failure> {
+        let (record, file) = RecordWriter::look(directory).or_bad_input()?;
+        let plan = measure::read_plan(record.plan()).or_bad_input()?;
+        refuse_files(&plan, &file, self.allowed()).or_bad_input()?;
+        let uses = Uses::of_record(&plan, tools(&plan).or_machine()?);
+        let missing = runner::missing(&plan, &record, self.redo_invalid);
+        let text = format!("{}{uses}", outline(&plan, Some(&missing)));
+        let text = printable_lines(&text);
+        crate::cli::show(self.json.as_deref(), &uses, &text, notes::beside())?;
+        self.check_machine(&plan)
     }
 
     /// Refuses what the run would refuse of this machine; interfaces and hosts that exist are left alone.
@@ -259,7 +279,7 @@ impl ExperimentArgs {
         ran.map_err(|error| match error.downcast_ref() {
             Some(cause) if record::Error::is_full(cause) => anyhow!(
                 "{error:#}; once there is room, `farwire {command} --resume {}` does the rest",
-                directory.display()
+                quoted(&directory.display().to_string())
             ),
             _ => error,
         })?;
@@ -289,7 +309,7 @@ impl FinishedExperiment {
             Some(cause) => Err(anyhow!(
                 "{cause}; the runs before it are kept; the rest: `farwire {} --resume {}{}`",
                 self.command,
-                self.directory.display(),
+                quoted(&self.directory.display().to_string()),
                 self.files_to_allow()
             )
             .into()),
@@ -299,17 +319,31 @@ impl FinishedExperiment {
     /// What a resumed experiment needs said of the files that it sends.
     fn files_to_allow(&self) -> String {
         let folders = uses::folders_sent_from(&self.plan);
-        let option = |folder: &PathBuf| format!(" --allow-files {}", folder.display());
+        let option =
+            |folder: &PathBuf| format!(" --allow-files {}", quoted(&folder.display().to_string()));
         folders.iter().map(option).collect()
     }
 }
 
 /// Writes the reports beside a record.
 pub(crate) fn write_reports(record: &Record, directory: &Path) -> Result<()> {
-    let page = report::html(record)?;
-    output::write(Some(&directory.join(PAGE)), &page)?;
-    let samples = Prepared::open(&directory.join(SAMPLES))?;
-    Ok(samples.replace(|file| report::write_csv(record, &mut BufWriter::new(file)))?)
+    write_beside(directory, PAGE, &report::html(record)?)?;
+    let samples = |file: &File| -> Result<()> {
+        report::write_csv(record, &mut BufWriter::new(file))?;
+        Ok(())
+    };
+    let within = OutputDirectory::open(directory);
+    let written = within.map_err(anyhow::Error::from);
+    let written = written.and_then(|within| within.replace(SAMPLES.as_ref(), samples));
+    written.with_context(|| format!("{}: cannot write", directory.join(SAMPLES).display()))
+}
+
+/// Puts `text` into the file `name` of `directory`, whoever made that.
+pub(crate) fn write_beside(directory: &Path, name: &str, text: &str) -> Result<()> {
+    let write = |mut file: &File| file.write_all(text.as_bytes());
+    let within = OutputDirectory::open(directory);
+    let written = within.and_then(|within| within.replace(name.as_ref(), write));
+    written.with_context(|| format!("{}: cannot write", directory.join(name).display()))
 }
 
 /// Removes what lay beside a record that was there before; with `replaced` also what its instruments wrote.
@@ -459,18 +493,34 @@ fn warn_of_host(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// The plan for people: what runs how often, with which instruments, and about how long.
-fn outline(plan: &Plan) -> String {
+/// The plan for people: what runs how often, with which instruments, and about how long. Of a record that is to be resumed only
+/// the repeats of each case that are `missing`.
+fn outline(plan: &Plan, missing: Option<&BTreeMap<String, Vec<u32>>>) -> String {
     let mut lines = vec![plan.title.clone()];
     let (mut least, mut most) = (Duration::ZERO, Duration::ZERO);
+    let (mut cases, mut sure) = (0, 0);
     for case in &plan.cases {
         let time = runner::estimate(case);
-        least += time * case.repeats.least;
-        most += time * case.repeats.most;
-        let runs = match (case.repeats.least, case.repeats.most) {
-            (least, most) if least == most => counted(least, "run"),
-            (least, most) => format!("{least} to {most} runs"),
+        let (runs, [first, last]) = match missing.map(|missing| missing.get(&case.name)) {
+            None => {
+                let Repeats { least, most, .. } = case.repeats;
+                let runs = match least == most {
+                    true => counted(least, "run"),
+                    false => format!("{least} to {most} runs"),
+                };
+                (runs, [least, most])
+            }
+            Some(None) => continue,
+            Some(Some(repeats)) => {
+                let count = u32::try_from(repeats.len()).unwrap_or(u32::MAX);
+                let runs = format!("repeat {}", sharding::ranges(repeats, " to ", ", "));
+                (runs, [count, count])
+            }
         };
+        least += time * first;
+        most += time * last;
+        cases += 1;
+        sure += first;
         lines.push(format!(
             "{}: {runs}, {:.1} s each",
             case.name,
@@ -487,7 +537,6 @@ fn outline(plan: &Plan) -> String {
         Order::Random => format!("each round in an order drawn by seed {}", plan.seed),
         Order::AsWritten => "as written".to_owned(),
     };
-    let runs: u32 = plan.cases.iter().map(|case| case.repeats.least).sum();
     let time = if least == most {
         format!("{:.0} s", least.as_secs_f64())
     } else {
@@ -495,8 +544,8 @@ fn outline(plan: &Plan) -> String {
     };
     lines.push(format!(
         "{}, {}, {order}; about {time}, without what has no stated time",
-        counted(plan.cases.len(), "case"),
-        counted(runs, "run")
+        counted(cases, "case"),
+        counted(sure, "run")
     ));
     lines.extend(plan.shard.as_ref().map(|shard| part(plan, shard)));
     lines.join("\n") + "\n"
@@ -531,7 +580,7 @@ mod tests {
 
     #[test]
     fn the_outline_has_every_case_and_the_time_that_is_known() {
-        let text = outline(&plan());
+        let text = outline(&plan(), None);
         assert!(text.contains("slow: 2 runs"), "{text}");
         assert!(text.contains("  ping: ping --count=3"), "{text}");
         assert!(

@@ -24,7 +24,7 @@ use crate::experiment::{Case, Plan};
 use crate::toml_file::{Below, SourceFile, text_of};
 use conditions::{nearest, require};
 use record::lateness::LateBudget;
-use record::plan::Order;
+use record::plan::{Order, check_experiment_name, check_instrument_name};
 
 const DEFAULT_SEED: u64 = 1;
 /// What every case has unless it says otherwise.
@@ -133,7 +133,7 @@ pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
             checked.map_err(|error| whole.refusal(source, error))?;
         }
     }
-    Ok(Plan {
+    let plan = Plan {
         by_flow: false,
         shard: None,
         quick,
@@ -145,7 +145,9 @@ pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
         cases: resolved,
         title: scenario.title.unwrap_or_else(|| scenario.name.clone()),
         name: scenario.name,
-    })
+    };
+    plan.check_runs().map_err(|error| refused(error.into()))?;
+    Ok(plan)
 }
 
 impl WholeCase<'_> {
@@ -167,11 +169,7 @@ impl WholeCase<'_> {
 impl ScenarioFile {
     /// What only the whole file can show to be wrong.
     fn check(&self, source: SourceFile<'_>) -> Result<()> {
-        require!(
-            is_plain(&self.name),
-            "name": "`{}`: it names the directory of the record: letters, digits, `-`, `_` and `.`, the first a letter or a digit",
-            self.name
-        );
+        check_experiment_name(&self.name)?;
         if self.quick.repeats == Some(0) {
             return Err(conditions::Error::other("at least 1"))
                 .below("repeats")
@@ -181,12 +179,7 @@ impl ScenarioFile {
         for (index, instrument) in self.instruments.iter().enumerate() {
             let check = || {
                 let name = instrument.name();
-                require!(
-                    !name.is_empty()
-                        && !name.contains(|letter: char| letter == '.' || letter.is_whitespace()),
-                    "name": "`{}`: a name has neither dots nor spaces",
-                    name.escape_debug()
-                );
+                check_instrument_name(name)?;
                 let mut before = self.instruments[..index].iter();
                 require!(
                     before.all(|other| other.name() != name),
@@ -198,12 +191,6 @@ impl ScenarioFile {
         }
         Ok(())
     }
-}
-
-/// Whether a directory of this name lies where it is made, and is no option to any program.
-fn is_plain(name: &str) -> bool {
-    let within = |letter: char| letter.is_alphanumeric() || "-_.".contains(letter);
-    name.starts_with(char::is_alphanumeric) && name.chars().all(within)
 }
 
 /// The names of the cases that each name of the file stands for: one, or those of a sweep in order.

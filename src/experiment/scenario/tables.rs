@@ -22,7 +22,7 @@ use conditions::{LinkSpec, nearest, require};
 use instruments::measure::{InstrumentArgs, Kind, Parameters};
 use record::bed::Bed;
 use record::figure_name::FigureName;
-use record::plan::{Narrow, Repeats};
+use record::plan::{MOST_RUNS, Narrow, Repeats};
 use stats::repeats;
 
 /// The `quick` table: what `--quick` changes of all cases.
@@ -133,8 +133,12 @@ impl<'de> Visitor<'de> for RepeatsVisitor {
 
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<RepeatsTable, E> {
         let count = u32::try_from(number).ok().and_then(NonZeroU32::new);
-        let count = count
-            .ok_or_else(|| E::custom(format!("`{number}` is no number of runs: at least 1")))?;
+        let count = count.filter(|count| u64::from(count.get()) <= MOST_RUNS);
+        let count = count.ok_or_else(|| {
+            E::custom(format!(
+                "`{number}` is no number of runs: from 1 to {MOST_RUNS}"
+            ))
+        })?;
         Ok(RepeatsTable::Fixed(count))
     }
 

@@ -123,9 +123,11 @@ impl Instrument for ProbeArgs {
         let target = endpoint::resolve(&self.host, self.port, family).or_bad_input()?;
         let plan = &self.plan;
         plan.check().or_bad_input()?;
-        let csv = self.csv.as_deref().or(session.csv.as_deref());
-        let csv = csv.map(Prepared::open);
-        let csv = csv.transpose().or_bad_input()?;
+        let csv = match (&self.csv, &session.csv) {
+            (Some(path), _) => Some(Prepared::open(path).or_bad_input()?),
+            (None, Some(open)) => Some(open.try_clone()?),
+            (None, None) => None,
+        };
         let local = self.common.bind.as_ref();
         let probe = || stamp::probe(target, local, plan, session);
         let Some(beside) = self.under else {

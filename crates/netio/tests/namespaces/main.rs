@@ -2,6 +2,10 @@
 //!
 //! They count descriptors and processes, so each runs alone.
 #![allow(
+    clippy::disallowed_macros,
+    reason = "what a test prints is read by its harness"
+)]
+#![allow(
     clippy::unwrap_used,
     reason = "a test fails by panicking; clippy's own exception needs #[test]"
 )]

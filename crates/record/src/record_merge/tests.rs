@@ -426,7 +426,7 @@ fn a_run_that_its_plan_has_not_and_damage_before_the_end_are_refused() {
     );
     let head = bytes.iter().position(|byte| *byte == b'\n').unwrap();
     bytes[head + 1] = b'x';
-    assert!(refusal(&[bytes]).contains("line 2: damaged"));
+    assert!(refusal(&[bytes]).contains("record.jsonl:2: damaged"));
 }
 
 #[test]

@@ -22,6 +22,9 @@ use record::{Measurement, Metric};
 /// From one value to the next on the common axis of time; the raw values keep their own times.
 const STEP_S: f64 = 0.1;
 
+/// The longest time in seconds that a file may span, which is 1,000,000 values of each series: more than a day.
+const LONGEST_S: f64 = 100_000.0;
+
 /// A data file.
 struct DataFile {
     /// Without the ending.
@@ -35,9 +38,9 @@ type Points = Vec<(f64, f64)>;
 /// A file for each group of instruments of every run that counts, in the order of the plan.
 ///
 /// # Errors
-/// No instrument of the record has a test in flent.
+/// No instrument of the record has a test in flent, or samples of one span more than [`LONGEST_S`].
 pub(crate) fn flent(record: &Record) -> Result<NamedFiles> {
-    let files = data_files(record).into_iter();
+    let files = data_files(record)?.into_iter();
     let files: NamedFiles = files
         .map(|file| (format!("{}.flent", file.name), file.content.to_string()))
         .collect();
@@ -48,31 +51,42 @@ pub(crate) fn flent(record: &Record) -> Result<NamedFiles> {
     Ok(files)
 }
 
-fn data_files(record: &Record) -> Vec<DataFile> {
+fn data_files(record: &Record) -> Result<Vec<DataFile>> {
     let (cases, latest) = (record.plan().cases.iter(), record.latest());
     let runs = cases.flat_map(|case| counted(&latest, case).map(move |run| (case, run)));
     let files = runs.flat_map(|(case, run)| {
         let groups = case.groups().into_iter();
         groups
-            .filter_map(move |group| file(record, case, run, group))
+            .filter_map(move |group| file(record, case, run, group).transpose())
             .collect::<Vec<_>>()
     });
     files.collect()
 }
 
-fn file(record: &Record, case: &Case, run: &Run, group: &[PlannedInstrument]) -> Option<DataFile> {
+fn file(
+    record: &Record,
+    case: &Case,
+    run: &Run,
+    group: &[PlannedInstrument],
+) -> Result<Option<DataFile>> {
     let measured: Vec<(&PlannedInstrument, &Measured)> = group
         .iter()
         .filter_map(|instrument| Some((instrument, run.measured(&instrument.name)?)))
         .collect();
     let began = |measured: &Measured| measured.started_at.parse::<Timestamp>().ok();
-    let start = measured
+    let Some(start) = measured
         .iter()
         .filter_map(|(_, measured)| began(measured))
-        .min()?;
+        .min()
+    else {
+        return Ok(None);
+    };
     let mut series: BTreeMap<String, Points> = BTreeMap::new();
     for (instrument, measured) in &measured {
-        let offset_s = began(measured)?.duration_since(start).as_secs_f64();
+        let Some(began) = began(measured) else {
+            return Ok(None);
+        };
+        let offset_s = began.duration_since(start).as_secs_f64();
         for (name, mut points) in of_instrument(&instrument.profile.flent, &measured.measurement) {
             points.iter_mut().for_each(|point| point.0 += offset_s);
             // flent tells several of one kind apart so.
@@ -83,19 +97,27 @@ fn file(record: &Record, case: &Case, run: &Run, group: &[PlannedInstrument]) ->
             series.extend(free.map(|name| (name, points)));
         }
     }
-    let test = test(&series)?;
+    let Some(test) = test(&series) else {
+        return Ok(None);
+    };
     let length_s = series
         .values()
         .flatten()
         .map(|point| point.0)
         .fold(0.0, f64::max);
+    require!(
+        length_s <= LONGEST_S,
+        "case `{}`, repeat {}: its samples span {length_s:.0} s: a data file of flent has at most {LONGEST_S} s",
+        case.name,
+        run.repeat
+    );
     let of = group
         .iter()
         .map(|instrument| instrument.name.as_str())
         .collect::<Vec<_>>()
         .join("+");
     let title = format!("{}, {of}, run {}", case.name, run.repeat);
-    Some(DataFile {
+    Ok(Some(DataFile {
         name: crate::charts::file_name(&[&case.name, &of, &run.repeat.to_string()]),
         content: json!({
             "version": 4,
@@ -104,7 +126,7 @@ fn file(record: &Record, case: &Case, run: &Run, group: &[PlannedInstrument]) ->
             "raw_values": series.iter().map(|(name, points)| (name.clone(), raw(points, start))).collect::<BTreeMap<_, _>>(),
             "metadata": metadata(record, case, run, &Meta { test, title: &title, start, length_s, series: &series }),
         }),
-    })
+    }))
 }
 
 /// The series of flent's names that the measurement has, in Mbit/s and ms.
@@ -230,7 +252,7 @@ mod tests {
 
     #[test]
     fn what_ran_apart_is_a_file_of_its_own() {
-        let files = data_files(&record());
+        let files = data_files(&record()).unwrap();
         let tests: Vec<_> = files
             .iter()
             .map(|file| file.content["metadata"]["NAME"].as_str().unwrap())
@@ -238,6 +260,17 @@ mod tests {
         // The downloads' bytes of the fixture have no direction.
         assert_eq!(tests, ["ping", "ping", "ping"]);
         assert_eq!(files[1].name, "slow-ping-1");
+    }
+
+    #[test]
+    fn samples_that_span_more_than_a_day_are_refused_with_their_case() {
+        for at_s in [1e9, 1e300, 100_001.0] {
+            let mut record = record();
+            record.runs[0].measurements[0].measurement.samples[0].at_s = at_s;
+            let error = format!("{:#}", flent(&record).unwrap_err());
+            assert!(error.starts_with("case `base`, repeat 1: "), "{error}");
+            assert!(error.contains("at most 100000 s"), "{error}");
+        }
     }
 
     #[test]
@@ -265,7 +298,7 @@ mod tests {
         for sample in &mut record.runs[0].measurements[1].measurement.samples {
             sample.direction = Some(Direction::Down);
         }
-        let file = &data_files(&record)[0].content;
+        let file = &data_files(&record).unwrap()[0].content;
         assert_eq!(file["metadata"]["NAME"], "tcp_download");
         let steps = file["x_values"].as_array().unwrap().len();
         for name in ["Ping (ms) ICMP", "TCP download"] {

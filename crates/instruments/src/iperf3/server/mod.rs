@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 
+use netio::console;
+
 use self::dispatcher::Dispatcher;
 use crate::endpoint::Local;
 use crate::service::{BoundService, ConnectionPermit, Shared, accept_all, listen};
@@ -24,7 +26,9 @@ pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Resu
     Ok(BoundService::new("iperf3", address, move || {
         let greetings = Arc::clone(&dispatcher).answer_greetings();
         if let Err(error) = &greetings {
-            eprintln!("farwire: the far end cannot serve UDP of iperf3: {error}");
+            console::say(&format!(
+                "farwire: the far end cannot serve UDP of iperf3: {error}"
+            ));
         }
         let clients = serve(&listener, &dispatcher);
         for thread in clients.into_iter().chain(greetings) {

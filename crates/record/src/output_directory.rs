@@ -1,0 +1,331 @@
+//! Writing below one directory, whoever made it: no symbolic link in it leads a write elsewhere.
+//!
+//! The directory is held by its descriptor. Files are named relative to it and opened without following links (openat(2),
+//! `O_NOFOLLOW`). A file that replaces another one is written under a name of its own and renamed, so that the old content
+//! stays until the new one is whole.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Component, Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat, renameat};
+use nix::sys::stat::{Mode, mkdirat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use crate::regular_file::{self, NEVER_WAIT};
+
+/// A file that is made has the permissions that the umask leaves of these.
+const FILE_MODE: Mode = Mode::from_bits_truncate(0o666);
+/// The same for a directory.
+const DIRECTORY_MODE: Mode = Mode::from_bits_truncate(0o777);
+
+/// A directory that files are written into.
+#[derive(Debug)]
+pub struct OutputDirectory {
+    path: PathBuf,
+    directory: File,
+}
+
+/// A file that takes its name when it is whole. Until then it has another one, and when this is dropped it is removed.
+#[derive(Debug)]
+struct NewFile<'a> {
+    within: &'a OutputDirectory,
+    temporary: OsString,
+}
+
+impl OutputDirectory {
+    /// The directory at `path`, which is the user's word: links on the way to it are followed.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let here = match path.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => path,
+        };
+        let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        let directory = nix::fcntl::open(here, flags, Mode::empty())?;
+        Ok(Self {
+            path: path.to_owned(),
+            directory: directory.into(),
+        })
+    }
+
+    /// The directory that holds `file`, and the name of `file` in it.
+    ///
+    /// # Errors
+    /// The system's, or `file` does not end in a name.
+    pub fn of(file: &Path) -> io::Result<(Self, &OsStr)> {
+        let name = file.file_name().ok_or(Errno::EISDIR)?;
+        Ok((Self::open(file.parent().unwrap_or(Path::new("")))?, name))
+    }
+
+    /// Its path, as the user gave it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The directory `name` in it, which is made if it is not there.
+    ///
+    /// # Errors
+    /// The system's; or `name` is something else, such as a symbolic link.
+    pub fn directory(&self, name: &str) -> io::Result<Self> {
+        let name = single(name.as_ref())?;
+        match mkdirat(&self.directory, name, DIRECTORY_MODE) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let directory = self.open_at(name, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
+        Ok(Self {
+            path: self.path.join(name),
+            directory,
+        })
+    }
+
+    /// Opens the regular file `name` in it for reading.
+    ///
+    /// # Errors
+    /// The system's; or `name` is something else, such as a symbolic link.
+    pub fn read(&self, name: &OsStr) -> io::Result<File> {
+        let file = self.open_at(name, OFlag::O_RDONLY)?;
+        regular_file::check(&file.metadata()?)?;
+        Ok(file)
+    }
+
+    /// Opens the regular file `name` in it for reading and appending.
+    ///
+    /// # Errors
+    /// As [`OutputDirectory::read`]; or the file has several names, one of which may be elsewhere.
+    pub fn append(&self, name: &OsStr) -> io::Result<File> {
+        self.open_own(name, OFlag::O_RDWR | OFlag::O_APPEND)
+    }
+
+    /// Opens the regular file `name` in it for writing, with what it holds. It is made if it is not there.
+    ///
+    /// # Errors
+    /// As [`OutputDirectory::append`].
+    pub(crate) fn write(&self, name: &OsStr) -> io::Result<File> {
+        self.open_own(name, OFlag::O_WRONLY | OFlag::O_CREAT)
+    }
+
+    /// A new, empty file `name` in it, in place of what has this name.
+    ///
+    /// # Errors
+    /// The system's; or a directory has this name.
+    pub fn create(&self, name: &OsStr) -> io::Result<File> {
+        self.remove(name)?;
+        self.create_new(name)
+    }
+
+    /// Puts what `write` writes under `name`, in place of what has this name, once it is whole. The permissions of a file that
+    /// it replaces stay.
+    ///
+    /// # Errors
+    /// Those of `write`, and the system's. Nothing has changed then.
+    pub fn replace<E: From<io::Error>>(
+        &self,
+        name: &OsStr,
+        write: impl FnOnce(&File) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (file, new) = NewFile::begin(self, name)?;
+        if let Ok(old) = self.read(name).and_then(|old| old.metadata()) {
+            file.set_permissions(Permissions::from_mode(old.mode() & 0o777))?;
+        }
+        write(&file)?;
+        Ok(new.finish(name)?)
+    }
+
+    /// Gives the file `from` in it the name `to`, in place of what has that.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        let (from, to) = (single(from)?, single(to)?);
+        Ok(renameat(&self.directory, from, &self.directory, to)?)
+    }
+
+    /// Removes the file `name`, if it is there. A symbolic link is removed, not what it leads to.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn remove(&self, name: &OsStr) -> io::Result<()> {
+        match unlinkat(&self.directory, single(name)?, UnlinkatFlags::NoRemoveDir) {
+            Ok(()) | Err(Errno::ENOENT) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Has what was made, renamed or removed in it reach the disk.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        match self.directory.sync_all() {
+            // Not every file system knows it of directories.
+            Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn create_new(&self, name: &OsStr) -> io::Result<File> {
+        self.open_at(name, OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL)
+    }
+
+    fn open_own(&self, name: &OsStr, flags: OFlag) -> io::Result<File> {
+        let file = self.open_at(name, flags)?;
+        let found = file.metadata()?;
+        regular_file::check(&found)?;
+        if found.nlink() > 1 {
+            return Err(io::Error::other(
+                "it has several names (hard links), and writing it would change the others: copy it first",
+            ));
+        }
+        Ok(file)
+    }
+
+    fn open_at(&self, name: &OsStr, flags: OFlag) -> io::Result<File> {
+        let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | NEVER_WAIT;
+        match openat(&self.directory, single(name)?, flags, FILE_MODE) {
+            Ok(file) => Ok(file.into()),
+            Err(Errno::ELOOP) => Err(io::Error::other(
+                "it is a symbolic link, which may lead out of the directory: put the file itself there",
+            )),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+impl<'a> NewFile<'a> {
+    /// An empty file beside `name`.
+    fn begin(within: &'a OutputDirectory, name: &OsStr) -> io::Result<(File, Self)> {
+        let mut temporary = OsString::from(".");
+        temporary.push(single(name)?);
+        temporary.push(format!(".{:016x}.partial", fastrand::u64(..)));
+        let file = within.create_new(&temporary)?;
+        Ok((file, Self { within, temporary }))
+    }
+
+    fn finish(self, name: &OsStr) -> io::Result<()> {
+        self.within.rename(&self.temporary, name)
+    }
+}
+
+impl Drop for NewFile<'_> {
+    fn drop(&mut self) {
+        // After it took its name there is nothing to remove.
+        let _ = self.within.remove(&self.temporary);
+    }
+}
+
+/// `name` if it is the name of one file, not a path.
+fn single(name: &OsStr) -> io::Result<&OsStr> {
+    let mut parts = Path::new(name).components();
+    match (parts.next(), parts.next()) {
+        (Some(Component::Normal(only)), None) if only == name => Ok(name),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("`{}` is not the name of a file", name.display()),
+        )),
+    }
+}
+
+impl fmt::Display for OutputDirectory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.display().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::Write as _;
+    use std::os::unix::fs::symlink;
+
+    use nix::unistd::mkfifo;
+
+    /// A directory, with a file outside of it that must stay as it is.
+    fn directories() -> (tempfile::TempDir, OutputDirectory, PathBuf) {
+        let all = tempfile::tempdir().unwrap();
+        let (inside, outside) = (all.path().join("inside"), all.path().join("outside"));
+        fs::create_dir(&inside).unwrap();
+        fs::write(&outside, "untouched").unwrap();
+        let directory = OutputDirectory::open(&inside).unwrap();
+        (all, directory, outside)
+    }
+
+    fn written(directory: &OutputDirectory, name: &str, text: &str) -> io::Result<()> {
+        directory.replace(name.as_ref(), |mut file| file.write_all(text.as_bytes()))
+    }
+
+    #[test]
+    fn a_link_in_the_directory_is_replaced_or_refused_and_never_followed() {
+        let (all, directory, outside) = directories();
+        let link = |name: &str| symlink(&outside, directory.path().join(name)).unwrap();
+        for name in ["replaced", "created", "written", "appended", "read"] {
+            link(name);
+        }
+        symlink(all.path(), directory.path().join("folder")).unwrap();
+        written(&directory, "replaced", "new").unwrap();
+        directory.create("created".as_ref()).unwrap();
+        let refused = [
+            directory.write("written".as_ref()).map(drop),
+            directory.append("appended".as_ref()).map(drop),
+            directory.read("read".as_ref()).map(drop),
+        ];
+        for error in refused {
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains("symbolic link"), "{error}");
+        }
+        assert!(directory.directory("folder").is_err());
+        let replaced = directory.path().join("replaced");
+        assert_eq!(fs::read_to_string(&replaced).unwrap(), "new");
+        assert!(replaced.symlink_metadata().unwrap().is_file());
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "untouched");
+    }
+
+    #[test]
+    fn a_name_with_a_folder_in_it_is_refused() {
+        let (_all, directory, outside) = directories();
+        for name in ["../outside", "/etc/passwd", ".", "..", "", "a/b", "a/"] {
+            assert!(written(&directory, name, "new").is_err(), "{name}");
+            assert!(directory.create(name.as_ref()).is_err(), "{name}");
+            assert!(directory.directory(name).is_err(), "{name}");
+        }
+        assert_eq!(fs::read_to_string(outside).unwrap(), "untouched");
+    }
+
+    #[test]
+    fn a_file_with_several_names_and_a_fifo_are_refused_without_waiting() {
+        let (_all, directory, outside) = directories();
+        fs::hard_link(&outside, directory.path().join("linked")).unwrap();
+        mkfifo(&directory.path().join("fifo"), FILE_MODE).unwrap();
+        for name in ["linked", "fifo"] {
+            assert!(directory.append(name.as_ref()).is_err(), "{name}");
+            assert!(directory.write(name.as_ref()).is_err(), "{name}");
+        }
+        assert_eq!(fs::read_to_string(outside).unwrap(), "untouched");
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_the_old_file_and_no_other() {
+        let (_all, directory, _) = directories();
+        written(&directory, "file", "old").unwrap();
+        let file = directory.path().join("file");
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        let failed = directory.replace("file".as_ref(), |mut file| {
+            file.write_all(b"half")?;
+            Err(io::Error::other("no room"))
+        });
+        assert_eq!(failed.unwrap_err().to_string(), "no room");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        written(&directory, "file", "new").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o640);
+    }
+}
