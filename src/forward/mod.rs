@@ -23,7 +23,7 @@ mod test_writers;
 mod tests;
 pub(crate) mod thread;
 
-use model::{ConfigError, Link, Nanos, PathSpec, ScheduleClock, ScheduleOrder, Side, Waiting};
+use model::{CheckedPaths, ConfigError, Link, Nanos, ScheduleClock, ScheduleOrder, Side, Waiting};
 use netio::{MemoryPort, PortSet, ReceivedFrame, Spare, Stall};
 
 use agenda::Agenda;
@@ -69,7 +69,7 @@ pub(crate) struct Forwarder<P: PortSet> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NewConditions {
     /// The paths; their schedules follow `clock`.
-    pub(crate) paths: Vec<PathSpec>,
+    pub(crate) paths: CheckedPaths,
     /// Which class a packet belongs to.
     pub(crate) rules: Rules,
     /// The schedules' time until the change.

@@ -4,8 +4,8 @@ use crate::drive::{
     Draw, Hop, Way, any_hops, any_traffic, config, delay, drain, hop, packet, rate,
 };
 use farwire_model::{
-    BitsPerSec, Bytes, ConfigError, Delay, Effect, Factor, Gate, Jitter, Law, Link, LinkConfig,
-    Nanos, Ordering, Outcome, PathSpec, QueueLimit, Rate, Side, StageSpec, check_change,
+    BitsPerSec, Bytes, CheckedPaths, ConfigError, Delay, Effect, Factor, Gate, Jitter, Law, Link,
+    LinkConfig, Nanos, Ordering, Outcome, PathSpec, QueueLimit, Rate, Side, StageSpec,
 };
 use proptest::prelude::*;
 
@@ -230,11 +230,12 @@ fn a_stage_that_paths_share_leaves_all_of_them_or_none() {
         link.change(Nanos(1), &half.paths),
         Err(ConfigError::LeavesHalf("gate".into()))
     );
+    let checked = |config: &LinkConfig| CheckedPaths::new(config.paths.clone()).unwrap();
     assert_eq!(
-        check_change(&both.paths, &half.paths),
+        checked(&both).check_successor(&checked(&half)),
         Err(ConfigError::LeavesHalf("gate".into()))
     );
-    assert_eq!(check_change(&half.paths, &both.paths), Ok(()));
+    assert_eq!(checked(&half).check_successor(&checked(&both)), Ok(()));
     assert_eq!(
         link.change(Nanos(1), &LinkConfig::new(1, vec![], vec![]).paths),
         Ok(Nanos(1))
