@@ -10,6 +10,7 @@ use netio::{
     is_link_control, too_big,
 };
 
+use super::capture::TimeShare;
 use super::departures::{Changes, Departures, ScheduledDeparture};
 use super::held_frames::{self, FrameOrigin, HeldFrames};
 use super::observed::{ObservedPackets, PacketVerdict};
@@ -50,6 +51,7 @@ impl LinkRunner {
         rules: Rules,
         stats: Stats,
         log: Option<PacketLogWriter>,
+        captures: TimeShare,
     ) -> Self {
         Self {
             ports,
@@ -57,7 +59,7 @@ impl LinkRunner {
             rules,
             departures: [Departures::default(), Departures::default()],
             stats,
-            observers: Observers::new(log),
+            observers: Observers::new(log, captures),
         }
     }
 
