@@ -9,7 +9,8 @@ use netio::clock;
 /// Captures of all links of a forwarder take at most one part of its time in this many.
 const SHARE: u64 = 4;
 
-/// They may take this much at once after they have taken nothing for four times as long. The receive rings hold what arrives meanwhile.
+/// They may take this much without a pause, after they have taken nothing for four times as long. The receive rings hold what arrives
+/// meanwhile.
 const BURST: Nanos = Nanos(20_000_000);
 
 /// One look at a frame takes no longer. What is measured beyond it is time in which the host did not run the thread.

@@ -5,7 +5,8 @@ use crate::drive::{
 };
 use farwire_model::{
     BitsPerSec, Bytes, CheckedPaths, ConfigError, Delay, Effect, Factor, Gate, Jitter, Law, Link,
-    LinkConfig, Nanos, Ordering, Outcome, PathSpec, QueueLimit, Rate, Side, StageSpec,
+    LinkConfig, MOST_STAGES_IN_ALL, Nanos, Ordering, Outcome, PathSpec, QueueLimit, Rate, Side,
+    StageSpec,
 };
 use proptest::prelude::*;
 
@@ -240,4 +241,23 @@ fn a_stage_that_paths_share_leaves_all_of_them_or_none() {
         link.change(Nanos(1), &LinkConfig::new(1, vec![], vec![]).paths),
         Ok(Nanos(1))
     );
+}
+
+#[test]
+fn stages_that_leave_with_packets_on_their_way_are_limited() {
+    let under = |number: u64| {
+        let delay = Effect::Delay(Delay {
+            time: Nanos::from_secs(1_000),
+            ..Delay::default()
+        });
+        let stage = StageSpec::new(format!("box.up.{number}"), delay);
+        LinkConfig::new(1, vec![stage], vec![])
+    };
+    let mut link = Link::new(&under(0)).unwrap();
+    let mut refusals = (1..1_000).filter_map(|number| {
+        link.offer(Nanos(number), Side::A, packet(number, Bytes(1_000)));
+        link.change(Nanos(number), &under(number).paths).err()
+    });
+    let stages = MOST_STAGES_IN_ALL + 1;
+    assert_eq!(refusals.next(), Some(ConfigError::TooManyLeave { stages }));
 }
