@@ -6,16 +6,16 @@ use netio::{COPY_BELOW, Frame, FrameBytes, FrameRef, GsoFrame, Lent, Offload, Vl
 use super::arena::{Arena, Span};
 use super::departures::Changes;
 use super::observed::ObservedPackets;
-use conditions::in_effect::BESIDE_FRAME;
+use conditions::in_effect::{BESIDE_FRAME, BESIDE_PACKET};
 
 /// A packet's id has its segment in this many low bits, and its frame's place above them.
 const SEGMENT_BITS: u32 = 17;
 
-/// Memory that a frame and each of its packets take beside their bytes, allocations included. It counts towards the limit,
-/// so that the number of small frames is bounded too.
+/// Memory that a frame takes beside its bytes, and each packet that can come of it, allocations included. It counts towards the
+/// limit, so that the number of small frames is bounded too, and that of packets in trains, and that of copies.
 const FRAME_COST: usize = 160;
-const SEGMENT_COST: usize = 48;
-const _: () = assert!(FRAME_COST as u64 + SEGMENT_COST as u64 == BESIDE_FRAME);
+const PACKET_COST: usize = 128;
+const _: () = assert!(FRAME_COST as u64 == BESIDE_FRAME && PACKET_COST as u64 == BESIDE_PACKET);
 
 /// A bounded store of frames. Small ones are copied into an arena; long ones stay where they were received.
 #[derive(Debug)]
@@ -83,26 +83,27 @@ impl<L: Lent> HeldFrames<L> {
         }
     }
 
-    /// Whether the limit allows this frame too.
-    pub(crate) fn has_room(&self, frame: &Frame<L>, gso: &GsoFrame) -> bool {
+    /// Whether the limit allows this frame too, if at most `copies` packets come of each of its packets.
+    pub(crate) fn has_room(&self, frame: &Frame<L>, gso: &GsoFrame, copies: u32) -> bool {
         let len = frame.bytes().len();
         let bytes = if len < COPY_BELOW {
             self.arena.held_with(len)
         } else {
             self.arena.held() + len
         };
-        self.bytes + book_keeping(gso) + bytes <= self.limit
+        self.bytes + book_keeping(gso, copies) + bytes <= self.limit
     }
 
-    /// Keeps a frame for which there is room. Returns the id of its first segment.
+    /// Keeps a frame for which there is room, and for the packets that can come of it. Returns the id of its first segment.
     pub(crate) fn insert(
         &mut self,
         origin: FrameOrigin,
         frame: Frame<L>,
         gso: GsoFrame,
+        copies: u32,
     ) -> PacketId {
         let is_small = frame.bytes().len() < COPY_BELOW;
-        let cost = book_keeping(&gso) + if is_small { 0 } else { frame.bytes().len() };
+        let cost = book_keeping(&gso, copies) + if is_small { 0 } else { frame.bytes().len() };
         let (arrival, offload, vlan) = (frame.arrival, frame.offload, frame.vlan);
         let (bytes, lent) = if is_small {
             (HeldBytes::Small(self.arena.store(frame.bytes())), None)
@@ -269,8 +270,8 @@ impl<L: Lent> HeldFrames<L> {
     }
 }
 
-fn book_keeping(gso: &GsoFrame) -> usize {
-    FRAME_COST + gso.segments() as usize * SEGMENT_COST
+fn book_keeping(gso: &GsoFrame, copies: u32) -> usize {
+    FRAME_COST + gso.segments() as usize * copies as usize * PACKET_COST
 }
 
 fn place(id: PacketId) -> usize {

@@ -10,6 +10,7 @@ use netio::{
     is_link_control, too_big,
 };
 
+use super::capture::TimeShare;
 use super::departures::{Changes, Departures, ScheduledDeparture};
 use super::held_frames::{self, FrameOrigin, HeldFrames};
 use super::observed::{ObservedPackets, PacketVerdict};
@@ -50,6 +51,7 @@ impl LinkRunner {
         rules: Rules,
         stats: Stats,
         log: Option<PacketLogWriter>,
+        captures: TimeShare,
     ) -> Self {
         Self {
             ports,
@@ -57,7 +59,7 @@ impl LinkRunner {
             rules,
             departures: [Departures::default(), Departures::default()],
             stats,
-            observers: Observers::new(log),
+            observers: Observers::new(log, captures),
         }
     }
 
@@ -126,7 +128,8 @@ impl LinkRunner {
         if is_link_control(frame.bytes()) {
             return self.pass(shared, ingress, &frame, &gso);
         }
-        if !shared.held.has_room(&frame, &gso) {
+        let copies = self.link.most_copies();
+        if !shared.held.has_room(&frame, &gso, copies) {
             return self.lose_whole(ingress, &frame, Some(&gso), EmulatorLoss::Memory);
         }
         let arrival = frame.arrival;
@@ -141,7 +144,7 @@ impl LinkRunner {
         };
         // All segments but the last are of one length.
         let [len, last_len] = [0, segments - 1].map(|n| Bytes(gso.segment_len(n).into()));
-        let first = shared.held.insert(origin, frame, gso);
+        let first = shared.held.insert(origin, frame, gso, copies);
         for segment in 0..segments {
             let packet = Packet {
                 id: PacketId(first.0 + u64::from(segment)),

@@ -23,11 +23,11 @@ mod test_writers;
 mod tests;
 pub(crate) mod thread;
 
-use model::{ConfigError, Link, Nanos, PathSpec, ScheduleClock, ScheduleOrder, Side, Waiting};
+use model::{CheckedPaths, ConfigError, Link, Nanos, ScheduleClock, ScheduleOrder, Side, Waiting};
 use netio::{MemoryPort, PortSet, ReceivedFrame, Spare, Stall};
 
 use agenda::Agenda;
-use capture::Tap;
+use capture::{Tap, TimeShare};
 use conditions::Rules;
 use held_frames::HeldFrames;
 use link_runner::{ForwarderShared, LinkRunner};
@@ -59,6 +59,8 @@ pub(crate) struct Forwarder<P: PortSet> {
     agenda: Agenda,
     shared: ForwarderShared<P>,
     load: RecentArrivals,
+    /// What captures may take of its time.
+    captures: TimeShare,
     /// Every arrival can wait this long, because no packet is due sooner.
     min_delay: Nanos,
     /// Links that have something to do in this step.
@@ -69,7 +71,7 @@ pub(crate) struct Forwarder<P: PortSet> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NewConditions {
     /// The paths; their schedules follow `clock`.
-    pub(crate) paths: Vec<PathSpec>,
+    pub(crate) paths: CheckedPaths,
     /// Which class a packet belongs to.
     pub(crate) rules: Rules,
     /// The schedules' time until the change.
@@ -131,6 +133,7 @@ impl<P: PortSet> Forwarder<P> {
                 spare: Spare::default(),
             },
             load: RecentArrivals::default(),
+            captures: TimeShare::default(),
             min_delay: LONGEST_WAIT,
             due: Vec::new(),
         }
@@ -151,7 +154,8 @@ impl<P: PortSet> Forwarder<P> {
             ends.resize(ends.len().max(end.port() + 1), None);
             ends[end.port()] = Some((number, side));
         }
-        let runner = LinkRunner::new(ports, link, rules, Stats::within(budget), log);
+        let captures = self.captures.clone();
+        let runner = LinkRunner::new(ports, link, rules, Stats::within(budget), log, captures);
         self.min_delay = self.min_delay.min(runner.least_delay());
         self.runners.push(runner);
     }

@@ -4,7 +4,7 @@ use model::{Nanos, Side};
 use netio::{FrameRef, SendTimes, TxFrame};
 use record::summary::PacketLogSummary;
 
-use super::capture::{Captures, Tap};
+use super::capture::{Captures, Tap, TimeShare};
 use super::observed::{ObservedPackets, PacketVerdict};
 use super::packet_log::PacketLogWriter;
 use super::round_trips::{RoundTripTimes, RoundTripTracker};
@@ -18,10 +18,11 @@ pub(super) struct Observers {
 }
 
 impl Observers {
-    pub(super) fn new(log: Option<PacketLogWriter>) -> Self {
+    /// Captures of this link will take their time from `captures`.
+    pub(super) fn new(log: Option<PacketLogWriter>, captures: TimeShare) -> Self {
         Self {
             log,
-            captures: Captures::default(),
+            captures: Captures::within(captures),
             round_trips: None,
         }
     }

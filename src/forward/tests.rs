@@ -3,8 +3,8 @@
 use std::io;
 
 use model::{
-    BitsPerSec, Counters, Delay, DropCause, Effect, Framing, LinkConfig, Probability, QueueLimit,
-    Rate, StageSpec,
+    BitsPerSec, CheckedPaths, Counters, Delay, DropCause, Effect, Framing, LinkConfig, Probability,
+    QueueLimit, Rate, StageSpec,
 };
 use netio::{
     Frame, Gso, GsoFrame, GsoKind, MemoryPort, Missed, Offload, PartialChecksum, SendTimes, Sent,
@@ -261,7 +261,7 @@ fn what_passes_the_memory_limit_is_dropped_under_its_own_cause() {
         ..Conditions::default()
     };
     // A chunk of the arena, and the book-keeping of one frame.
-    const LIMIT: usize = (64 << 10) + 3_000;
+    const LIMIT: usize = (64 << 10) + 6_000;
     let mut forwarder = forwarder(conditions, true, LIMIT);
     for _ in 0..3 {
         forwarder.shared.sets[0].arrive(frame(Nanos(0), 0, 40));
@@ -271,6 +271,29 @@ fn what_passes_the_memory_limit_is_dropped_under_its_own_cause() {
     assert_eq!(left.len(), 1);
     assert_eq!(stats.lost(Side::A, EmulatorLoss::Memory), 80);
     assert!(stats.peak_bytes <= LIMIT);
+}
+
+#[test]
+fn copies_that_can_come_of_a_packet_count_towards_the_memory_limit() {
+    let twice = Effect::Duplicate(chance(1.0).into());
+    let delay = Effect::Delay(Delay {
+        time: Nanos(5_000),
+        ..Delay::default()
+    });
+    // A chunk of the arena, and the book-keeping of two frames whose 40 packets become 160.
+    const LIMIT: usize = (64 << 10) + 2 * (160 + 160 * 128);
+    let link = up(&[delay, twice.clone(), twice]);
+    assert_eq!(link.most_copies(), 4);
+    let mut forwarder = with_link(link, true, LIMIT);
+    for n in 0..3 {
+        forwarder.shared.sets[0].arrive(frame(Nanos(n), 0, 40));
+    }
+    let left = run(&mut forwarder, Nanos(0), 0);
+    let stats = forwarder.stats(0);
+    assert_eq!(numbers(&left).len(), 2 * 160);
+    assert_eq!(stats.lost(Side::A, EmulatorLoss::Memory), 40);
+    assert_eq!(stats.peak_bytes, LIMIT);
+    assert!(forwarder.shared.held.is_empty());
 }
 
 #[test]
@@ -330,7 +353,7 @@ fn a_marked_segment_leaves_alone_with_its_checksums_complete_and_the_others_in_t
         flow: 0,
         class: 0,
     };
-    let first = forwarder.shared.held.insert(origin, train, gso);
+    let first = forwarder.shared.held.insert(origin, train, gso, 1);
     for segment in 0..40 {
         forwarder.runners[0].departures[1].push(ScheduledDeparture {
             due: Nanos(0),
@@ -446,9 +469,12 @@ fn a_change_holds_for_what_comes_after_it_and_not_for_what_came_before() {
     for n in 0..200 {
         forwarder.shared.sets[0].arrive(frame(Nanos(u64::from(n) * 1_000), n, 1));
     }
-    let under = |effect| NewConditions {
-        paths: LinkConfig::new(3, vec![StageSpec::new("box.up.0", effect)], Vec::new()).paths,
-        ..NewConditions::default()
+    let under = |effect| {
+        let stages = vec![StageSpec::new("box.up.0", effect)];
+        NewConditions {
+            paths: CheckedPaths::new(LinkConfig::new(3, stages, Vec::new()).paths).unwrap(),
+            ..NewConditions::default()
+        }
     };
     // More is waiting than is taken in at once: the change comes before what is left.
     let at = forwarder.change(0, Nanos(150_000), under(delay(300)));

@@ -93,6 +93,7 @@ pub(crate) struct ForwarderHandle {
     wakeup: Arc<Wakeup>,
     start: Nanos,
     late_budget: LateBudget,
+    memory: usize,
 }
 
 /// A link at one instant.
@@ -259,6 +260,7 @@ impl ForwarderThread {
             wakeup,
             start,
             late_budget,
+            memory: options.memory,
         };
         Ok(Self {
             thread,
@@ -335,6 +337,11 @@ impl ForwarderHandle {
     /// Departures later than this are late.
     pub(crate) fn late_budget(&self) -> LateBudget {
         self.late_budget
+    }
+
+    /// Bytes of frames that may be held, by all links together.
+    pub(crate) fn held_memory(&self) -> u64 {
+        self.memory as u64
     }
 
     /// The packets that have left each link so far, by kind.
@@ -525,14 +532,16 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::convert::Infallible;
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::BorrowedFd;
 
     use conditions::Rules;
-    use model::{BitsPerSec, Delay, Effect, Framing, PathSpec, QueueLimit, Rate, StageSpec};
+    use model::{
+        BitsPerSec, CheckedPaths, Delay, Effect, Framing, PathSpec, QueueLimit, Rate, StageSpec,
+    };
     use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT};
     use netio::userns::Privilege;
     use netio::{Capabilities, Missed, ReceivedFrame, SendTimes, TxFrame};
@@ -619,6 +628,11 @@ mod tests {
         ForwarderThread::between(ports.into(), 5, vec![joined], options).unwrap()
     }
 
+    /// A forwarder of one link at which nothing arrives.
+    pub(crate) fn idle() -> ForwarderThread {
+        start(false, &Arc::default())
+    }
+
     fn delayed(millis: u64) -> Vec<StageSpec> {
         let delay = Delay {
             time: Nanos::from_millis(millis),
@@ -633,7 +647,7 @@ mod tests {
 
     fn under(up: Vec<StageSpec>) -> NewConditions {
         NewConditions {
-            paths: paths(up),
+            paths: CheckedPaths::new(paths(up)).unwrap(),
             ..NewConditions::default()
         }
     }
@@ -651,8 +665,8 @@ mod tests {
             last = at;
             assert_eq!(forwarder.handle().read(0).unwrap().summary.ring_bytes, 5);
         }
-        let nameless = vec![StageSpec::new("", Effect::Nothing)];
-        let refused = forwarder.handle().change(0, under(nameless));
+        let other = vec![StageSpec::new("box.up.delay", Effect::Mtu(1_500))];
+        let refused = forwarder.handle().change(0, under(other));
         assert!(matches!(refused, Err(ChangeError::Refused(_))));
         assert_eq!(forwarder.stop().unwrap()[0].up.packets, 0);
         assert!(!died.load(Ordering::Relaxed));

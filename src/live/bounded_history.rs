@@ -39,6 +39,11 @@ impl<T> BoundedHistory<T> {
         self.all.iter().map(|(_, one)| one)
     }
 
+    /// The one at a place, counted from the oldest.
+    pub(super) fn get(&self, place: usize) -> Option<&T> {
+        self.all.get(place).map(|(_, one)| one)
+    }
+
     pub(super) fn last(&self) -> Option<&T> {
         self.iter().next_back()
     }

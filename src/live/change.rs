@@ -1,5 +1,8 @@
 //! Changes of a link that runs: what is asked for, what became of it, and why not.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use conditions::in_effect::MemoryNeed;
 use conditions::{Error, LinkSpec, Problem, read, require};
 use model::{ConfigError, Nanos, ScheduleClock, ScheduleOrder};
@@ -10,6 +13,9 @@ use utoipa::ToSchema;
 
 use super::lease::{LeaseFor, LeaseId};
 use crate::forward::thread::{ChangeError, Ended};
+
+/// A change is refused if it is not checked and made within this time.
+pub(crate) const CHANGE_LIMIT: Duration = Duration::from_secs(5);
 
 /// What a client asks for.
 #[derive(Clone, Debug, Default)]
@@ -78,6 +84,13 @@ pub(crate) enum ChangeRefusal {
     /// Its conditions stay as they are.
     #[error("{why}")]
     Fixed { why: String },
+    /// It took too long.
+    #[error(
+        "the change was not checked and made within {} s, because its conditions are too many or other changes came first: nothing \
+         was changed",
+        CHANGE_LIMIT.as_secs()
+    )]
+    TooLong,
     /// There is nothing to start, to stop or to move.
     #[error("the conditions in force have no schedule: PUT or PATCH some that have")]
     NoSchedule,
@@ -111,16 +124,21 @@ impl Default for RequestedConditions {
 impl RequestedConditions {
     /// What is to be in force, where `now` is, and what is to become of the time of its schedules; the seed stays that of the
     /// link's start.
-    pub(super) fn over(&self, now: &LinkSpec) -> Result<(LinkSpec, ScheduleOrder), ChangeRefusal> {
+    ///
+    /// Conditions that stay the same are shared with `now`.
+    pub(super) fn over(
+        &self,
+        now: &Arc<LinkSpec>,
+    ) -> Result<(Arc<LinkSpec>, ScheduleOrder), ChangeRefusal> {
         let value = match self {
             Self::Schedule(_) if !now.has_schedule() => return Err(ChangeRefusal::NoSchedule),
             Self::Schedule(value) => {
                 let change: ScheduleChange = object(value.clone(), "{\"to\": \"10s\"}")?;
-                return Ok((now.clone(), change.order()?));
+                return Ok((Arc::clone(now), change.order()?));
             }
             Self::All(value) => value.clone(),
             Self::Patch(patch) => {
-                let mut value = serde_json::to_value(now).map_err(Error::other)?;
+                let mut value = serde_json::to_value(&**now).map_err(Error::other)?;
                 json_patch::merge(&mut value, patch);
                 value
             }
@@ -137,8 +155,11 @@ impl RequestedConditions {
             seed: now.seed,
             ..asked
         };
+        if new == **now {
+            return Ok((Arc::clone(now), ScheduleOrder::default()));
+        }
         new.check()?;
-        Ok((new, ScheduleOrder::default()))
+        Ok((Arc::new(new), ScheduleOrder::default()))
     }
 }
 
@@ -224,8 +245,8 @@ mod tests {
     use serde_json::json;
 
     fn over(now: &str, order: RequestedConditions) -> Result<LinkSpec, (Option<String>, String)> {
-        let now: LinkSpec = toml::from_str(now).unwrap();
-        let asked = order.over(&now).map(|(spec, _)| spec);
+        let now: Arc<LinkSpec> = Arc::new(toml::from_str(now).unwrap());
+        let asked = order.over(&now).map(|(spec, _)| LinkSpec::clone(&spec));
         asked.map_err(|refusal| match refusal {
             ChangeRefusal::Conditions(error) => (error.field(), error.to_string()),
             other => panic!("{other}"),
@@ -321,6 +342,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn conditions_that_stay_the_same_are_shared() {
+        let now: LinkSpec = toml::from_str("delay = '20ms'\nseed = 7").unwrap();
+        let now = Arc::new(now);
+        for order in [
+            RequestedConditions::default(),
+            RequestedConditions::All(json!({"delay": "20ms"})),
+            RequestedConditions::Patch(json!({"delay": "0.02s"})),
+        ] {
+            let (same, _) = order.over(&now).unwrap();
+            assert!(Arc::ptr_eq(&same, &now), "{order:?}");
+        }
+        let (other, _) = RequestedConditions::Patch(json!({"delay": "21ms"}))
+            .over(&now)
+            .unwrap();
+        assert!(!Arc::ptr_eq(&other, &now));
     }
 
     #[test]

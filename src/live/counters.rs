@@ -112,7 +112,24 @@ impl DelayCount {
     }
 }
 
+/// The bytes of counters by cause, with what a map takes beside its entries.
+fn memory_of(causes: &BTreeMap<String, u64>) -> usize {
+    let names: usize = causes.keys().map(String::capacity).sum();
+    // A node has room for 11 entries, and is at least half full.
+    names + causes.len().next_multiple_of(11) * size_of::<(String, u64)>()
+}
+
 impl DirectionCounters {
+    /// The bytes that it takes beside itself.
+    pub(super) fn memory(&self) -> usize {
+        let classes = self.classes.iter();
+        let classes = classes.map(|class| class.name.capacity() + memory_of(&class.dropped));
+        memory_of(&self.dropped)
+            + memory_of(&self.emulator_lost)
+            + self.classes.capacity() * size_of::<ClassCounters>()
+            + classes.sum::<usize>()
+    }
+
     /// Those of a direction.
     pub(super) fn of(direction: &DirectionSummary) -> Self {
         let lost = direction.emulator_lost.iter();

@@ -5,14 +5,15 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::{Nanos, ScheduleClock};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::checked_conditions::CheckedConditions;
 use super::moment::{Calendar, since};
-use conditions::LinkSpec;
 
 /// The longest lease of a time: a day.
 const LONGEST: Nanos = Nanos(86_400_000_000_000);
@@ -53,7 +54,7 @@ pub(crate) struct LeaseGrant {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Before {
     pub(super) revision: u64,
-    pub(super) spec: LinkSpec,
+    pub(super) conditions: Arc<CheckedConditions>,
     pub(super) clock: ScheduleClock,
 }
 

@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use conditions::{Error, LinkSpec};
-use model::{Nanos, ScheduleClock, ScheduleOrder, check_change};
+use model::{Nanos, ScheduleClock, ScheduleOrder};
 use netio::clock;
 use tokio::sync::{broadcast, watch};
 
 use super::bounded_history::BoundedHistory;
 use super::change::{ChangeOrder, ChangeRefusal, check_memory};
+use super::checked_conditions::CheckedConditions;
 use super::counters::{DirectionCounters, LinkCounters};
 use super::export::ChangeLog;
 use super::keeper::ExpiryAlarm;
@@ -45,9 +46,12 @@ pub(crate) struct LiveLink {
     keeper: Arc<ExpiryAlarm>,
 }
 
+/// What changes of a link. Its lock is held for a moment only: conditions are checked before, and what clients see is made after.
 struct LinkState {
     /// The last one is in force; there always is one.
-    revisions: BoundedHistory<Revision>,
+    revisions: BoundedHistory<Arc<Revision>>,
+    /// The conditions in force.
+    conditions: Arc<CheckedConditions>,
     lease: Option<Lease>,
     /// The names of classes in their order: the forwarder counts by their places.
     classes: Vec<String>,
@@ -57,7 +61,9 @@ struct LinkState {
 struct Revision {
     number: u64,
     at: Nanos,
-    spec: LinkSpec,
+    spec: Arc<LinkSpec>,
+    /// The conditions in one line.
+    said: Arc<str>,
     /// By which its schedules count.
     clock: ScheduleClock,
     by: By,
@@ -66,18 +72,26 @@ struct Revision {
 
 impl LiveLink {
     pub(super) fn new(new: NewLink, keeper: Arc<ExpiryAlarm>) -> Self {
+        let spec = Arc::new(new.spec);
+        let conditions = CheckedConditions::of(Arc::clone(&spec), new.build.as_ref().ok());
+        // Those with which a link began were checked at its start.
+        let conditions = Arc::new(conditions.unwrap_or_else(|_| CheckedConditions {
+            spec,
+            ..CheckedConditions::default()
+        }));
         let first = Revision {
             number: 1,
             at: new.forwarder.start(),
             by: By::Start,
             counted: Default::default(),
             clock: ScheduleClock::default(),
-            spec: new.spec,
+            spec: Arc::clone(&conditions.spec),
+            said: Arc::clone(&conditions.said),
         };
         let classes = class_names(&first.spec);
         let mut revisions = BoundedHistory::at_most(KEPT);
-        let bytes = first.spec.memory();
-        revisions.push(first, bytes);
+        let bytes = first.memory();
+        revisions.push(Arc::new(first), bytes);
         new.forwarder.watch(new.number);
         Self {
             name: new.name,
@@ -88,6 +102,7 @@ impl LiveLink {
             calendar: Calendar::now(),
             state: Mutex::new(LinkState {
                 revisions,
+                conditions,
                 lease: None,
                 classes,
             }),
@@ -104,59 +119,101 @@ impl LiveLink {
 
     /// As it is now.
     pub(crate) fn view(&self) -> LinkView {
-        self.view_of(&lock(&self.state), false)
+        let (revision, lease) = {
+            let state = lock(&self.state);
+            (Arc::clone(state.in_force()), state.lease.clone())
+        };
+        self.view_of(&revision, lease.as_ref(), false)
     }
 
-    /// Makes the change that is asked for, at one instant in both directions; or none.
+    /// Makes the change that is asked for, at one instant in both directions; or none. Conditions are checked while packets pass and
+    /// others read the link; if another change is made meanwhile, they are checked again.
     ///
     /// # Errors
-    /// Conditions that cannot be, another revision in force, somebody else's lease, or the link's end: nothing is changed.
-    pub(crate) fn change(&self, order: &ChangeOrder) -> Result<Changed, ChangeRefusal> {
-        let mut state = lock(&self.state);
-        let now = state.in_force().as_before();
-        if order.if_revision.is_some_and(|asked| asked != now.revision) {
-            return Err(ChangeRefusal::Revision {
-                in_force: now.revision,
+    /// Conditions that cannot be, another revision in force, somebody else's lease, a change that is not checked by `deadline`, or the
+    /// link's end: nothing is changed.
+    pub(crate) fn change(
+        &self,
+        order: &ChangeOrder,
+        deadline: Nanos,
+    ) -> Result<Changed, ChangeRefusal> {
+        loop {
+            let (now, lease, classes) = {
+                let state = lock(&self.state);
+                self.check_order(&state, order)?;
+                let lease = state.lease.as_ref();
+                let lease = lease.map(|lease| Arc::clone(&lease.before.conditions));
+                (state.as_before(), lease, state.classes.clone())
+            };
+            let (spec, schedule) = order.conditions.over(&now.conditions.spec)?;
+            // What has no schedule keeps no time that a later one would begin with.
+            let clock = match spec.has_schedule() {
+                true => now.clock,
+                false => ScheduleClock::default(),
+            };
+            check_classes(&classes, &spec)?;
+            check_memory(&spec, self.forwarder.held_memory())?;
+            let next = match Arc::ptr_eq(&spec, &now.conditions.spec) {
+                true => Arc::clone(&now.conditions),
+                false => Arc::new(CheckedConditions::of(spec, self.build.as_ref().ok())?),
+            };
+            if let Some(back) = lease.or(order.lease_for.map(|_| Arc::clone(&now.conditions))) {
+                let checked = next.check_successor(&back);
+                checked
+                    .map_err(|error| ChangeRefusal::of_model(&back.spec, error))
+                    .map_err(ChangeRefusal::of_the_way_back)?;
+            }
+            if order.is_dry_run {
+                let checked = now.conditions.check_successor(&next);
+                checked.map_err(|error| ChangeRefusal::of_model(&next.spec, error))?;
+            }
+            if clock::now() > deadline {
+                return Err(ChangeRefusal::TooLong);
+            }
+            if order.is_dry_run {
+                return self.would_change(&next, (clock, schedule));
+            }
+            let new = self.to_forwarder(&next, (clock, schedule))?;
+            let mut state = lock(&self.state);
+            if state.in_force().number != now.revision {
+                continue;
+            }
+            let reading = self.put_into_force(&mut state, next, new, By::Api)?;
+            if let Some(span) = order.lease_for {
+                match &mut state.lease {
+                    Some(lease) => lease.renew(span, reading.at),
+                    none => *none = Some(Lease::begin(span, reading.at, now)),
+                }
+                self.keeper.ring();
+            }
+            let (revision, lease) = (Arc::clone(state.in_force()), state.lease.clone());
+            drop(state);
+            let grant = lease.as_ref().and_then(Lease::grant);
+            let view = self.view_of(&revision, lease.as_ref(), true);
+            return Ok(Changed {
+                grant: grant.filter(|_| order.lease_for.is_some()),
+                ..self.changed(&reading, view, false)
             });
         }
-        self.check_lease(&state, order)?;
-        if !order.is_dry_run {
-            self.builder()?;
-        }
-        let (spec, schedule) = order.conditions.over(&now.spec)?;
-        // What has no schedule keeps no time that a later one would begin with.
-        let clock = match spec.has_schedule() {
-            true => now.clock,
-            false => ScheduleClock::default(),
+    }
+
+    /// What a change to `next` would come to now.
+    fn would_change(
+        &self,
+        next: &CheckedConditions,
+        (clock, schedule): (ScheduleClock, ScheduleOrder),
+    ) -> Result<Changed, ChangeRefusal> {
+        let now = self.forwarder.read(self.number)?;
+        let revision = Arc::clone(lock(&self.state).in_force());
+        let would = Revision {
+            spec: Arc::clone(&next.spec),
+            said: Arc::clone(&next.said),
+            clock: clock.ordered(self.link_time(now.at), schedule),
+            counted: Default::default(),
+            ..*revision
         };
-        check_classes(&state.classes, &spec)?;
-        let before = self.forwarder.read(self.number)?;
-        check_memory(&spec, before.summary.held_limit_bytes as u64)?;
-        let lease = state.lease.as_ref().map(|lease| &lease.before.spec);
-        if let Some(back) = lease.or(order.lease_for.map(|_| &now.spec)) {
-            self.check_successor(&spec, back)
-                .map_err(ChangeRefusal::of_the_way_back)?;
-        }
-        if order.is_dry_run {
-            self.check_successor(&now.spec, &spec)?;
-            let at = self.link_time(before.at);
-            let would = self.view_with(&state, &spec, clock.ordered(at, schedule), before.at);
-            return Ok(self.changed(&before, would, true));
-        }
-        let reading = self.put_into_force(&mut state, spec, (clock, schedule), By::Api)?;
-        if let Some(span) = order.lease_for {
-            match &mut state.lease {
-                Some(lease) => lease.renew(span, reading.at),
-                none => *none = Some(Lease::begin(span, reading.at, now)),
-            }
-            self.keeper.ring();
-        }
-        let grant = state.lease.as_ref().and_then(Lease::grant);
-        let view = self.view_of(&state, state.lease.is_some());
-        Ok(Changed {
-            grant: grant.filter(|_| order.lease_for.is_some()),
-            ..self.changed(&reading, view, false)
-        })
+        let view = self.view_of(&would, None, false);
+        Ok(self.changed(&now, view, true))
     }
 
     /// Ends the lease now, or this one if it still stands; the link reverts.
@@ -170,7 +227,10 @@ impl LiveLink {
             return Err(ChangeRefusal::NoLease);
         }
         let reading = self.revert(&mut state)?;
-        Ok(self.changed(&reading, self.view_of(&state, false), false))
+        let revision = Arc::clone(state.in_force());
+        drop(state);
+        let view = self.view_of(&revision, None, false);
+        Ok(self.changed(&reading, view, false))
     }
 
     /// What was counted since a revision came into force; since the start, where none is said. `None` of one that is not
@@ -179,9 +239,9 @@ impl LiveLink {
     /// # Errors
     /// The link's end.
     pub(crate) fn counters(&self, revision: Option<u64>) -> Result<Option<LinkCounters>, Ended> {
-        let state = lock(&self.state);
         let number = revision.unwrap_or(1);
-        let (since_then, counted) = match state.revisions.iter().find(|of| of.number == number) {
+        let of = lock(&self.state).revision(number).cloned();
+        let (since_then, counted) = match &of {
             Some(of) => (of.at, of.counted.clone()),
             None if number == 1 => (self.forwarder.start(), Default::default()),
             None => return Ok(None),
@@ -200,21 +260,21 @@ impl LiveLink {
 
     /// Its schedules now; `None` where it has none.
     pub(crate) fn schedule(&self) -> Option<ScheduleView> {
-        let state = lock(&self.state);
+        let revision = Arc::clone(lock(&self.state).in_force());
         let Revision {
             number,
             spec,
             clock,
             ..
-        } = state.in_force();
+        } = &*revision;
         let now = clock::now();
         let time = clock.at(self.link_time(now));
-        let then = spec.clone().then(time);
+        let then = LinkSpec::clone(spec).then(time);
         Some(ScheduleView {
             time: self.schedule_time(spec, *clock, now)?,
             at: self.calendar.at(now),
             last_s: seconds(spec.last_step()?),
-            says: says(&then, ScheduleClock::default()),
+            says: in_force(&then),
             conditions: then,
             revision: *number,
         })
@@ -235,32 +295,44 @@ impl LiveLink {
         ))
     }
 
-    /// What was in force, and when, from the first that is kept to what is now.
-    pub(crate) fn history(&self) -> Vec<ChangeView> {
-        let state = lock(&self.state);
-        let revisions = state.revisions.iter();
-        revisions.map(|revision| self.change_of(revision)).collect()
+    /// The number of the revision in force.
+    pub(crate) fn revision(&self) -> u64 {
+        lock(&self.state).in_force().number
+    }
+
+    /// The first entry of the history after revision `last` that is kept, if there is one.
+    pub(crate) fn change_after(&self, last: u64) -> Option<ChangeView> {
+        let revision = {
+            let state = lock(&self.state);
+            let first = state.revisions.iter().next()?.number;
+            Arc::clone(state.revision((last + 1).max(first))?)
+        };
+        Some(self.change_of(&revision))
     }
 
     /// What was in force from a revision on, or from the first that is kept, to be made into files. `None` of one that is not kept,
     /// or never was.
     pub(crate) fn told(&self, since_revision: Option<u64>) -> Option<ChangeLog> {
-        let state = lock(&self.state);
-        let is_meant = |of: &&Revision| since_revision.is_none_or(|number| of.number >= number);
-        let all: Vec<&Revision> = state.revisions.iter().filter(is_meant).collect();
+        let is_meant =
+            |of: &&Arc<Revision>| since_revision.is_none_or(|number| of.number >= number);
+        let all: Vec<Arc<Revision>> = {
+            let state = lock(&self.state);
+            state.revisions.iter().filter(is_meant).cloned().collect()
+        };
         let (first, last) = (all.first()?, all.last()?);
         if since_revision.is_some_and(|number| number != first.number) {
             return None;
         }
         let start = self.forwarder.start();
+        let conditions = |of: &Arc<Revision>| {
+            let spec = LinkSpec::clone(&of.spec).on_clock(of.clock);
+            (since(start, of.at), spec)
+        };
         Some(ChangeLog {
             name: self.name.clone(),
             revisions: [first.number, last.number],
             since: self.calendar.at(first.at),
-            conditions: all
-                .iter()
-                .map(|of| (since(start, of.at), of.spec.clone().on_clock(of.clock)))
-                .collect(),
+            conditions: all.iter().map(conditions).collect(),
         })
     }
 
@@ -342,39 +414,53 @@ impl LiveLink {
         Some(Duration::from_nanos(super::sample::EVERY.0))
     }
 
-    /// Puts conditions into force that were checked. The time of their schedules is that of a clock on which an order is carried
-    /// out at the same instant.
+    /// What the forwarder is told of conditions whose schedules have the time of a clock on which an order is carried out at the
+    /// instant of the change.
+    fn to_forwarder(
+        &self,
+        conditions: &CheckedConditions,
+        (clock, order): (ScheduleClock, ScheduleOrder),
+    ) -> Result<NewConditions, ChangeRefusal> {
+        let fixed = || ChangeRefusal::Fixed {
+            why: self.build.as_ref().err().cloned().unwrap_or_default(),
+        };
+        let (paths, rules) = conditions.built.clone().ok_or_else(fixed)?;
+        Ok(NewConditions {
+            paths,
+            rules,
+            clock,
+            order,
+        })
+    }
+
+    /// Puts conditions into force that were checked.
     fn put_into_force(
         &self,
         state: &mut LinkState,
-        spec: LinkSpec,
-        (clock, order): (ScheduleClock, ScheduleOrder),
+        conditions: Arc<CheckedConditions>,
+        new: NewConditions,
         by: By,
     ) -> Result<LinkReading, ChangeRefusal> {
-        let link = self.builder()?(&spec)?;
-        let new = NewConditions {
-            paths: link.config.paths,
-            rules: link.rules,
-            clock,
-            order,
-        };
+        let (clock, order) = (new.clock, new.order);
         let changed = self.forwarder.change(self.number, new);
-        let reading = changed.map_err(|error| ChangeRefusal::of_change(&spec, error))?;
-        let names = class_names(&spec);
+        let reading = changed.map_err(|error| ChangeRefusal::of_change(&conditions.spec, error))?;
+        let names = class_names(&conditions.spec);
         if names.len() > state.classes.len() {
             state.classes = names;
         }
         let revision = Revision {
             number: state.in_force().number + 1,
             at: reading.at,
-            spec,
+            spec: Arc::clone(&conditions.spec),
+            said: Arc::clone(&conditions.said),
             clock: clock.ordered(self.link_time(reading.at), order),
             by,
             counted: [&reading.summary.up, &reading.summary.down].map(DirectionCounters::of),
         };
         let change = self.change_of(&revision);
-        let bytes = revision.spec.memory();
-        state.revisions.push(revision, bytes);
+        let bytes = revision.memory();
+        state.revisions.push(Arc::new(revision), bytes);
+        state.conditions = conditions;
         lock(&self.journal).note(Happening::Change(change.into()));
         Ok(reading)
     }
@@ -385,9 +471,12 @@ impl LiveLink {
         let Some(lease) = state.lease.take() else {
             return Err(ChangeRefusal::NoLease);
         };
-        let before = lease.before.clone();
+        let before = &lease.before;
         let schedule = (before.clock, ScheduleOrder::default());
-        let reverted = self.put_into_force(state, before.spec, schedule, By::LeaseEnded);
+        let new = self.to_forwarder(&before.conditions, schedule);
+        let conditions = Arc::clone(&before.conditions);
+        let reverted =
+            new.and_then(|new| self.put_into_force(state, conditions, new, By::LeaseEnded));
         match &reverted {
             Ok(_) => note(format_args!(
                 "farwire: {}: the lease has ended: {}",
@@ -403,20 +492,17 @@ impl LiveLink {
         reverted
     }
 
-    /// Refuses conditions that could not follow those, on a link that can be changed.
-    fn check_successor(&self, now: &LinkSpec, next: &LinkSpec) -> Result<(), ChangeRefusal> {
-        let Ok(builder) = self.builder() else {
-            return Ok(());
-        };
-        let [before, after] = [builder(now)?, builder(next)?];
-        let checked = check_change(&before.config.paths, &after.config.paths);
-        checked.map_err(|error| ChangeRefusal::of_model(next, error))
-    }
-
-    /// What makes conditions into a link, where they can be changed.
-    fn builder(&self) -> Result<&BuildLink, ChangeRefusal> {
-        let fixed = |why: &String| ChangeRefusal::Fixed { why: why.clone() };
-        self.build.as_ref().map_err(fixed)
+    /// Refuses a change of another revision, against somebody else's lease, or of conditions that stay as they are.
+    fn check_order(&self, state: &LinkState, order: &ChangeOrder) -> Result<(), ChangeRefusal> {
+        let in_force = state.in_force().number;
+        if order.if_revision.is_some_and(|asked| asked != in_force) {
+            return Err(ChangeRefusal::Revision { in_force });
+        }
+        self.check_lease(state, order)?;
+        match &self.build {
+            Err(why) if !order.is_dry_run => Err(ChangeRefusal::Fixed { why: why.clone() }),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses what somebody else's lease forbids.
@@ -473,37 +559,25 @@ impl LiveLink {
         }
     }
 
-    fn view_of(&self, state: &LinkState, to_holder: bool) -> LinkView {
-        let lease = state.lease.as_ref();
+    fn view_of(&self, revision: &Revision, lease: Option<&Lease>, to_holder: bool) -> LinkView {
         let Revision {
-            at, spec, clock, ..
-        } = state.in_force();
-        LinkView {
-            lease: lease.map(|lease| lease.view(&self.calendar, to_holder)),
-            ..self.view_with(state, spec, *clock, *at)
-        }
-    }
-
-    /// As it would be under these conditions from `at` on, without a lease.
-    fn view_with(
-        &self,
-        state: &LinkState,
-        spec: &LinkSpec,
-        clock: ScheduleClock,
-        at: Nanos,
-    ) -> LinkView {
-        let in_force = state.in_force();
+            number,
+            at,
+            spec,
+            clock,
+            ..
+        } = revision;
         LinkView {
             name: self.name.clone(),
             ends: self.ends.clone(),
-            says: says(spec, clock),
+            says: revision.says(),
             command: command_line(spec),
-            conditions: spec.clone(),
-            schedule: self.schedule_time(spec, clock, at),
-            revision: in_force.number,
-            since: self.calendar.at(in_force.at),
+            conditions: Arc::clone(spec),
+            schedule: self.schedule_time(spec, *clock, *at),
+            revision: *number,
+            since: self.calendar.at(*at),
             started: self.calendar.at(self.forwarder.start()),
-            lease: None,
+            lease: lease.map(|lease| lease.view(&self.calendar, to_holder)),
             fixed: self.build.as_ref().err().cloned(),
             seed: spec.seed(),
         }
@@ -511,36 +585,46 @@ impl LiveLink {
 }
 
 impl LinkState {
-    fn in_force(&self) -> &Revision {
+    fn in_force(&self) -> &Arc<Revision> {
         self.revisions.last().expect("there always is one")
+    }
+
+    /// The revision of this number, if it is kept. Their numbers follow each other.
+    fn revision(&self, number: u64) -> Option<&Arc<Revision>> {
+        let first = self.revisions.iter().next()?.number;
+        let place = usize::try_from(number.checked_sub(first)?).ok()?;
+        self.revisions.get(place)
+    }
+
+    fn as_before(&self) -> Before {
+        let in_force = self.in_force();
+        Before {
+            revision: in_force.number,
+            conditions: Arc::clone(&self.conditions),
+            clock: in_force.clock,
+        }
     }
 }
 
 impl Revision {
+    /// The conditions in one line, with what became of the time of their schedules.
     fn says(&self) -> String {
-        says(&self.spec, self.clock)
-    }
-
-    fn as_before(&self) -> Before {
-        Before {
-            revision: self.number,
-            spec: self.spec.clone(),
-            clock: self.clock,
+        let said = &self.said;
+        match self.clock {
+            clock if clock == ScheduleClock::default() => said.as_ref().to_owned(),
+            ScheduleClock::Stopped { at } => {
+                format!("{said}, the schedule stopped at {:.3} s", seconds(at))
+            }
+            ScheduleClock::Running { from, .. } => {
+                format!("{said}, the schedule going on from {:.3} s", seconds(from))
+            }
         }
     }
-}
 
-/// Conditions in one line, with what became of the time of their schedules.
-fn says(spec: &LinkSpec, clock: ScheduleClock) -> String {
-    let said = in_force(spec);
-    match clock {
-        _ if clock == ScheduleClock::default() => said,
-        ScheduleClock::Stopped { at } => {
-            format!("{said}, the schedule stopped at {:.3} s", seconds(at))
-        }
-        ScheduleClock::Running { from, .. } => {
-            format!("{said}, the schedule going on from {:.3} s", seconds(from))
-        }
+    /// The bytes that it takes.
+    fn memory(&self) -> usize {
+        let counted = self.counted.iter().map(DirectionCounters::memory);
+        size_of::<Self>() + self.spec.memory() + self.said.len() + counted.sum::<usize>()
     }
 }
 
@@ -560,5 +644,143 @@ fn check_classes(known: &[String], spec: &LinkSpec) -> Result<(), Error> {
              and new ones come behind them"
         ))
         .at("classes")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use serde_json::json;
+
+    use super::super::change::RequestedConditions;
+    use super::*;
+    use crate::forward::thread::ForwarderThread;
+    use crate::forward::thread::tests::idle;
+
+    /// A link whose conditions are checked when a message says so, once it has said that it is about to be.
+    struct Checked {
+        forwarder: ForwarderThread,
+        link: LiveLink,
+        begun: Receiver<()>,
+        go_on: Sender<()>,
+    }
+
+    fn checked() -> Checked {
+        let forwarder = idle();
+        let (begin, begun) = channel();
+        let (go_on, goes_on) = channel();
+        let goes_on = Mutex::new(goes_on);
+        let build = move |spec: &LinkSpec| {
+            // Nobody listens any more at the end of a test.
+            let _ = begin.send(());
+            let _ = lock(&goes_on).recv();
+            spec.to_link("box")
+        };
+        go_on.send(()).unwrap();
+        let new = NewLink {
+            name: "link".to_owned(),
+            ends: ["a", "b"].map(str::to_owned),
+            forwarder: forwarder.handle().clone(),
+            number: 0,
+            spec: toml::from_str("delay = '1ms'").unwrap(),
+            build: Ok(Box::new(build)),
+        };
+        let link = LiveLink::new(new, Arc::default());
+        begun.recv().unwrap();
+        Checked {
+            forwarder,
+            link,
+            begun,
+            go_on,
+        }
+    }
+
+    fn patch(patch: serde_json::Value) -> ChangeOrder {
+        ChangeOrder {
+            conditions: RequestedConditions::Patch(patch),
+            ..ChangeOrder::default()
+        }
+    }
+
+    #[test]
+    fn a_change_that_is_checked_too_late_is_refused_and_changes_nothing() {
+        let Checked {
+            forwarder,
+            link,
+            go_on,
+            ..
+        } = checked();
+        for is_dry_run in [false, true] {
+            go_on.send(()).unwrap();
+            let order = ChangeOrder {
+                is_dry_run,
+                ..patch(json!({"delay": "2ms"}))
+            };
+            let refused = link.change(&order, Nanos::ZERO);
+            assert!(
+                matches!(refused, Err(ChangeRefusal::TooLong)),
+                "{refused:?}"
+            );
+        }
+        assert_eq!(link.view().revision, 1);
+        forwarder.stop().unwrap();
+    }
+
+    #[test]
+    fn while_conditions_are_checked_others_read_and_change_the_link() {
+        let Checked {
+            forwarder,
+            link,
+            begun,
+            go_on,
+        } = checked();
+        std::thread::scope(|scope| {
+            let slow = scope.spawn(|| link.change(&patch(json!({"loss": "1%"})), Nanos::MAX));
+            begun.recv().unwrap();
+            assert_eq!(link.view().revision, 1);
+            assert_eq!(link.change_after(0).unwrap().revision, 1);
+            // The conditions in force are known, and need no check.
+            let leased = ChangeOrder {
+                lease_for: Some("connection".parse().unwrap()),
+                ..ChangeOrder::default()
+            };
+            let leased = link.change(&leased, Nanos::MAX).unwrap();
+            assert_eq!(leased.revision, 2);
+            link.end_connection(&leased.grant.unwrap());
+            assert_eq!(link.view().revision, 3);
+            // What was checked for other conditions is checked again.
+            (0..2).for_each(|_| go_on.send(()).unwrap());
+            assert_eq!(slow.join().unwrap().unwrap().revision, 4);
+        });
+        forwarder.stop().unwrap();
+    }
+
+    #[test]
+    fn revisions_share_conditions_and_count_all_that_they_take() {
+        let Checked {
+            forwarder,
+            link,
+            go_on,
+            ..
+        } = checked();
+        (0..10).for_each(|_| go_on.send(()).unwrap());
+        let indexes: Vec<u64> = (0..10_000).collect();
+        let stages = json!({"stages": [{"kind": "indexes", "indexes": indexes}]});
+        link.change(&patch(stages), Nanos::MAX).unwrap();
+        let leased = ChangeOrder {
+            lease_for: Some("60s".parse().unwrap()),
+            ..patch(json!({"delay": "2ms"}))
+        };
+        link.change(&leased, Nanos::MAX).unwrap();
+        link.end_lease(None).unwrap();
+        let state = lock(&link.state);
+        let [_, second, third, last] = [1, 2, 3, 4].map(|number| state.revision(number).unwrap());
+        assert!(Arc::ptr_eq(&second.spec, &last.spec));
+        assert!(!Arc::ptr_eq(&second.spec, &third.spec));
+        assert!(second.memory() > 80_000 && third.memory() > 80_000);
+        assert!(second.memory() < 90_000, "{}", second.memory());
+        drop(state);
+        forwarder.stop().unwrap();
     }
 }

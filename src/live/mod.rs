@@ -4,6 +4,7 @@
 
 mod bounded_history;
 mod change;
+mod checked_conditions;
 mod counters;
 mod experiment;
 mod export;
@@ -22,7 +23,9 @@ use conditions::{EmulatedLink, LinkSpec};
 
 use crate::forward::thread::ForwarderHandle;
 
-pub(crate) use self::change::{ChangeOrder, ChangeRefusal, RequestedConditions, ScheduleChange};
+pub(crate) use self::change::{
+    CHANGE_LIMIT, ChangeOrder, ChangeRefusal, RequestedConditions, ScheduleChange,
+};
 pub(crate) use self::counters::LinkCounters;
 pub(crate) use self::experiment::{Experiment, ExperimentView, FigureRow, NumberedRun};
 pub(crate) use self::keeper::Keeper;

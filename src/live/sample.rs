@@ -31,12 +31,24 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// About how many bytes it takes.
+    /// The bytes that it takes.
     fn memory(&self) -> usize {
-        match &self.what {
-            Happening::Change(change) => change.conditions.memory(),
-            Happening::Sample(_) | Happening::End => size_of::<LinkSample>(),
-        }
+        let what = match &self.what {
+            Happening::Change(change) => {
+                size_of::<ChangeView>()
+                    + change.conditions.memory()
+                    + change.says.capacity()
+                    + change.at.capacity()
+            }
+            Happening::Sample(sample) => {
+                size_of::<LinkSample>()
+                    + sample.at.capacity()
+                    + sample.up.counters.memory()
+                    + sample.down.counters.memory()
+            }
+            Happening::End => 0,
+        };
+        size_of::<Self>() + what
     }
 }
 

@@ -1,5 +1,7 @@
 //! Links and their changes as clients see them.
 
+use std::sync::Arc;
+
 use conditions::LinkSpec;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -18,7 +20,7 @@ pub(crate) struct LinkView {
     pub(crate) ends: [String; 2],
     /// What is in force, in the form of a link file.
     #[schema(schema_with = conditions_schema)]
-    pub(crate) conditions: LinkSpec,
+    pub(crate) conditions: Arc<LinkSpec>,
     /// In one line.
     pub(crate) says: String,
     /// The flags that give the same; null where no flags do.
@@ -71,7 +73,7 @@ pub(crate) struct ChangeView {
     pub(crate) at_s: f64,
     /// In the form of a link file.
     #[schema(schema_with = conditions_schema)]
-    pub(crate) conditions: LinkSpec,
+    pub(crate) conditions: Arc<LinkSpec>,
     /// In one line.
     pub(crate) says: String,
     /// The time of its schedules at that instant; null where there are none.

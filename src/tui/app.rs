@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use conditions::LinkSpec;
+use netio::clock;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::{Map, Value};
 use tokio::sync::broadcast::Receiver;
@@ -12,8 +13,8 @@ use super::history::SampleHistory;
 use super::output::CommandOutput;
 use super::steps::Knob;
 use crate::live::{
-    ChangeOrder, Event, ExperimentView, Happening, LinkSample, LinkView, Links, LiveLink,
-    RequestedConditions,
+    CHANGE_LIMIT, ChangeOrder, Event, ExperimentView, Happening, LinkSample, LinkView, Links,
+    LiveLink, RequestedConditions,
 };
 
 /// Changes that can be undone.
@@ -193,7 +194,7 @@ impl App {
 /// A change made here.
 struct OwnChange {
     /// What stood before it.
-    before: LinkSpec,
+    before: Arc<LinkSpec>,
     /// The revision that was in force then.
     from: u64,
     /// The one that it came to, or by which that came back.
@@ -239,7 +240,7 @@ impl Watched {
 
     /// The condition of this name in both directions, as it is written.
     pub(super) fn condition(&self, name: &str) -> Option<String> {
-        let all = serde_json::to_value(&self.view.conditions).ok()?;
+        let all = serde_json::to_value(&*self.view.conditions).ok()?;
         Some(match all.get(name)? {
             Value::String(text) => text.clone(),
             other => other.to_string(),
@@ -266,7 +267,7 @@ impl Watched {
         let Some(own) = self.own.pop() else {
             return "there is nothing to undo".to_owned();
         };
-        let all = match serde_json::to_value(&own.before) {
+        let all = match serde_json::to_value(&*own.before) {
             Ok(all) => all,
             Err(error) => return error.to_string(),
         };
@@ -298,7 +299,11 @@ impl Watched {
             if_revision: Some(revision),
             ..ChangeOrder::default()
         };
-        let changed = self.link.change(&order).map_err(|why| why.to_string())?;
+        let deadline = clock::now() + CHANGE_LIMIT.into();
+        let changed = self
+            .link
+            .change(&order, deadline)
+            .map_err(|why| why.to_string())?;
         self.view = self.link.view();
         let said = format!(
             "revision {} after {:.1} s; {} under the one before",

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use conditions::in_effect::InEffect;
 use conditions::{CONDITIONS, LinkSpec, PROFILES};
+use netio::clock;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};
@@ -21,9 +22,10 @@ use super::change::{ChangeQuery, Form, Whole, lease, order};
 use super::client::ClientConnection;
 use super::events::ConnectionLease;
 use super::problem::Problem;
-use super::{AppState, capture, events};
+use super::{AppState, capture, events, history};
 use crate::live::{
-    ChangeView, Changed, LinkCounters, LinkSample, LinkView, LiveLink, ScheduleChange, ScheduleView,
+    CHANGE_LIMIT, ChangeRefusal, ChangeView, Changed, LinkCounters, LinkSample, LinkView, LiveLink,
+    ScheduleChange, ScheduleView,
 };
 
 /// How long the answer to a change that was made waits for what it means.
@@ -79,6 +81,7 @@ pub(super) async fn one(State(app): State<AppState>, name: Name) -> Result<Respo
         (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not come in time: nothing was changed"),
         (status = PRECONDITION_FAILED, body = Problem, description = "Another revision is in force"),
         (status = PAYLOAD_TOO_LARGE, body = Problem), (status = UNSUPPORTED_MEDIA_TYPE, body = Problem),
+        (status = SERVICE_UNAVAILABLE, body = Problem, description = "It was not checked and made within 5 s: nothing was changed"),
         (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Conditions that cannot be; `field` says which")
     )
 )]
@@ -106,6 +109,7 @@ pub(super) async fn put(
         (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not come in time: nothing was changed"),
         (status = PRECONDITION_FAILED, body = Problem, description = "Another revision is in force"),
         (status = PAYLOAD_TOO_LARGE, body = Problem), (status = UNSUPPORTED_MEDIA_TYPE, body = Problem),
+        (status = SERVICE_UNAVAILABLE, body = Problem, description = "It was not checked and made within 5 s: nothing was changed"),
         (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Conditions that cannot be; `field` says which")
     )
 )]
@@ -145,6 +149,7 @@ pub(super) async fn schedule(State(app): State<AppState>, name: Name) -> Result<
         (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not come in time: nothing was changed"),
         (status = PRECONDITION_FAILED, body = Problem, description = "Another revision is in force"),
         (status = PAYLOAD_TOO_LARGE, body = Problem), (status = UNSUPPORTED_MEDIA_TYPE, body = Problem),
+        (status = SERVICE_UNAVAILABLE, body = Problem, description = "It was not checked and made within 5 s: nothing was changed"),
         (status = UNPROCESSABLE_ENTITY, body = Problem, description = "A state or a time that cannot be; `field` says which")
     )
 )]
@@ -213,9 +218,11 @@ pub(super) async fn counters(
 }
 
 /// What was in force.
-#[derive(Serialize, ToSchema)]
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "the schema of what `history::stream` writes")]
 pub(super) struct ChangeHistory {
-    /// From the first revision that is kept (the last 1,000 are, or those of the last 32 MiB) to what is in force.
+    /// From the first revision that is kept (the last 1,000 are, or those of the last 32 MiB) to what is in force. What is forgotten
+    /// while it is read is left out.
     changes: Vec<ChangeView>,
 }
 
@@ -224,12 +231,9 @@ pub(super) struct ChangeHistory {
     get, path = "/v1/links/{name}/history", params(("name" = String, Path, description = "As /v1/links has it")),
     responses((status = OK, body = ChangeHistory), (status = NOT_FOUND, body = Problem))
 )]
-pub(super) async fn history(
-    State(app): State<AppState>,
-    name: Name,
-) -> Result<Json<ChangeHistory>, Problem> {
-    let changes = find(&app, name)?.history();
-    Ok(Json(ChangeHistory { changes }))
+pub(super) async fn history(State(app): State<AppState>, name: Name) -> Result<Response, Problem> {
+    let body = history::stream(find(&app, name)?);
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 /// As which file changes are taken away.
@@ -262,13 +266,20 @@ pub(super) async fn history_file(
         asked.map_err(|_| Problem::not_found("a history is a file as link or as scenario"))?;
     let link = find(&app, Ok(Path(name)))?;
     let Query(query) = query?;
-    let told = link.told(query.since).ok_or_else(unknown_revision)?;
-    let (text, ending) = match form {
-        FileForm::Link => (told.link_file(), ".toml"),
-        FileForm::Scenario => (told.scenario(), "-scenario.toml"),
+    let told = Arc::clone(&link);
+    let file = compute(&app, move || {
+        let told = told.told(query.since).ok_or_else(unknown_revision)?;
+        let text = match form {
+            FileForm::Link => told.link_file(),
+            FileForm::Scenario => told.scenario(),
+        };
+        text.map_err(|error| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{error:#}")))
+    });
+    let text = file.await.unwrap_or_else(|| Err(died()))?;
+    let ending = match form {
+        FileForm::Link => ".toml",
+        FileForm::Scenario => "-scenario.toml",
     };
-    let text =
-        text.map_err(|error| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{error:#}")))?;
     Ok(attachment(&link, "application/toml", ending, text))
 }
 
@@ -414,12 +425,18 @@ async fn change(
 ) -> Result<Response, Problem> {
     let Query(query) = query?;
     let order = order(form, query, headers, body)?;
-    let changed = link.change(&order)?;
-    // Made before anything is waited for: a client that goes away meanwhile has all this dropped.
-    let lease = changed
-        .grant
-        .clone()
-        .map(|grant| ConnectionLease::of(link, grant));
+    let deadline = clock::now() + CHANGE_LIMIT.into();
+    let permit = timeout(CHANGE_LIMIT, Arc::clone(&app.changing).acquire_owned()).await;
+    let permit = permit.map_err(|_| ChangeRefusal::TooLong)?;
+    let making = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        let changed = link.change(&order, deadline)?;
+        // A client that has gone away meanwhile has this dropped, and the lease with it.
+        let grant = changed.grant.clone();
+        let lease = grant.map(|grant| ConnectionLease::of(link, grant));
+        Ok::<_, ChangeRefusal>((changed, lease))
+    });
+    let (changed, lease) = making.await.map_err(|_| died())??;
     let revision = changed.revision;
     let told = json(&tell(app, changed).await)?;
     Ok(match lease {
@@ -430,22 +447,37 @@ async fn change(
 
 /// With what it means. A change that was made is told of soon, without that if others are computed first.
 async fn tell(app: &AppState, changed: Changed) -> ChangeResponse {
-    let implies = implied(app, changed.link.conditions.clone());
+    let spec = Arc::clone(&changed.link.conditions);
+    let implies = compute(app, move || InEffect::of(&spec).ok());
     let implies = match changed.dry_run {
         true => implies.await,
         false => timeout(SOON, implies).await.ok().flatten(),
     };
-    ChangeResponse { changed, implies }
+    ChangeResponse {
+        changed,
+        implies: implies.flatten(),
+    }
 }
 
-/// What conditions mean, computed beside the thread that serves; one at a time, also where nobody waits for it any more.
-async fn implied(app: &AppState, spec: LinkSpec) -> Option<InEffect> {
+/// Computes something beside the thread that serves; one at a time, also where nobody waits for it any more. `None` if it panicked.
+async fn compute<T: Send + 'static>(
+    app: &AppState,
+    what: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
     let permit = Arc::clone(&app.computing).acquire_owned().await;
     let computed = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        InEffect::of(&spec)
+        what()
     });
-    computed.await.ok()?.ok()
+    computed.await.ok()
+}
+
+/// The answer where a thread panicked, which says itself of what.
+fn died() -> Problem {
+    Problem::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "the request could not be carried out: standard error says why",
+    )
 }
 
 fn json(told: &ChangeResponse) -> Result<String, Problem> {

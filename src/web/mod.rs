@@ -1,7 +1,8 @@
 //! The live API over HTTP and its page, which `--listen` opens. It reaches links only through `live`.
 //!
-//! One thread, "web", serves all connections. The packet path never waits for it: it sends commands, and a reader that does not
-//! keep up is disconnected.
+//! One thread, "web", serves all connections. What takes longer than a moment is done on other threads: conditions are checked there,
+//! and what they mean is computed. The packet path never waits for either: it is sent commands, and a reader that does not keep up is
+//! disconnected.
 
 mod access;
 mod capture;
@@ -10,6 +11,7 @@ mod client;
 mod connections;
 mod events;
 mod guard;
+mod history;
 mod links;
 mod listen;
 mod metrics;
@@ -43,6 +45,9 @@ const LINGER: Duration = Duration::from_millis(50);
 /// How long captures may take to end: 0.2 s until the packet path looks at them, and what it takes to send the rest.
 const CAPTURES_END: Duration = Duration::from_millis(600);
 
+/// Changes whose conditions are checked at a time.
+const MOST_CHANGING: usize = 2;
+
 /// Serves the API until it is dropped.
 pub(crate) struct WebServer {
     thread: Option<JoinHandle<()>>,
@@ -54,8 +59,10 @@ pub(crate) struct WebServer {
 #[derive(Clone)]
 struct AppState {
     links: Links,
-    /// One at a time: what conditions mean is computed, which takes a while.
+    /// One at a time: what conditions mean is computed, or a history made into a file, which takes a while.
     computing: Arc<Semaphore>,
+    /// A few at a time: the conditions of changes are checked.
+    changing: Arc<Semaphore>,
     /// Captures that may still begin.
     captures: Arc<Semaphore>,
 }
@@ -70,6 +77,7 @@ impl WebServer {
         let app = AppState {
             links,
             computing: Arc::new(Semaphore::new(1)),
+            changing: Arc::new(Semaphore::new(MOST_CHANGING)),
             captures: Arc::new(Semaphore::new(capture::MOST_AT_A_TIME as usize)),
         };
         let captures = Arc::clone(&app.captures);
@@ -97,7 +105,7 @@ impl WebServer {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .max_blocking_threads(1)
+            .max_blocking_threads(1 + MOST_CHANGING)
             .build()
             .context("starting the API")?;
         let (stop, stopped) = oneshot::channel();

@@ -126,6 +126,7 @@ impl From<ChangeRefusal> for Problem {
             ChangeRefusal::Leased { .. }
             | ChangeRefusal::Fixed { .. }
             | ChangeRefusal::NoSchedule => StatusCode::CONFLICT,
+            ChangeRefusal::TooLong => StatusCode::SERVICE_UNAVAILABLE,
             ChangeRefusal::NoLease | ChangeRefusal::Ended => StatusCode::NOT_FOUND,
         };
         let problem = Self::new(status, &refusal);

@@ -43,6 +43,20 @@ fn an_unknown_key_in_a_link_file_is_refused_with_line_and_nearest_key() -> Resul
     check_refusal(&output, "did you mean `delay`?")
 }
 
+#[test_support::test]
+fn copies_that_multiply_are_refused_with_their_product_and_its_limit() -> Result<()> {
+    let copier =
+        |n: usize| format!("[[stages]]\nkind = 'duplicate'\nname = 'd{n}'\nduplicate = '100%'\n");
+    let file = tempfile::NamedTempFile::with_suffix(".toml")?;
+    fs::write(file.path(), (0..30).map(copier).collect::<String>())?;
+    let path = file.path().to_str().context("a temporary path is plain")?;
+    let output = exec(&["--link", path, "--", "true"])?;
+    check_refusal(
+        &output,
+        "makes 1073741824 packets of one: at most 16 may come of one",
+    )
+}
+
 #[test_support::test(Namespaces)]
 fn neither_root_nor_user_namespaces_is_one_clear_error() -> Result<()> {
     let mut command = powerless::farwire_without_namespaces()?;

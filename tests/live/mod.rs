@@ -6,6 +6,7 @@ mod conformance;
 mod floods;
 mod instant;
 mod leases;
+mod limits;
 mod metrics;
 mod packets;
 mod refusals;

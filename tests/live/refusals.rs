@@ -1,6 +1,7 @@
 //! What is refused, by which code, and with which field named.
 
 use anyhow::{Result, ensure};
+use serde_json::json;
 
 use test_support::api::{Answer, Exec};
 use test_support::process::{self, ends_with};
@@ -11,26 +12,40 @@ fn a_request_that_is_wrong_gets_its_code_and_changes_nothing() -> Result<()> {
     let before = exec.link()?;
     let put =
         |kind: &str, more: &str, body: &str| exec.with_body("PUT /v1/links/link", kind, more, body);
-    let json = "application/json";
-    let send = |what: &str, body: &str| exec.with_body(what, json, "", body);
+    let json_kind = "application/json";
+    let send = |what: &str, body: &str| exec.with_body(what, json_kind, "", body);
     let of_link = |rest: &str| exec.get(&format!("/v1/links/link/{rest}"));
     let large = "x".repeat(100_000);
+    let copier =
+        |n: usize| json!({"kind": "duplicate", "name": format!("d{n}"), "duplicate": "100%"});
+    let copies = json!({"stages": (0..30).map(copier).collect::<Vec<_>>()}).to_string();
+    let class = |n: usize| json!({"name": format!("c{n}"), "port": n + 1});
+    let classes = json!({"classes": (0..800).map(class).collect::<Vec<_>>()}).to_string();
+    let filter = format!("capture?filter={}", vec!["tcp"; 33].join("%20and%20"));
     for (answer, status, field) in [
-        (put(json, "", "{\"delay\": \"2")?, 400, None),
-        (put(json, "", r#"{"dely": "2ms"}"#)?, 422, Some("dely")),
+        (put(json_kind, "", "{\"delay\": \"2")?, 400, None),
+        (put(json_kind, "", r#"{"dely": "2ms"}"#)?, 422, Some("dely")),
         (
-            put(json, "", r#"{"up": {"loss": "101%"}}"#)?,
+            put(json_kind, "", r#"{"up": {"loss": "101%"}}"#)?,
             422,
             Some("up.loss"),
         ),
-        (put(json, "", r#"{"queue": "5pkt"}"#)?, 422, Some("queue")),
-        (put(json, "", r#"{"seed": 99}"#)?, 422, Some("seed")),
-        (put(json, "\r\nIf-Match: \"7\"", "{}")?, 412, None),
-        (put(json, "\r\nIf-Match: 7", "{}")?, 412, None),
-        (put(json, "\r\nIf-Match:", "{}")?, 412, None),
-        (put(json, "\r\nFarwire-Lease: x", "{}")?, 404, None),
+        (
+            put(json_kind, "", r#"{"queue": "5pkt"}"#)?,
+            422,
+            Some("queue"),
+        ),
+        (put(json_kind, "", r#"{"seed": 99}"#)?, 422, Some("seed")),
+        (put(json_kind, "\r\nIf-Match: \"7\"", "{}")?, 412, None),
+        (put(json_kind, "\r\nIf-Match: 7", "{}")?, 412, None),
+        (put(json_kind, "\r\nIf-Match:", "{}")?, 412, None),
+        (put(json_kind, "\r\nFarwire-Lease: x", "{}")?, 404, None),
+        (put(json_kind, "", &copies)?, 422, Some("stages")),
+        (exec.patch("?dry_run=1", &copies)?, 422, Some("stages")),
+        (put(json_kind, "", &classes)?, 422, Some("classes")),
+        (of_link(&filter)?, 400, Some("filter")),
         (put("text/plain", "", "{}")?, 415, None),
-        (put(json, "", &large)?, 413, None),
+        (put(json_kind, "", &large)?, 413, None),
         (exec.patch("?for=forever", "{}")?, 422, Some("for")),
         (exec.patch("?four=1s", "{}")?, 400, Some("four")),
         (exec.patch("?dry_run=2", "{}")?, 400, Some("dry_run")),
@@ -47,7 +62,12 @@ fn a_request_that_is_wrong_gets_its_code_and_changes_nothing() -> Result<()> {
         (of_link("capture?filter=tpc")?, 400, Some("filter")),
         (of_link("schedule")?, 404, None),
         (
-            exec.with_body("PUT /v1/links/link/schedule", json, "", r#"{"to": "1s"}"#)?,
+            exec.with_body(
+                "PUT /v1/links/link/schedule",
+                json_kind,
+                "",
+                r#"{"to": "1s"}"#,
+            )?,
             409,
             None,
         ),

@@ -2,7 +2,9 @@
 
 mod tried;
 
-use model::{Behaviour, BitsPerSec, Bytes, LinkConfig, LongRunLoss, LossLaw, Nanos, QueueLimit};
+use model::{
+    Behaviour, BitsPerSec, Bytes, Link, LinkConfig, LongRunLoss, LossLaw, Nanos, QueueLimit,
+};
 use serde::Serialize;
 
 pub use self::tried::{Delays, Tried};
@@ -136,10 +138,16 @@ pub struct MemoryNeed {
     pub up: u64,
     /// And down.
     pub down: u64,
+    /// The packets that can come of one; 0 counts as 1.
+    pub copies: u32,
 }
 
-/// What is kept beside each frame, in bytes: as the forwarder counts it.
-pub const BESIDE_FRAME: u64 = 208;
+/// The bytes that are kept beside each frame, as the forwarder counts them.
+pub const BESIDE_FRAME: u64 = 160;
+
+/// The bytes that are kept beside each packet of a frame and each copy that can be made of it, as the forwarder counts them. A packet
+/// that waits takes 84 in a stage or 32 in the schedule of departures, whose memory grows by doubling.
+pub const BESIDE_PACKET: u64 = 128;
 
 impl MemoryNeed {
     /// What `spec` implies at first; nothing of a way whose rate it leaves open.
@@ -148,10 +156,9 @@ impl MemoryNeed {
     /// As [`LinkSpec::check`].
     pub fn of(spec: &LinkSpec) -> Result<Self, Error> {
         let hop = spec.hop("box")?;
-        Ok(Self::on(
-            &PathStages(hop.rest.up),
-            &PathStages(hop.rest.down),
-        ))
+        let copies = Link::new(&spec.to_link("box")?.config)?.most_copies();
+        let need = Self::on(&PathStages(hop.rest.up), &PathStages(hop.rest.down));
+        Ok(Self { copies, ..need })
     }
 
     /// What these stages imply.
@@ -160,13 +167,18 @@ impl MemoryNeed {
             let slowest = stages.slowest(FULL_FRAME);
             slowest.map_or(0, |(rate, _)| rate.bytes_in(stages.propagation()).0)
         });
-        Self { up, down }
+        Self {
+            up,
+            down,
+            copies: 1,
+        }
     }
 
     /// Bytes of memory, what is kept beside full frames included.
     pub fn bytes(&self) -> u64 {
         let frames = self.up.saturating_add(self.down).div_ceil(FULL_FRAME.0);
-        frames.saturating_mul(FULL_FRAME.0 + BESIDE_FRAME)
+        let packets = BESIDE_PACKET * u64::from(self.copies.max(1));
+        frames.saturating_mul(FULL_FRAME.0 + BESIDE_FRAME + packets)
     }
 }
 
@@ -240,7 +252,10 @@ mod tests {
         let both = need("rate = '8mbit'\ndelay = '1s'\n[down]\ndelay = '10ms'");
         assert_eq!((both.up, both.down), (1_000_000, 10_000));
         let frames = 1_010_000u64.div_ceil(1514);
-        assert_eq!(both.bytes(), frames * (1514 + 208));
+        assert_eq!(both.bytes(), frames * (1514 + 160 + 128));
+        let copied = need("rate = '8mbit'\ndelay = '1s'\nduplicate = '1%'");
+        let frames = 2_000_000u64.div_ceil(1514);
+        assert_eq!(copied.bytes(), frames * (1514 + 160 + 2 * 128));
         assert_eq!(need("delay = '1s'").bytes(), 0);
     }
 

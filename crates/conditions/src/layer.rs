@@ -66,6 +66,12 @@ impl ConditionSet {
         self.0.is_empty()
     }
 
+    /// The bytes that it takes beside itself.
+    fn memory(&self) -> usize {
+        let own = self.0.iter().map(Condition::memory);
+        self.0.capacity() * size_of::<Condition>() + own.sum::<usize>()
+    }
+
     /// The conditions in order.
     pub fn iter(&self) -> impl Iterator<Item = &Condition> {
         self.0.iter()
@@ -197,6 +203,16 @@ impl Layer {
     /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// The bytes that it takes beside itself.
+    pub(crate) fn memory(&self) -> usize {
+        let steps = self.schedule.iter().map(|step| {
+            step.without.capacity() * size_of::<ConditionName>() + step.conditions.memory()
+        });
+        self.at_first.memory()
+            + self.schedule.capacity() * size_of::<ScheduleStep>()
+            + steps.sum::<usize>()
     }
 
     /// What this says, and of all else what `other` says.
@@ -343,6 +359,8 @@ impl<'de> Visitor<'de> for StepVisitor {
             }
         }
         step.at = at.ok_or_else(|| de::Error::missing_field("at"))?;
+        // There may be many steps, each with a condition or two.
+        step.conditions.0.shrink_to_fit();
         Ok(step)
     }
 }

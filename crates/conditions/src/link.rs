@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 use self::class::ClassSpec;
 use self::hop::emulated_link;
 use self::profiles::LinkProfile;
-use self::stage::{ExtraStage, StageStep};
+use self::stage::ExtraStage;
 use crate::Direction;
 use crate::as_netem::AsNetem;
 use crate::condition::{CONDITIONS, LINK_KEYS};
 use crate::error::{Error, Problem};
-use crate::layer::{Layer, ScheduleStep, either};
+use crate::layer::{Layer, either};
 use crate::read::{FromNode, through_node};
 use crate::require;
 use crate::rules::EmulatedLink;
@@ -95,15 +95,15 @@ impl LinkSpec {
             .max()
     }
 
-    /// About how much memory it takes, in bytes: what its classes, stages and schedules do.
+    /// The memory that it takes, in bytes: all that it holds, lists that it shares with others included.
     pub fn memory(&self) -> usize {
-        let steps: usize = self.layers().map(|layer| layer.schedule.len()).sum();
-        let changes: usize = self.stages.iter().map(|stage| stage.schedule.len()).sum();
+        let layers = self.layers().map(Layer::memory);
+        let stages = self.stages.iter().map(ExtraStage::memory);
+        let names = self.classes.iter().map(|class| class.rule.name.capacity());
         size_of::<Self>()
-            + size_of_val(self.classes.as_slice())
-            + size_of_val(self.stages.as_slice())
-            + steps * size_of::<ScheduleStep>()
-            + changes * size_of::<StageStep>()
+            + self.stages.capacity() * size_of::<ExtraStage>()
+            + self.classes.capacity() * size_of::<ClassSpec>()
+            + layers.chain(stages).chain(names).sum::<usize>()
     }
 
     /// With schedules that count from the link's start, where these count by `clock`. A step that will never come has a time of
@@ -221,6 +221,7 @@ impl LinkSpec {
             | ConfigError::Reordered(stage) => {
                 (stage.as_str(), None, Problem::Model(error.clone()))
             }
+            ConfigError::TooManyCopies { .. } => return Error::from(error).at("stages"),
             _ => return error.into(),
         };
         let parts: Vec<&str> = stage.split('.').skip(1).collect();

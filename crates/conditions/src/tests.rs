@@ -6,6 +6,7 @@ use super::*;
 use crate::link::hop::DEFAULT_QUEUE;
 use crate::toffee::DEFAULT_TOFFEE_QUEUE;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use model::{
     BitErrorRate, BitsPerSec, Bytes, Cells, Codel, Delay, Discipline, DualPi2, Effect, FourState,
@@ -730,4 +731,156 @@ fn reordering_belongs_to_a_delay_that_packets_pass() {
         timeout: Nanos::from_millis(100),
     };
     assert_eq!(effect(&held, "up.reorder"), Some(Effect::HoldBack(law)));
+}
+
+#[test]
+fn what_costs_too_much_is_refused_before_it_is_built() {
+    let copier =
+        |n: usize| format!("[[stages]]\nkind = 'duplicate'\nname = 'd{n}'\nduplicate = '100%'\n");
+    let class = |n: usize| format!("[[classes]]\nname = 'c{n}'\nport = {}\n", n + 1);
+    let loss = |n: usize| format!("[[stages]]\nkind = 'loss'\nname = 'l{n}'\nloss = '1%'\n");
+    let all = |count: usize, of: &dyn Fn(usize) -> String| (0..count).map(of).collect::<String>();
+    for (text, field, words) in [
+        (
+            all(30, &copier),
+            "stages",
+            "30 stages of one path copy packets, which makes 1073741824 packets of one: at most 16",
+        ),
+        (all(800, &copier), "stages", "there are 800: at most 64"),
+        (
+            format!(
+                "netem = 'duplicate 1%'\nduplicate = '1%'\n{}",
+                all(3, &copier)
+            ),
+            "stages",
+            "makes 32 packets of one",
+        ),
+        (all(800, &class), "classes", "there are 800: at most 64"),
+    ] {
+        let spec: LinkSpec = toml::from_str(&text).unwrap();
+        let error = spec.check().unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+        assert_eq!(error.field().as_deref(), Some(field));
+    }
+    let error = toml::from_str::<LinkSpec>(&all(40, &loss)).unwrap().check();
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("40 stages of one path: at most 32"),
+        "{error}"
+    );
+    let most = format!("{}{}", all(4, &copier), all(64, &class));
+    toml::from_str::<LinkSpec>(&most).unwrap().check().unwrap();
+}
+
+#[test]
+fn conditions_count_all_memory_that_they_take() {
+    let memory = |text: &str| toml::from_str::<LinkSpec>(text).unwrap().memory();
+    let empty = memory("");
+    let numbers = |count: usize| (0..count).map(|n| n.to_string()).collect::<Vec<_>>();
+    let list = |count: usize| numbers(count).join(", ");
+    let values = |count: usize| numbers(count).join(" ");
+    let steps = |count: usize, step: &str| {
+        let all = (0..count).map(|n| format!("{{ at = '{n}s', {step} }}"));
+        all.collect::<Vec<_>>().join(", ")
+    };
+    let table = format!(
+        "{{ spread = '1ms', law = 'table', values = '{}' }}",
+        values(5_000)
+    );
+    for (text, least) in [
+        (
+            format!("[[stages]]\nkind = 'indexes'\nindexes = [{}]", list(5_000)),
+            40_000,
+        ),
+        (
+            format!("[[stages]]\nkind = 'trace'\ntimes = [{}]", list(5_000)),
+            40_000,
+        ),
+        (format!("delay = '9ms'\njitter = {table}"), 10_000),
+        (
+            format!("[[stages]]\nkind = 'delay'\ndelay = '9ms'\njitter = {table}"),
+            10_000,
+        ),
+        (
+            format!("[[stages]]\nkind = 'slots'\ndelay = '9ms'\njitter = {table}"),
+            10_000,
+        ),
+        (
+            format!("[[classes]]\nname = 'a'\nport = 1\ndelay = '9ms'\njitter = {table}"),
+            10_000,
+        ),
+        (
+            format!(
+                "netem = 'delay 1ms'\nschedule = [{}]",
+                steps(100, "netem = 'delay 1ms'")
+            ),
+            100 * (size_of::<ScheduleStep>() + size_of::<NetemSpec>()),
+        ),
+        (
+            format!(
+                "schedule = [{}]",
+                steps(100, "without = ['loss', 'delay', 'rate']")
+            ),
+            100 * (size_of::<ScheduleStep>() + 3 * size_of::<ConditionName>()),
+        ),
+        (
+            format!(
+                "[[stages]]\nkind = 'loss'\nloss = '1%'\nschedule = [{}]",
+                steps(100, "loss = '2%'")
+            ),
+            100 * size_of::<StageStep>(),
+        ),
+        (
+            format!("[[classes]]\nname = '{}'\nport = 1", "n".repeat(5_000)),
+            5_000,
+        ),
+        (
+            format!(
+                "[[stages]]\nkind = 'mtu'\nmtu = 1400\nname = '{}'",
+                "n".repeat(5_000)
+            ),
+            5_000,
+        ),
+    ] {
+        let own = memory(&text) - empty;
+        assert!(own >= least, "{own} is below {least}: {}", &text[..60]);
+        // Lists grow by doubling.
+        assert!(
+            own < 3 * least + 8_192,
+            "{own} is far above {least}: {}",
+            &text[..60]
+        );
+    }
+}
+
+#[test]
+fn the_steps_of_a_stage_share_its_lists() {
+    let steps = "schedule = [{ at = '1s' }, { at = '2s', queue = '9pkt' }]\ndirection = 'up'";
+    let hop = hop(&format!(
+        "[[stages]]\nkind = 'trace'\ntimes = [1, 2]\n{steps}\n[[stages]]\nkind = 'indexes'\nindexes = [3]\ndirection = 'up'\n\
+         schedule = [{{ at = '1s' }}]"
+    ));
+    let [trace, indexes] = &hop.rest.up[..] else {
+        panic!("{hop:?}");
+    };
+    let traces = trace.effects().map(|effect| match effect {
+        Effect::Trace(trace) => Arc::as_ptr(&trace.opportunities).cast::<()>(),
+        other => panic!("{other:?}"),
+    });
+    let lists = indexes.effects().map(|effect| match effect {
+        Effect::Indexes(list) => list.as_ptr(),
+        other => panic!("{other:?}"),
+    });
+    assert!(
+        traces
+            .collect::<Vec<_>>()
+            .windows(2)
+            .all(|pair| pair[0] == pair[1])
+    );
+    assert!(
+        lists
+            .collect::<Vec<_>>()
+            .windows(2)
+            .all(|pair| pair[0] == pair[1])
+    );
 }

@@ -8,10 +8,11 @@ use std::num::NonZeroU32;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use farwire_model::{
-    Bytes, Codel, Delay, Discipline, DualPi2, Ecn, Effect, Factor, Flow, FourState, FqCodel,
-    Framing, GilbertElliott, HoldBack, Jitter, Law, Link, LinkConfig, Nanos, Netem,
-    NetemDistribution, NetemLoss, NetemShare, Ordering, Packet, PacketId, Pie, Police, Queue,
-    QueueLimit, Rate, Red, Reorder, Side, Slots, StageSpec, Toffee,
+    Bytes, CheckedPaths, Codel, Delay, Discipline, DualPi2, Ecn, Effect, Factor, Flow, FourState,
+    FqCodel, Framing, GilbertElliott, HoldBack, Jitter, Law, Link, LinkConfig, MOST_CLASSES,
+    MOST_STAGES, Nanos, Netem, NetemDistribution, NetemLoss, NetemShare, Ordering, Packet,
+    PacketId, PathSpec, Pie, Police, Queue, QueueLimit, Rate, Red, Reorder, ScheduleClock,
+    ScheduleOrder, Side, Slots, StageSpec, Toffee,
 };
 
 /// Packets between two readings of the clock.
@@ -396,6 +397,44 @@ fn cross_with(
                     }
                 }
             }
+        });
+}
+
+/// A change of every stage of a link with as many classes and stages of a path as it may have: packets wait for it. It was checked
+/// before.
+#[divan::bench]
+fn change_of_the_largest_link(bencher: Bencher<'_, '_>) {
+    let largest = |spread: u64| {
+        let delay = || Delay {
+            time: Nanos::from_millis(1),
+            jitter: Some(Jitter {
+                half_life: Some(Nanos::from_millis(1)),
+                ..Jitter::new(Nanos(spread), Law::Pareto)
+            }),
+            ..Delay::default()
+        };
+        let stage = |name: String| StageSpec::new(name, Effect::Delay(delay()));
+        let path = |class: u16, side: Side| PathSpec {
+            side,
+            class,
+            stages: (1..MOST_STAGES)
+                .map(|number| stage(format!("box.{side:?}.{number}")))
+                .chain([stage(format!("box.{class}.{side:?}"))])
+                .collect(),
+        };
+        let classes = (0..=MOST_CLASSES).flat_map(|class| Side::BOTH.map(|side| path(class, side)));
+        CheckedPaths::new(classes.collect()).expect("as much as is allowed")
+    };
+    let mut link = Link::new(&LinkConfig::default()).expect("no conditions");
+    let mut spread = 1;
+    bencher
+        .with_inputs(move || {
+            spread += 1;
+            largest(spread)
+        })
+        .bench_local_values(move |paths| {
+            let (clock, order) = (ScheduleClock::default(), ScheduleOrder::default());
+            link.change_by_clock(Nanos::ZERO, paths, clock, order)
         });
 }
 

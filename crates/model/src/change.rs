@@ -3,17 +3,19 @@
 use core::mem;
 
 use alloc::collections::BTreeMap;
+use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::check::{check, is_of_kind};
+use crate::checked::{CheckedPath, CheckedPaths, CheckedStage};
 use crate::counters::Counters;
 use crate::draw::Draws;
+use crate::limits::MOST_STAGES_IN_ALL;
 use crate::link::Link;
 use crate::named::NamedStage;
 use crate::packet::Side;
 use crate::path::Path;
 use crate::schedule::{ScheduleClock, ScheduleOrder};
-use crate::spec::{ConfigError, Effect, PathSpec, StageSpec};
+use crate::spec::{ConfigError, PathSpec};
 use crate::stage::{Entries, Timing};
 use crate::time::Nanos;
 
@@ -28,135 +30,148 @@ impl Link {
     ///
     /// # Errors
     /// What [`Link::new`] refuses; a name that becomes another kind of stage; stages that change places; a stage that leaves
-    /// some of its paths only; a link that was stopped.
+    /// some of its paths only; too many stages that leave while packets are on their way; a link that was stopped.
     pub fn change(&mut self, at: Nanos, paths: &[PathSpec]) -> Result<Nanos, ConfigError> {
-        check(paths)?;
-        self.check_change(paths)?;
+        self.change_to(at, CheckedPaths::new(paths.to_vec())?)
+    }
+
+    /// As [`Link::change`], where the conditions were checked before, and their schedules do not count from the link's start but
+    /// by a clock of their own, once `order` is carried out on it at the same instant.
+    ///
+    /// # Errors
+    /// As [`Link::change`], for what depends on what is in force.
+    pub fn change_by_clock(
+        &mut self,
+        at: Nanos,
+        mut paths: CheckedPaths,
+        clock: ScheduleClock,
+        order: ScheduleOrder,
+    ) -> Result<Nanos, ConfigError> {
+        let at = self.instant_of_change(at);
+        paths.on_clock(clock.ordered(at - self.start, order));
+        self.change_to(at, paths)
+    }
+
+    fn change_to(&mut self, at: Nanos, new: CheckedPaths) -> Result<Nanos, ConfigError> {
+        let places = self.places(&new);
+        self.check_change(&new, &places)?;
         let at = self.instant_of_change(at);
         // What happens at this instant happens under the new conditions.
         while at > Nanos::ZERO && self.step(Nanos(at.0 - 1)) {}
         self.clocks = [at; 2];
-        let stages = self.set_stages(at, paths);
+        let CheckedPaths { stages, mut paths } = new;
+        let stages = self.set_stages(at, stages, places);
         // A side that has no path any more still has what leaves its old one.
-        let is_bare = |side: &Side| paths.iter().all(|path| path.side != *side);
-        let bare: Vec<PathSpec> = Side::BOTH
-            .into_iter()
-            .filter(is_bare)
-            .map(|side| PathSpec {
-                side,
-                class: 0,
-                stages: Vec::new(),
-            })
-            .collect();
-        let new = self.merge_leaving(paths.iter().chain(&bare), &stages);
+        for side in Side::BOTH {
+            if paths.iter().all(|path| path.side != side) {
+                paths.insert(
+                    0,
+                    CheckedPath {
+                        side,
+                        class: 0,
+                        stages: Vec::new(),
+                    },
+                );
+            }
+        }
+        let new = paths.iter().map(|path| self.merge_leaving(path, &stages));
+        let new = new.collect();
         self.replace_paths(new);
         self.retire_settled(at);
         self.settle_order();
         Ok(at)
     }
 
-    /// As [`Link::change`], where the schedules of `paths` do not count from the link's start but by a clock of their own, once
-    /// `order` is carried out on it at the same instant.
-    ///
-    /// # Errors
-    /// As [`Link::change`].
-    pub fn change_by_clock(
-        &mut self,
-        at: Nanos,
-        mut paths: Vec<PathSpec>,
-        clock: ScheduleClock,
-        order: ScheduleOrder,
-    ) -> Result<Nanos, ConfigError> {
-        let at = self.instant_of_change(at);
-        clock.ordered(at - self.start, order).apply(&mut paths);
-        self.change(at, &paths)
-    }
-
     fn instant_of_change(&self, at: Nanos) -> Nanos {
         at.max(self.clocks[0]).max(self.clocks[1])
     }
 
-    fn check_change(&self, paths: &[PathSpec]) -> Result<(), ConfigError> {
+    /// Which of the link's stages each new one is, by name.
+    fn places(&self, new: &CheckedPaths) -> Vec<Option<usize>> {
+        let own = self.stages.iter().zip(0..);
+        let own = own.filter(|(stage, _)| !stage.is_retired());
+        let own: BTreeMap<&str, usize> = own.map(|(stage, at)| (stage.name(), at)).collect();
+        let names = new.stages.iter().map(|stage| stage.name.as_str());
+        names.map(|name| own.get(name).copied()).collect()
+    }
+
+    fn check_change(
+        &self,
+        new: &CheckedPaths,
+        places: &[Option<usize>],
+    ) -> Result<(), ConfigError> {
         if self.is_stopped {
             return Err(ConfigError::Stopped);
         }
-        let kind = |name: &str| Some(self.stages[self.find(name)?].kind());
-        let passed = |path: &PathSpec| {
-            let old = self.current[path.side.index()].get(usize::from(path.class))?;
-            let steps = self.paths[*old as usize].steps.iter();
-            Some(steps.map(|step| self.stages[step.stage].name()).collect())
-        };
-        check_successor(paths, kind, passed)
+        let stays = places.iter().flatten().count();
+        let live = self.stages.iter().filter(|stage| !stage.is_retired());
+        let leaving = live.count() - stays;
+        if leaving > MOST_STAGES_IN_ALL {
+            return Err(ConfigError::TooManyLeave { stages: leaving });
+        }
+        let stages: Vec<_> = self
+            .stages
+            .iter()
+            .map(|stage| (stage.name(), stage.kind()))
+            .collect();
+        new.check_follows(&stages, places, |path| {
+            let old = self.current[path.side.index()].get(usize::from(path.class));
+            old.map_or_else(Vec::new, |old| self.paths[*old as usize].stages().collect())
+        })
     }
 
-    /// Makes or changes every stage that `paths` names, and has the others leave; their indexes by name.
-    fn set_stages<'s>(&mut self, at: Nanos, paths: &'s [PathSpec]) -> BTreeMap<&'s str, usize> {
-        let mut known = BTreeMap::new();
-        for spec in paths.iter().flat_map(|path| &path.stages) {
-            if !known.contains_key(spec.name.as_str()) {
-                known.insert(spec.name.as_str(), self.set_stage(at, spec));
-            }
+    /// Makes or changes every new stage, and has the others leave; their indexes.
+    fn set_stages(
+        &mut self,
+        at: Nanos,
+        new: Vec<CheckedStage>,
+        places: Vec<Option<usize>>,
+    ) -> Vec<usize> {
+        let mut is_named = vec![false; self.stages.len()];
+        for place in places.iter().flatten() {
+            is_named[*place] = true;
         }
-        for stage in &mut self.stages {
-            if !known.contains_key(stage.name()) && !stage.is_leaving && !stage.is_retired() {
+        for (stage, is_named) in self.stages.iter_mut().zip(is_named) {
+            if !is_named && !stage.is_leaving && !stage.is_retired() {
                 stage.leave(at);
                 self.leaving += 1;
             }
         }
-        known
-    }
-
-    fn set_stage(&mut self, at: Nanos, spec: &StageSpec) -> usize {
-        let draws = Draws::new(self.seed, self.link, &spec.name);
-        if let Some(index) = self.find(&spec.name) {
-            let stage = &mut self.stages[index];
-            self.leaving -= usize::from(stage.is_leaving);
-            stage.set(spec, self.start, at, draws);
-            return index;
-        }
-        let mut new = NamedStage::new(&spec.name);
-        new.set(spec, self.start, at, draws);
-        match (0..self.stages.len()).find(|stage| self.is_free(*stage)) {
-            Some(free) => {
+        let mut free = self.free_stages().into_iter();
+        let set = |(stage, place): (CheckedStage, Option<usize>)| {
+            let draws = Draws::new(self.seed, self.link, &stage.name);
+            let place = place.unwrap_or_else(|| {
+                let new = NamedStage::new(&stage.name);
+                let Some(free) = free.next() else {
+                    self.stages.push(new);
+                    return self.stages.len() - 1;
+                };
                 self.stages[free] = new;
                 free
-            }
-            None => {
-                self.stages.push(new);
-                self.stages.len() - 1
-            }
-        }
+            });
+            self.leaving -= usize::from(self.stages[place].is_leaving);
+            self.stages[place].set(stage, self.start, at, draws);
+            place
+        };
+        new.into_iter().zip(places).map(set).collect()
     }
 
-    /// The new paths; in each, what leaves stands where it stood.
-    fn merge_leaving<'p>(
-        &self,
-        paths: impl Iterator<Item = &'p PathSpec>,
-        stages: &BTreeMap<&str, usize>,
-    ) -> Vec<Path> {
-        let merged = |path: &PathSpec| {
-            let mut indexes: Vec<usize> = path
-                .stages
-                .iter()
-                .map(|spec| stages[spec.name.as_str()])
-                .collect();
-            let old = self.current[path.side.index()].get(usize::from(path.class));
-            let old = old.map_or(&[][..], |old| &self.paths[*old as usize].steps);
-            let mut place = 0;
-            for step in old {
-                match indexes.iter().position(|index| *index == step.stage) {
-                    Some(stays) => place = stays + 1,
-                    None => {
-                        indexes.insert(place, step.stage);
-                        place += 1;
-                    }
+    /// The path of `new`; what leaves stands in it where it stood. `stages` are the indexes of the new stages.
+    fn merge_leaving(&self, new: &CheckedPath, stages: &[usize]) -> Path {
+        let mut indexes: Vec<usize> = new.stages.iter().map(|number| stages[*number]).collect();
+        let old = self.current[new.side.index()].get(usize::from(new.class));
+        let old = old.map_or(&[][..], |old| &self.paths[*old as usize].steps);
+        let mut place = 0;
+        for step in old {
+            match indexes.iter().position(|index| *index == step.stage) {
+                Some(stays) => place = stays + 1,
+                None => {
+                    indexes.insert(place, step.stage);
+                    place += 1;
                 }
             }
-            Path::new(path.side, path.class, indexes)
-        };
-        let mut paths: Vec<&PathSpec> = paths.collect();
-        paths.sort_by_key(|path| path.class);
-        paths.into_iter().map(merged).collect()
+        }
+        Path::new(new.side, new.class, indexes)
     }
 
     /// Has packets that arrive from now on take the paths `new`, whose classes come in order. One that is as before stays.
@@ -227,32 +242,32 @@ impl Link {
         self.settle_order();
     }
 
-    /// Finds out anew where packets wait, which directions share a stage, and when every stage is to be woken.
+    /// Finds out anew where packets wait, which directions share a stage, how many packets can come of one, and when every stage
+    /// is to be woken.
     fn settle_order(&mut self) {
-        let users = |stage: usize, side: Option<Side>| {
-            let paths = self
-                .current
-                .iter()
-                .flatten()
-                .map(|path| &self.paths[*path as usize]);
-            let of_side = paths.filter(|path| side.is_none_or(|side| path.side == side));
-            of_side
-                .filter(|path| path.stages().any(|met| met == stage))
-                .count()
-        };
-        let timings: Vec<Timing> = (0..self.stages.len())
-            .map(|stage| {
-                let own = self.stages[stage].timing();
-                let entries = if users(stage, None) > 1 {
-                    Entries::Now
-                } else {
-                    own.entries
-                };
+        // How many paths of either side have each stage.
+        let mut users = vec![[0_u32; 2]; self.stages.len()];
+        self.most_copies = 1;
+        for path in self.current.iter().flatten() {
+            let path = &self.paths[*path as usize];
+            let mut copies = 1_u32;
+            for stage in path.stages() {
+                users[stage][path.side.index()] += 1;
+                let factor = 1 + u32::from(self.stages[stage].copies());
+                copies = copies.saturating_mul(factor);
+            }
+            self.most_copies = self.most_copies.max(copies);
+        }
+        let timings: Vec<Timing> = users
+            .iter()
+            .zip(&self.stages)
+            .map(|([a, b], stage)| {
+                let own = stage.timing();
+                let entries = if a + b > 1 { Entries::Now } else { own.entries };
                 Timing { entries, ..own }
             })
             .collect();
-        self.shared = (0..self.stages.len())
-            .any(|stage| Side::BOTH.iter().all(|side| users(stage, Some(*side)) > 0));
+        self.shared = users.iter().any(|[a, b]| *a > 0 && *b > 0);
         for path in self.paths.iter_mut().filter(|path| !path.is_free()) {
             path.find_waits(|stage| timings[stage]);
         }
@@ -262,68 +277,14 @@ impl Link {
         self.check_held();
     }
 
-    fn find(&self, name: &str) -> Option<usize> {
-        let is_it = |stage: &NamedStage| !stage.is_retired() && stage.name() == name;
-        self.stages.iter().position(is_it)
-    }
-
-    /// Whether a stage's place may be another's: it has retired, and no packet will meet it any more.
-    fn is_free(&self, stage: usize) -> bool {
-        let meets = |path: &Path| !path.is_free() && path.stages().any(|met| met == stage);
-        self.stages[stage].is_retired() && !self.paths.iter().any(meets)
-    }
-}
-
-/// Whether a link that has the conditions `now` in force, with nothing of others before them on its way, takes `next`.
-///
-/// # Errors
-/// As [`Link::change`] for what can be on its own.
-pub fn check_change(now: &[PathSpec], next: &[PathSpec]) -> Result<(), ConfigError> {
-    let kind = |name: &str| {
-        let stages = now.iter().flat_map(|path| &path.stages);
-        let mut kinds = stages.filter(|spec| spec.name == name).map(StageSpec::kind);
-        kinds.next()
-    };
-    let passed = |path: &PathSpec| {
-        let of = |old: &&PathSpec| (old.side, old.class) == (path.side, path.class);
-        let old = now.iter().find(of)?;
-        Some(old.stages.iter().map(|spec| spec.name.as_str()).collect())
-    };
-    check_successor(next, kind, passed)
-}
-
-/// Refuses paths that cannot follow those whose stages are of these kinds, and pass them in this order.
-fn check_successor<'n>(
-    paths: &[PathSpec],
-    kind: impl Fn(&str) -> Option<&'n Effect>,
-    passed: impl Fn(&PathSpec) -> Option<Vec<&'n str>>,
-) -> Result<(), ConfigError> {
-    for path in paths {
-        for spec in &path.stages {
-            if kind(&spec.name).is_some_and(|kind| !is_of_kind(spec.kind(), kind)) {
-                return Err(ConfigError::OtherKind(spec.name.clone()));
-            }
+    /// The places of stages that may be others': those have retired, and no packet will meet them any more.
+    fn free_stages(&self) -> Vec<usize> {
+        let mut is_met = vec![false; self.stages.len()];
+        let paths = self.paths.iter().filter(|path| !path.is_free());
+        for stage in paths.flat_map(Path::stages) {
+            is_met[stage] = true;
         }
-        let mut last = 0;
-        for name in passed(path).unwrap_or_default() {
-            match path.stages.iter().position(|spec| spec.name == name) {
-                Some(place) if place < last => {
-                    return Err(ConfigError::Reordered(name.into()));
-                }
-                Some(place) => last = place,
-                None if is_named(paths, name) => {
-                    return Err(ConfigError::LeavesHalf(name.into()));
-                }
-                None => {}
-            }
-        }
+        let free = |stage: &usize| self.stages[*stage].is_retired() && !is_met[*stage];
+        (0..self.stages.len()).filter(free).collect()
     }
-    Ok(())
-}
-
-fn is_named(paths: &[PathSpec], name: &str) -> bool {
-    paths
-        .iter()
-        .flat_map(|path| &path.stages)
-        .any(|spec| spec.name == name)
 }

@@ -5,6 +5,9 @@ use core::mem::discriminant;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 
+use crate::limits::{
+    MOST_CLASSES, MOST_COPIES, MOST_FLOW_QUEUES, MOST_STAGES, MOST_STAGES_IN_ALL, MOST_STEPS,
+};
 use crate::packet::Side;
 use crate::spec::{
     ConfigError, Delay, Discipline, Effect, Fluctuation, FourState, Gate, HoldBack, Jitter, Law,
@@ -25,11 +28,12 @@ const LARGEST_PACKET: Bytes = Bytes(65_550);
 /// A frame of an MTU of 1,500, which a bucket must hold.
 const FULL_FRAME: Bytes = Bytes(1_514);
 
-/// Refuses what no link can be built from.
+/// Refuses what no link can be built from, or would cost too much.
 pub(crate) fn check(paths: &[PathSpec]) -> Result<(), ConfigError> {
     check_classes(paths)?;
     let mut known: BTreeMap<&str, &StageSpec> = BTreeMap::new();
     for path in paths {
+        check_costs(path)?;
         for (place, stage) in path.stages.iter().enumerate() {
             if stage.name.is_empty() {
                 return Err(ConfigError::Unnamed(place + 1));
@@ -47,11 +51,17 @@ pub(crate) fn check(paths: &[PathSpec]) -> Result<(), ConfigError> {
             }
         }
     }
-    Ok(())
+    require_at_most("stages of a link", known.len(), MOST_STAGES_IN_ALL)?;
+    let steps = known.values().map(|stage| stage.schedule.len()).sum();
+    require_at_most("steps of a link's schedules", steps, MOST_STEPS)?;
+    let queues = known.values().map(|stage| stage.flow_queues()).sum();
+    require_at_most("flow queues of fq_codel", queues, MOST_FLOW_QUEUES)
 }
 
 fn check_classes(paths: &[PathSpec]) -> Result<(), ConfigError> {
     let last = paths.iter().map(|path| path.class).max();
+    let classes = usize::from(last.unwrap_or(0));
+    require_at_most("classes of a link", classes, MOST_CLASSES.into())?;
     for side in Side::BOTH {
         let mut classes: alloc::vec::Vec<u16> = paths
             .iter()
@@ -69,6 +79,27 @@ fn check_classes(paths: &[PathSpec]) -> Result<(), ConfigError> {
         }
     }
     Ok(())
+}
+
+/// Refuses a path on which one packet would cost too much.
+fn check_costs(path: &PathSpec) -> Result<(), ConfigError> {
+    let copying = path.stages.iter().filter(|stage| stage.copies()).count();
+    let doublings = u32::try_from(copying).unwrap_or(u32::MAX);
+    let copies = 2_u64.saturating_pow(doublings);
+    if copies > MOST_COPIES.into() {
+        return Err(ConfigError::TooManyCopies {
+            stages: copying,
+            copies,
+        });
+    }
+    require_at_most("stages of one path", path.stages.len(), MOST_STAGES)
+}
+
+fn require_at_most(what: &'static str, count: usize, most: usize) -> Result<(), ConfigError> {
+    match count <= most {
+        true => Ok(()),
+        false => Err(ConfigError::TooMany { what, count, most }),
+    }
 }
 
 /// Whether two effects are of one kind, so that a stage may turn from one to the other.
@@ -90,6 +121,21 @@ impl StageSpec {
             self.check_effect(effect)?;
         }
         Ok(())
+    }
+
+    /// Whether it copies packets at one time or another.
+    pub(crate) fn copies(&self) -> bool {
+        let mut all = self.effects().map(Effect::behaviour);
+        all.any(|behaviour| behaviour.copies.is_some())
+    }
+
+    /// The queues of flows that it has, at the time when it has most.
+    fn flow_queues(&self) -> usize {
+        let of = |effect: &Effect| match effect.behaviour().bottleneck?.discipline() {
+            Discipline::FqCodel(fq) => Some(usize::from(fq.flows)),
+            _ => None,
+        };
+        self.effects().filter_map(of).max().unwrap_or(0)
     }
 
     /// What kind of stage it is: its first effect that is one.
@@ -401,6 +447,87 @@ mod tests {
         });
         assert!(
             refusal(vec![steep]).starts_with("box.down.delay: size_delay = 0.000000001 is out")
+        );
+    }
+
+    #[test]
+    fn copies_multiply_and_their_product_is_limited() {
+        let copier = |number: usize| {
+            let name = alloc::format!("box.up.{number}");
+            StageSpec::new(name, Effect::Duplicate(crate::spec::Duplication::default()))
+        };
+        let path = |stages: usize| (0..stages).map(copier).collect::<Vec<_>>();
+        let most = MOST_COPIES.ilog2() as usize;
+        let link = crate::Link::new(&LinkConfig::new(1, path(most), vec![])).unwrap();
+        assert_eq!(link.most_copies(), MOST_COPIES);
+        assert_eq!(
+            refusal(path(30)),
+            "30 stages of one path copy packets, which makes 1073741824 packets of one: at most 16 may come of one, so a path has \
+             at most 4 such stages"
+        );
+        assert!(refusal(path(most + 1)).contains("makes 32 packets of one: at most 16"));
+        let one_later = StageSpec {
+            schedule: vec![(Nanos(5), copier(0).effect)],
+            ..StageSpec::new("box.up.later", Effect::Nothing)
+        };
+        let later = [path(most), vec![one_later]].concat();
+        assert!(refusal(later).contains("makes 32 packets of one"));
+    }
+
+    #[test]
+    fn what_a_link_costs_is_limited() {
+        let losses = |count: usize, prefix: &str| {
+            let names = (0..count).map(|number| alloc::format!("{prefix}.{number}"));
+            names.map(|name| loss(&name, "1%")).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            refusal(losses(MOST_STAGES + 1, "box.up")),
+            "33 stages of one path: at most 32 are allowed"
+        );
+        let classes = |count: u16, stages: usize| {
+            let classes = (0..=count).flat_map(|class| {
+                Side::BOTH.map(|side| PathSpec {
+                    side,
+                    class,
+                    stages: losses(stages, &alloc::format!("{class}.{side:?}")),
+                })
+            });
+            classes.collect::<Vec<_>>()
+        };
+        assert_eq!(check(&classes(MOST_CLASSES, 1)), Ok(()));
+        let refused = |paths: &[PathSpec]| check(paths).unwrap_err().to_string();
+        assert_eq!(
+            refused(&classes(MOST_CLASSES + 1, 0)),
+            "65 classes of a link: at most 64 are allowed"
+        );
+        assert_eq!(
+            refused(&classes(8, 16)),
+            "288 stages of a link: at most 256 are allowed"
+        );
+        let mut long = loss("box.up.loss", "1%");
+        long.schedule = vec![(Nanos(1), Effect::Nothing); MOST_STEPS + 1];
+        assert!(refusal(vec![long]).starts_with("262145 steps of a link's schedules"));
+        let fair = |number: usize| {
+            let fq = crate::spec::FqCodel {
+                flows: u16::MAX,
+                ..crate::spec::FqCodel::default()
+            };
+            let rate = Rate {
+                rate: "1mbit".parse().ok(),
+                fluctuation: None,
+                burst: None,
+                framing: crate::framing::Framing::L2,
+                queue: Queue {
+                    limit: QueueLimit::Packets(10),
+                    discipline: Discipline::FqCodel(fq),
+                },
+            };
+            StageSpec::new(alloc::format!("box.up.{number}"), Effect::Rate(rate))
+        };
+        let refused = refusal((0..3).map(fair).collect());
+        assert!(
+            refused.starts_with("196605 flow queues of fq_codel"),
+            "{refused}"
         );
     }
 

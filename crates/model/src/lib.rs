@@ -9,12 +9,14 @@ extern crate std;
 mod behaviour;
 mod change;
 mod check;
+mod checked;
 mod counters;
 mod decimal;
 mod draw;
 mod framing;
 mod impair;
 mod in_flight;
+mod limits;
 mod line;
 mod link;
 mod named;
@@ -33,11 +35,14 @@ mod timers;
 mod units;
 
 pub use behaviour::{Behaviour, Bottleneck, Damage, Holding, LongRunLoss, LossLaw, SkipLaw};
-pub use change::check_change;
+pub use checked::CheckedPaths;
 pub use counters::{Achieved, Counters, StageReport, Waiting};
 pub use decimal::UnitError;
 pub use framing::{Cells, Framing};
 pub use impair::DelayEstimate;
+pub use limits::{
+    MOST_CLASSES, MOST_COPIES, MOST_FLOW_QUEUES, MOST_STAGES, MOST_STAGES_IN_ALL, MOST_STEPS,
+};
 pub use link::Link;
 pub use packet::{DropCause, Ecn, Edit, Flow, Outcome, Packet, PacketId, Reply, Side};
 pub use schedule::{ScheduleClock, ScheduleOrder};

@@ -37,6 +37,8 @@ pub struct Link {
     pub(crate) shared: bool,
     /// Stages that left the conditions and still stand in paths.
     pub(crate) leaving: usize,
+    /// The most packets that can come of one that arrives now.
+    pub(crate) most_copies: u32,
     pub(crate) is_stopped: bool,
     pub(crate) timers: Timers,
     /// The latest arrival or event of each direction.
@@ -75,7 +77,7 @@ impl Link {
     /// A link under `config`.
     ///
     /// # Errors
-    /// Conditions that contradict each other or lie out of range, by stage and field.
+    /// Conditions that contradict each other, lie out of range or cost too much, by stage and field.
     pub fn new(config: &LinkConfig) -> Result<Self, ConfigError> {
         let mut link = Self {
             seed: config.seed,
@@ -86,6 +88,7 @@ impl Link {
             current: [Vec::new(), Vec::new()],
             shared: false,
             leaving: 0,
+            most_copies: 1,
             is_stopped: false,
             timers: Timers::default(),
             clocks: [Nanos::ZERO; 2],
@@ -204,6 +207,13 @@ impl Link {
             delays.fold(Nanos::ZERO, |sum, delay| sum + delay)
         };
         paths.map(of_path).min().unwrap_or(Nanos::ZERO)
+    }
+
+    /// The most packets that can come of one that arrives now, itself included: each stage that copies doubles them. At most
+    /// [`MOST_COPIES`](crate::MOST_COPIES).
+    #[must_use]
+    pub fn most_copies(&self) -> u32 {
+        self.most_copies
     }
 
     /// Ends the link: gives up every packet and copy whose outcome is not decided. Their outcomes never come; they stay

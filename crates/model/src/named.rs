@@ -3,13 +3,14 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::checked::CheckedStage;
 use crate::counters::{StageReport, Waiting};
 use crate::draw::Draws;
 use crate::impair::AnyStage;
 use crate::in_flight::{InFlight, Stream};
 use crate::line::Line;
-use crate::spec::{Effect, StageSpec};
-use crate::stage::{Entered, Entries, Out, Stage, Timing};
+use crate::spec::Effect;
+use crate::stage::{Entered, Out, Stage, Timing};
 use crate::time::Nanos;
 
 /// A stage, its name, its schedule, its counters, and the packets that passed it at a time that lies ahead.
@@ -22,6 +23,7 @@ pub(crate) struct NamedStage {
     timing: Timing,
     /// What it delays every packet by, at least.
     least_delay: Nanos,
+    copies: bool,
     /// What it will do, the next first, at times of the model.
     schedule: Vec<(Nanos, Effect)>,
     /// How much of the schedule is over.
@@ -62,34 +64,33 @@ impl NamedStage {
         &self.kind
     }
 
-    /// Does from `at` on what `spec` says, which is of its kind if it has one; the schedule counts from `start`.
-    pub(crate) fn set(&mut self, spec: &StageSpec, start: Nanos, at: Nanos, draws: Draws) {
+    /// Does from `at` on what `new` says, which is of its kind if it has one; the schedule counts from `start`.
+    pub(crate) fn set(&mut self, new: CheckedStage, start: Nanos, at: Nanos, draws: Draws) {
         if self.kind == Effect::Nothing {
-            self.kind = spec.kind().clone();
+            self.kind = new.kind;
             self.stage = AnyStage::of_kind(&self.kind, start, draws);
         }
         // Though it does nothing now, it may hold what it took in before.
-        self.timing = spec
-            .effects()
-            .chain([&self.kind])
-            .map(|effect| effect.behaviour().timing)
-            .fold(Timing::NONE, Timing::and);
-        if !spec.schedule.is_empty() {
-            // Between two entries the schedule may move on, so they come in order.
-            self.timing.entries = self.timing.entries.max(Entries::InOrder);
-        }
-        let delays = spec.effects().map(|effect| effect.behaviour().least_delay);
-        self.least_delay = delays.min().unwrap_or(Nanos::ZERO);
+        self.timing = new.timing.and(self.kind.behaviour().timing);
+        self.least_delay = new.least_delay;
+        self.copies |= new.copies;
         self.is_leaving = false;
-        self.effect = (!self.is_set && spec.schedule.is_empty()).then(|| spec.effect.clone());
-        self.is_set = true;
-        let absolute = |(after, effect): &(Nanos, Effect)| (start + *after, effect.clone());
-        self.schedule = spec.schedule.iter().map(absolute).collect();
+        self.schedule = new.schedule;
+        for (time, _) in &mut self.schedule {
+            *time = start + *time;
+        }
         // What is over by now is not gone through: what stood for no time would change what the stage holds.
         self.over = self.schedule.partition_point(|(time, _)| *time <= at);
         let last = self.over.checked_sub(1).map(|last| &self.schedule[last].1);
-        self.stage.set(at, last.unwrap_or(&spec.effect));
+        self.stage.set(at, last.unwrap_or(&new.effect));
+        self.effect = (!self.is_set && self.schedule.is_empty()).then_some(new.effect);
+        self.is_set = true;
         self.changes_at = self.next_change();
+    }
+
+    /// Whether it copies packets, or did under former conditions, and may again.
+    pub(crate) fn copies(&self) -> bool {
+        !self.is_leaving && self.copies
     }
 
     fn next_change(&self) -> Nanos {

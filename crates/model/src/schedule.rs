@@ -1,6 +1,5 @@
 //! The time of a link's schedules: it runs, stands still, or goes to another time, while the link's own time goes on.
 
-use crate::spec::PathSpec;
 use crate::time::Nanos;
 
 /// How the time of schedules follows from a link's, which counts from its start. At first they are the same.
@@ -72,14 +71,6 @@ impl ScheduleClock {
             }
         } else {
             Self::Stopped { at }
-        }
-    }
-
-    /// Has the schedules of these paths count from the link's start, as [`Link::change`](crate::Link::change) takes them.
-    pub(crate) fn apply(self, paths: &mut [PathSpec]) {
-        let stages = paths.iter_mut().flat_map(|path| &mut path.stages);
-        for (time, _) in stages.flat_map(|stage| &mut stage.schedule) {
-            *time = self.link_time(*time);
         }
     }
 }

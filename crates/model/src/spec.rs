@@ -16,6 +16,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::framing::Framing;
+use crate::limits::{MOST_COPIES, MOST_STAGES_IN_ALL};
 use crate::packet::Side;
 use crate::time::Nanos;
 use crate::units::{BitsPerSec, Bytes, Factor, Probability, QueueLimit};
@@ -513,6 +514,37 @@ pub enum ConfigError {
         value: String,
         /// What would be right.
         right: &'static str,
+    },
+    /// A path whose stages make too many packets of one.
+    #[error(
+        "{stages} stages of one path copy packets, which makes {copies} packets of one: at most {MOST_COPIES} may come of one, so a \
+         path has at most {} such stages",
+        MOST_COPIES.ilog2()
+    )]
+    TooManyCopies {
+        /// The stages that copy.
+        stages: usize,
+        /// What comes of one packet: 2 to the power of the stages.
+        copies: u64,
+    },
+    /// Conditions that would cost more than a link is allowed to.
+    #[error("{count} {what}: at most {most} are allowed")]
+    TooMany {
+        /// What there is too much of.
+        what: &'static str,
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        most: usize,
+    },
+    /// Stages of former conditions that would still have packets on their way.
+    #[error(
+        "{stages} stages of former conditions would still have packets on their way: at most {MOST_STAGES_IN_ALL} may, so wait until \
+         the packets have left"
+    )]
+    TooManyLeave {
+        /// How many.
+        stages: usize,
     },
     /// The link was stopped.
     #[error("the link has been stopped: nothing can be changed any more")]

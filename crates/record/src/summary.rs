@@ -265,7 +265,7 @@ pub struct CaptureSummary {
     pub a: u64,
     /// Packets written of those that came in or left at B.
     pub b: u64,
-    /// Packets that could not be kept: the writer fell behind, or had ended.
+    /// Packets that could not be kept: captures had taken their share of the forwarder's time, or the writer fell behind or had ended.
     pub not_kept: u64,
     /// Why the writer ended before the emulator did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -601,22 +601,23 @@ impl fmt::Display for CaptureSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b] = [self.a, self.b].map(|of| counted(of, "packet"));
         write!(f, "{a} at a, {b} at b")?;
-        write_missing(f, self.not_kept, self.error.as_deref())
+        let why = "captures took their share of the emulator's time, or the writer fell behind";
+        write_missing(f, self.not_kept, self.error.as_deref().unwrap_or(why))
     }
 }
 
 impl fmt::Display for PacketLogSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&counted(self.lines, "line"))?;
-        write_missing(f, self.not_kept, self.error.as_deref())
+        let why = "the writer fell behind";
+        write_missing(f, self.not_kept, self.error.as_deref().unwrap_or(why))
     }
 }
 
 /// What a writer beside the packet path did not keep, and why.
-fn write_missing(f: &mut fmt::Formatter<'_>, not_kept: u64, error: Option<&str>) -> fmt::Result {
+fn write_missing(f: &mut fmt::Formatter<'_>, not_kept: u64, why: &str) -> fmt::Result {
     if not_kept > 0 {
-        write!(f, "; {not_kept} could not be kept: ")?;
-        f.write_str(error.unwrap_or("the writer fell behind"))?;
+        write!(f, "; {not_kept} could not be kept: {why}")?;
     }
     Ok(())
 }

@@ -130,11 +130,16 @@ impl Listening {
         stream.read_to_string(&mut text)?;
         let (head, body) = text.split_once("\r\n\r\n").context("no answer")?;
         let status = head.split(' ').nth(1).context("no status")?.parse()?;
+        let head = head.to_ascii_lowercase();
+        let text = match head.contains("transfer-encoding: chunked") {
+            true => joined(body)?,
+            false => body.to_owned(),
+        };
         Ok(Answer {
             status,
-            head: head.to_ascii_lowercase(),
-            text: body.to_owned(),
-            body: serde_json::from_str(body).unwrap_or(Value::Null),
+            head,
+            body: serde_json::from_str(&text).unwrap_or(Value::Null),
+            text,
         })
     }
 
@@ -169,6 +174,23 @@ impl Listening {
         let answer = self.get("/v1/links/link")?;
         ensure!(answer.status == 200, "{answer:?}");
         Ok(answer.body)
+    }
+}
+
+/// The chunks of a body that is complete, joined (RFC 9112, section 7.1).
+fn joined(mut chunks: &str) -> Result<String> {
+    let mut body = String::new();
+    loop {
+        let (length, rest) = chunks.split_once("\r\n").context("no chunk")?;
+        let length = usize::from_str_radix(length, 16)?;
+        if length == 0 {
+            return Ok(body);
+        }
+        let (chunk, rest) = rest.split_at_checked(length).context("half a chunk")?;
+        body += chunk;
+        chunks = rest
+            .strip_prefix("\r\n")
+            .context("a chunk without an end")?;
     }
 }
 

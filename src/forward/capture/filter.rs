@@ -8,9 +8,13 @@ use ipnet::IpNet;
 use netio::FiveTuple;
 use thiserror::Error;
 
+/// The most conditions of a filter: every packet is compared with each.
+pub(crate) const MOST_CONDITIONS: usize = 32;
+
 /// Conditions, all of which a packet must meet. Without conditions every packet is kept, even if it is not IP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Filter {
+    /// Each once.
     conditions: Vec<FilterCondition>,
     text: String,
 }
@@ -35,6 +39,8 @@ pub(crate) enum FilterError {
         word: String,
         expected: &'static str,
     },
+    #[error("more than {MOST_CONDITIONS} conditions: a filter has at most {MOST_CONDITIONS}")]
+    TooMany,
     #[error("`net {0}` has bits set beyond its prefix: write `net {1}`")]
     BeyondPrefix(IpNet, IpNet),
 }
@@ -62,11 +68,15 @@ enum PacketEnd {
 }
 
 impl Filter {
-    /// Whether it keeps the frame of these bytes.
-    pub(crate) fn matches(&self, frame: &[u8]) -> bool {
+    /// Whether it keeps a frame of this flow; `None` where it has none that can be read.
+    pub(super) fn matches(&self, flow: Option<&FiveTuple>) -> bool {
+        self.is_empty()
+            || flow.is_some_and(|flow| self.conditions.iter().all(|one| one.matches(flow)))
+    }
+
+    /// Whether it keeps every frame.
+    pub(super) fn is_empty(&self) -> bool {
         self.conditions.is_empty()
-            || FiveTuple::of(frame)
-                .is_some_and(|flow| self.conditions.iter().all(|one| one.matches(&flow)))
     }
 }
 
@@ -112,6 +122,9 @@ impl FromStr for Filter {
         let mut conditions = Vec::new();
         while let Some(word) = words.next() {
             words.condition(word, &mut conditions)?;
+            if conditions.len() > MOST_CONDITIONS {
+                return Err(FilterError::TooMany);
+            }
             let before = words.last;
             match words.next() {
                 None => break,
@@ -120,8 +133,11 @@ impl FromStr for Filter {
                 Some(word) => return Err(not_joined(before, word)),
             }
         }
+        let is_first =
+            |(place, one): &(usize, FilterCondition)| !conditions[..*place].contains(one);
+        let each_once = conditions.iter().copied().enumerate().filter(is_first);
         Ok(Self {
-            conditions,
+            conditions: each_once.map(|(_, one)| one).collect(),
             text: text.split_whitespace().collect::<Vec<_>>().join(" "),
         })
     }
@@ -250,7 +266,18 @@ mod tests {
     }
 
     fn keeps(filter: &str, frame: &[u8]) -> bool {
-        filter.parse::<Filter>().unwrap().matches(frame)
+        let flow = FiveTuple::of(frame);
+        filter.parse::<Filter>().unwrap().matches(flow.as_ref())
+    }
+
+    #[test]
+    fn a_filter_has_few_conditions() {
+        let of = |count: usize| vec!["port 443"; count].join(" and ");
+        assert!(keeps(&of(MOST_CONDITIONS), &frame(6)));
+        let refused = of(9_200).parse::<Filter>().unwrap_err().to_string();
+        assert_eq!(refused, "more than 32 conditions: a filter has at most 32");
+        let once: Filter = "tcp and tcp port 443 and port 443".parse().unwrap();
+        assert_eq!(once.conditions.len(), 2);
     }
 
     #[test]

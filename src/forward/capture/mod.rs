@@ -1,13 +1,15 @@
 //! Captures at both ends of a link, as pcapng: every packet as it arrived and as it left. Its comment says what became of it.
 //!
 //! The tap in the packet path copies frames. A separate thread takes them apart into packets, sorts these by time and writes
-//! them. Between the two is a buffer of bounded size. Frames that find it full are counted, but not kept.
+//! them. Between the two is a buffer of bounded size. Frames that find it full are counted, but not kept; nor are those that come
+//! while captures have taken their share of the packet path's time.
 
 mod comment;
 mod filter;
 mod tap;
 #[cfg(test)]
 mod tests;
+mod time_share;
 mod writer;
 
 use std::ffi::OsString;
@@ -28,6 +30,7 @@ use record::summary::CaptureSummary;
 pub(crate) use filter::Filter;
 use tap::WaitingBatches;
 pub(crate) use tap::{Captures, Tap};
+pub(crate) use time_share::TimeShare;
 
 /// What a capture keeps.
 #[derive(Clone, Debug, Default)]

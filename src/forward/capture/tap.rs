@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 
 use model::{Nanos, Side};
-use netio::{FrameRef, Offload, Spare, TxFrame};
+use netio::{FiveTuple, FrameRef, Offload, Spare, TxFrame};
 
+use super::time_share::TimeShare;
 use super::{CaptureSpec, Filter};
 use crate::forward::departures::Changes;
 use crate::forward::observed::{ObservedPackets, PacketVerdict};
@@ -22,7 +23,10 @@ const FOLLOW: Nanos = Nanos(200_000_000);
 
 /// The captures of a link; usually none.
 #[derive(Debug, Default)]
-pub(crate) struct Captures(Vec<Tap>);
+pub(crate) struct Captures {
+    taps: Vec<Tap>,
+    time: TimeShare,
+}
 
 /// The packet path's end of a capture.
 #[derive(Debug)]
@@ -31,6 +35,10 @@ pub(crate) struct Tap {
     filter: Filter,
     start: Nanos,
     end: Nanos,
+    /// It looks away because captures have taken their share of the time: packets are counted, and not kept.
+    looks_away: bool,
+    /// It has looked at every frame that arrived from this time on.
+    looks_from: Nanos,
     /// The number of packets on their way, by arrival. Packets that arrived later cannot be put in order yet.
     on_their_way: BTreeMap<Nanos, u32>,
     batch: FrameBatch,
@@ -54,7 +62,8 @@ pub(super) struct FrameBatch {
     pub(super) bytes: Vec<u8>,
     /// The due times of their segments.
     pub(super) due: Vec<Nanos>,
-    /// By side: the packets of this capture so far, including those that were not kept.
+    /// By side: the packets of this capture so far, including those that were not kept. Of those that came while it looked away it is
+    /// not known whether its filter would have kept them.
     pub(super) seen: [u64; 2],
     /// Later batches have nothing that happened before this time.
     pub(super) until: Nanos,
@@ -78,21 +87,43 @@ pub(super) struct CapturedFrame {
 }
 
 impl Captures {
+    /// None yet; they take their time from this share.
+    pub(crate) fn within(time: TimeShare) -> Self {
+        Self {
+            taps: Vec::new(),
+            time,
+        }
+    }
+
     pub(crate) fn add(&mut self, tap: Tap) {
-        self.0.push(tap);
+        self.taps.push(tap);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.taps.is_empty()
     }
 
     /// A frame of this many packets has arrived. What becomes of them is noted later.
     pub(crate) fn arrived(&mut self, frame: FrameRef<'_>, packets: u32) {
-        for tap in &mut self.0 {
-            if frame.arrival >= tap.start && tap.filter.matches(frame.bytes) {
+        if self.is_empty() {
+            return;
+        }
+        let Some(begun) = self.time.begin() else {
+            return self.taps.iter_mut().for_each(Tap::look_away);
+        };
+        let flow = self.flow(frame.bytes);
+        for tap in &mut self.taps {
+            if !tap.looks_away && frame.arrival >= tap.start && tap.filter.matches(flow.as_ref()) {
                 *tap.on_their_way.entry(frame.arrival).or_default() += packets;
             }
         }
+        self.time.end(begun);
+    }
+
+    /// What filters compare of a frame, if there are any.
+    fn flow(&self, frame: &[u8]) -> Option<FiveTuple> {
+        let is_read = self.taps.iter().any(|tap| !tap.filter.is_empty());
+        is_read.then(|| FiveTuple::of(frame)).flatten()
     }
 
     /// Copies packets of which the verdict is known, unless the port could not hand over their frame.
@@ -102,26 +133,58 @@ impl Captures {
         verdict: PacketVerdict,
         departure: Option<Nanos>,
     ) {
-        if packets.frame.bytes.is_empty() {
+        if self.is_empty() || packets.frame.bytes.is_empty() {
             return;
         }
-        for tap in &mut self.0 {
-            tap.note(packets, verdict, departure);
+        let Some(begun) = self.time.begin() else {
+            for tap in &mut self.taps {
+                tap.look_away();
+                tap.count(packets, departure);
+            }
+            return;
+        };
+        let flow = self.flow(packets.frame.bytes);
+        for tap in &mut self.taps {
+            match tap.looks_away {
+                true => tap.count(packets, departure),
+                false if tap.filter.matches(flow.as_ref()) => {
+                    tap.note(packets, verdict, departure);
+                }
+                false => {}
+            }
         }
+        self.time.end(begun);
     }
 
     /// The emulator itself has sent a packet back to `side`.
     #[cold]
     pub(crate) fn replied(&mut self, side: Side, packet: &TxFrame<'_>, departure: Nanos) {
-        for tap in &mut self.0 {
-            tap.replied(side, packet, departure);
+        if self.is_empty() {
+            return;
+        }
+        let begun = self.time.begin();
+        for tap in &mut self.taps {
+            match begun {
+                Some(_) if !tap.looks_away => tap.replied(side, packet, departure),
+                _ => tap.batch.seen[side.index()] += u64::from(tap.is_at(side)),
+            }
+        }
+        if let Some(begun) = begun {
+            self.time.end(begun);
         }
     }
 
     /// Hands over batches that have waited long enough by `now`, and ends captures that are to end. Whatever arrives later has
     /// an arrival time of at least `horizon`.
     pub(crate) fn follow(&mut self, now: Nanos, horizon: Nanos) {
-        self.0.retain_mut(|tap| {
+        if self.is_empty() {
+            return;
+        }
+        let may_look = self.time.follow(now);
+        self.taps.retain_mut(|tap| {
+            if may_look && tap.looks_away {
+                (tap.looks_away, tap.looks_from) = (false, horizon);
+            }
             let ends = now >= tap.end || tap.stopped.load(Ordering::Relaxed);
             tap.batch.until = tap.until(horizon);
             if ends {
@@ -136,13 +199,13 @@ impl Captures {
 
     /// When to call [`Captures::follow`] next at the latest.
     pub(crate) fn next_at(&self) -> Option<Nanos> {
-        let all = self.0.iter();
+        let all = self.taps.iter();
         all.map(|tap| (tap.handed_over + FOLLOW).min(tap.end)).min()
     }
 
     /// Ends all captures.
     pub(crate) fn finish(&mut self) {
-        self.0.drain(..).for_each(|mut tap| tap.end());
+        self.taps.drain(..).for_each(|mut tap| tap.end());
     }
 }
 
@@ -159,6 +222,8 @@ impl Tap {
             side: spec.side,
             filter: spec.filter.clone(),
             start,
+            looks_away: false,
+            looks_from: start,
             end: spec.most_time.map_or(Nanos(u64::MAX), |most| start + most),
             on_their_way: BTreeMap::new(),
             batch: FrameBatch::default(),
@@ -185,17 +250,17 @@ impl Tap {
             changes,
             ..
         } = packets;
-        if !self.filter.matches(frame.bytes) {
-            return;
-        }
+        let count = segments.end - segments.start;
         if !changes.is_copy {
-            self.decided(frame.arrival, segments.end - segments.start);
+            self.decided(frame.arrival, count);
         }
-        let is_at = |side: Side| self.side.is_none_or(|only| only == side);
-        let egress = ingress.other();
-        let mut at = [false; 2];
-        at[ingress.index()] = !changes.is_copy && frame.arrival >= self.start && is_at(ingress);
-        at[egress.index()] = departure.is_some() && is_at(egress);
+        let mut at = self.is_seen(packets, departure);
+        let arrived = &mut at[ingress.index()];
+        if *arrived && frame.arrival < self.looks_from {
+            // It arrived while the capture looked away: packets that arrived later may be written already.
+            *arrived = false;
+            self.batch.seen[ingress.index()] += u64::from(count);
+        }
         let captured = CapturedFrame {
             arrival: frame.arrival,
             ingress,
@@ -235,9 +300,41 @@ impl Tap {
         }
     }
 
+    fn is_at(&self, side: Side) -> bool {
+        self.side.is_none_or(|only| only == side)
+    }
+
+    /// By side: whether packets are there in a capture that keeps all.
+    fn is_seen(&self, packets: &ObservedPackets<'_>, departure: Option<Nanos>) -> [bool; 2] {
+        let (ingress, egress) = (packets.ingress, packets.ingress.other());
+        let has_arrived = !packets.changes.is_copy && packets.frame.arrival >= self.start;
+        let mut at = [false; 2];
+        at[ingress.index()] = has_arrived && self.is_at(ingress);
+        at[egress.index()] = departure.is_some() && self.is_at(egress);
+        at
+    }
+
+    /// Looks away from now on.
+    fn look_away(&mut self) {
+        if !self.looks_away {
+            self.looks_away = true;
+            self.on_their_way.clear();
+        }
+    }
+
+    /// Counts packets at which it did not look.
+    fn count(&mut self, packets: &ObservedPackets<'_>, departure: Option<Nanos>) {
+        let count = packets.segments.end - packets.segments.start;
+        let at = self.is_seen(packets, departure);
+        for (seen, is_at) in self.batch.seen.iter_mut().zip(at) {
+            *seen += u64::from(count) * u64::from(is_at);
+        }
+    }
+
     fn replied(&mut self, side: Side, packet: &TxFrame<'_>, departure: Nanos) {
         let bytes = [packet.head.bytes(), &packet.body];
-        if !self.filter.matches(&bytes.concat()) || self.side.is_some_and(|only| only != side) {
+        let flow = FiveTuple::of(&bytes.concat());
+        if !self.filter.matches(flow.as_ref()) || !self.is_at(side) {
             return;
         }
         let mut at = [false; 2];

@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
@@ -71,7 +72,8 @@ fn frame(at: u64) -> Frame {
 fn begin(spec: CaptureSpec, sink: impl Write + Send + 'static) -> (Captures, CaptureHandle) {
     let sink = Box::new(sink);
     let (tap, handle) = Capture { spec, sink }.begin(Nanos(1_000)).unwrap();
-    let mut captures = Captures::default();
+    // Nothing takes any time.
+    let mut captures = Captures::within(TimeShare::measured_by(|| Nanos::ZERO));
     captures.add(tap);
     (captures, handle)
 }
@@ -198,6 +200,50 @@ fn a_writer_that_falls_behind_loses_packets_that_are_counted_in_the_file_too() {
     assert_eq!(summary.not_kept, 2 * lost);
     assert_eq!(packets(&written).1, [lost, lost]);
     assert!(summary.to_string().contains("the writer fell behind"));
+}
+
+thread_local! {
+    static NOW: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A clock on which every look at a frame takes 0.1 ms.
+fn slow() -> Nanos {
+    NOW.with(|now| {
+        now.set(now.get() + 100_000);
+        Nanos(now.get())
+    })
+}
+
+#[test]
+fn a_capture_that_takes_too_long_loses_its_packets_counts_them_and_goes_on_later() {
+    let written = Written::default();
+    let (tap, handle) = Capture {
+        spec: CaptureSpec::default(),
+        sink: Box::new(written.clone()),
+    }
+    .begin(Nanos(1_000))
+    .unwrap();
+    let mut captures = Captures::within(TimeShare::measured_by(slow));
+    captures.add(tap);
+    let at = |number: u64| frame(1_000_000 + number);
+    // The burst of 20 ms is spent after 100 packets, which are looked at as they come and as they leave.
+    (0..100).for_each(|number| pass(&mut captures, &at(number)));
+    let on_its_way = at(100);
+    captures.arrived((&on_its_way).into(), 1);
+    (101..1_000).for_each(|number| pass(&mut captures, &at(number)));
+    let later = Nanos(100_000_000);
+    captures.follow(Nanos(50_000_000), Nanos(50_000_000));
+    captures.follow(later, later);
+    // One that came while the capture looked away has left only; those that come now are kept at both ends.
+    deliver(&mut captures, &on_its_way, later, later, Changes::NONE);
+    (0..10).for_each(|number| pass(&mut captures, &frame(later.0 + number)));
+    captures.finish();
+    let summary = handle.wait();
+    assert_eq!((summary.a, summary.b), (110, 111), "{summary}");
+    assert_eq!(summary.not_kept, 900 + 899, "{summary}");
+    let (packets, lost) = packets(&written);
+    assert!(packets.is_sorted_by_key(|packet| packet.at));
+    assert_eq!(lost, [900, 899]);
 }
 
 #[test]

@@ -126,6 +126,15 @@ impl JitterSpec {
         })
     }
 
+    /// The bytes that it takes beside itself.
+    pub(crate) fn memory(&self) -> usize {
+        let values = self
+            .values
+            .as_ref()
+            .map(|table| size_of_val(table.values()));
+        self.file.as_ref().map_or(0, String::capacity) + values.unwrap_or(0)
+    }
+
     fn check(&self) -> Result<(), String> {
         match (self.law, &self.values, &self.file) {
             (LawName::Table, None, Some(file)) => {

@@ -294,6 +294,14 @@ impl Condition {
     pub fn kind(&self) -> &'static ConditionKind {
         &CONDITIONS[self.number()]
     }
+
+    /// The bytes that it takes beside itself.
+    pub(crate) fn memory(&self) -> usize {
+        match self {
+            Self::Jitter(jitter) => jitter.memory(),
+            _ => 0,
+        }
+    }
 }
 
 /// Refuses where it is written what the model would refuse of a stage.

@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
+use model::MOST_CLASSES;
+
 use crate::condition::CLASS_KEYS;
 use crate::error::{At, Error};
 use crate::layer::Layer;
@@ -34,6 +36,8 @@ pub struct ClassSpec {
 
 /// Refuses rules that could not be distinguished or take nothing.
 pub(crate) fn check(classes: &[ClassSpec]) -> Result<(), Error> {
+    let (count, most) = (classes.len(), usize::from(MOST_CLASSES));
+    require!(count <= most, "classes": "there are {count}: at most {most} are allowed");
     for (number, ClassSpec { rule, .. }) in classes.iter().enumerate() {
         let others = &classes[..number];
         let check = || {
@@ -50,7 +54,6 @@ pub(crate) fn check(classes: &[ClassSpec]) -> Result<(), Error> {
         };
         check().at_item("classes", number, Some(&rule.name))?;
     }
-    require!(u16::try_from(classes.len()).is_ok(), "classes": "at most 65535");
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! The stages that conditions ask for, in the order in which packets meet them.
 
 use model::{
-    BitErrorRate, BitsPerSec, Bytes, Delay, Effect, LinkConfig, Nanos, PathSpec, Probability,
-    Queue, QueueLimit, Rate, Side, StageSpec,
+    BitErrorRate, BitsPerSec, Bytes, Delay, Effect, LinkConfig, MOST_STAGES, Nanos, PathSpec,
+    Probability, Queue, QueueLimit, Rate, Side, StageSpec,
 };
 
 use super::class;
@@ -16,6 +16,7 @@ use crate::error::{At, Error};
 use crate::layer::{ConditionSet, Layer, Moving};
 use crate::link::LinkSpec;
 use crate::link::stage::Place;
+use crate::require;
 use crate::route::{PathStages, Route};
 use crate::rules::{EmulatedLink, Rule};
 
@@ -114,6 +115,9 @@ impl LinkSpec {
     pub fn hop(&self, name: &str) -> Result<Hop, Error> {
         self.check_layers()?;
         class::check(&self.classes)?;
+        // Before any of them is built.
+        let (count, most) = (self.stages.len(), 2 * MOST_STAGES);
+        require!(count <= most, "stages": "there are {count}: at most {most} are allowed, {MOST_STAGES} each way");
         let up = self.direction(name, Direction::Up)?;
         let down = self.direction(name, Direction::Down)?;
         let of_class = |number: usize| Stages {

@@ -2,6 +2,8 @@
 
 use alloc::boxed::Box;
 
+use once_cell::race::OnceBox;
+
 use crate::draw::Draws;
 use crate::impair::score::{Scores, share_below};
 use crate::impair::wandering::Wandering;
@@ -19,7 +21,7 @@ pub(crate) struct Offsets {
     law: Option<Prepared>,
     /// Kept when the law changes.
     wandering: Wandering,
-    scores: Option<Scores>,
+    scores: Option<&'static Scores>,
 }
 
 /// A law with its spread.
@@ -34,15 +36,15 @@ struct Prepared {
 #[derive(Debug)]
 enum Shape {
     /// From the share of draws below, each value alike.
-    Uniform(Curve),
+    Uniform(&'static Curve),
     /// From the share of draws below, in steps.
-    Table(Table, Curve),
+    Table(Table, &'static Curve),
     /// The score itself.
     Normal,
     /// By this curve, up to [`NETEM_MOST`].
-    Pareto(Curve),
+    Pareto(&'static Curve),
     /// The same and the score, three to one.
-    ParetoNormal(Curve),
+    ParetoNormal(&'static Curve),
     /// By this curve.
     LogNormal(Curve),
 }
@@ -57,7 +59,7 @@ impl Offsets {
         });
         let needs_scores = |law: &Prepared| law.half_life.is_some() || law.shape.is_of_score();
         if self.law.as_ref().is_some_and(needs_scores) {
-            self.scores.get_or_insert_with(Scores::new);
+            self.scores.get_or_insert_with(Scores::shared);
         }
     }
 
@@ -75,7 +77,7 @@ impl Offsets {
         };
         let draw = draws.of(stream).at(index);
         let spread = law.spread.0 as f64;
-        let offset = match (law.half_life, &self.scores) {
+        let offset = match (law.half_life, self.scores) {
             (Some(half_life), Some(scores)) => {
                 let fresh = scores.of(draw);
                 spread
@@ -100,11 +102,11 @@ impl Offsets {
 impl Shape {
     fn new(jitter: &Jitter, mean: Nanos) -> Self {
         match &jitter.law {
-            Law::Uniform => Self::Uniform(Curve::of(share_below)),
-            Law::Table(table) => Self::Table(table.clone(), Curve::of(share_below)),
+            Law::Uniform => Self::Uniform(Curve::shares()),
+            Law::Table(table) => Self::Table(table.clone(), Curve::shares()),
             Law::Normal => Self::Normal,
-            Law::Pareto => Self::Pareto(Curve::of(pareto)),
-            Law::ParetoNormal => Self::ParetoNormal(Curve::of(pareto)),
+            Law::Pareto => Self::Pareto(Curve::pareto()),
+            Law::ParetoNormal => Self::ParetoNormal(Curve::pareto()),
             Law::LogNormal => {
                 let [mean, spread] = [mean.0.max(1) as f64, jitter.spread.0.max(1) as f64];
                 let variance = libm::log1p((spread / mean) * (spread / mean));
@@ -177,6 +179,18 @@ impl Curve {
     const END: i32 = 7;
     /// Entries of a unit.
     const STEPS: i32 = 64;
+
+    /// The shares below scores; made once, by whoever needs it first.
+    fn shares() -> &'static Self {
+        static SHARES: OnceBox<Curve> = OnceBox::new();
+        SHARES.get_or_init(|| Box::new(Self::of(share_below)))
+    }
+
+    /// The Pareto law; made once.
+    fn pareto() -> &'static Self {
+        static PARETO: OnceBox<Curve> = OnceBox::new();
+        PARETO.get_or_init(|| Box::new(Self::of(pareto)))
+    }
 
     fn of(function: impl Fn(f64) -> f64) -> Self {
         let entries = -Self::END * Self::STEPS..=Self::END * Self::STEPS;

@@ -5,6 +5,8 @@ use core::f64::consts::{FRAC_1_SQRT_2, PI, SQRT_2};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use once_cell::race::OnceBox;
+
 /// Halvings of the share that are tabulated: of fewer draws than one in 2^32 the score is cut, at 6.3.
 const OCTAVES: u32 = 32;
 
@@ -22,6 +24,12 @@ pub(crate) struct Scores {
 }
 
 impl Scores {
+    /// The table that all share; made once, by whoever needs it first.
+    pub(crate) fn shared() -> &'static Self {
+        static SCORES: OnceBox<Scores> = OnceBox::new();
+        SCORES.get_or_init(|| Box::new(Self::new()))
+    }
+
     pub(crate) fn new() -> Self {
         let mut table = Vec::with_capacity(OCTAVES as usize * ENTRIES);
         for octave in 1..=OCTAVES {

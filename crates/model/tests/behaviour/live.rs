@@ -4,8 +4,9 @@ use crate::drive::{
     Draw, Hop, Way, any_hops, any_traffic, config, delay, drain, hop, packet, rate,
 };
 use farwire_model::{
-    BitsPerSec, Bytes, ConfigError, Delay, Effect, Factor, Gate, Jitter, Law, Link, LinkConfig,
-    Nanos, Ordering, Outcome, PathSpec, QueueLimit, Rate, Side, StageSpec, check_change,
+    BitsPerSec, Bytes, CheckedPaths, ConfigError, Delay, Effect, Factor, Gate, Jitter, Law, Link,
+    LinkConfig, MOST_STAGES_IN_ALL, Nanos, Ordering, Outcome, PathSpec, QueueLimit, Rate, Side,
+    StageSpec,
 };
 use proptest::prelude::*;
 
@@ -230,13 +231,33 @@ fn a_stage_that_paths_share_leaves_all_of_them_or_none() {
         link.change(Nanos(1), &half.paths),
         Err(ConfigError::LeavesHalf("gate".into()))
     );
+    let checked = |config: &LinkConfig| CheckedPaths::new(config.paths.clone()).unwrap();
     assert_eq!(
-        check_change(&both.paths, &half.paths),
+        checked(&both).check_successor(&checked(&half)),
         Err(ConfigError::LeavesHalf("gate".into()))
     );
-    assert_eq!(check_change(&half.paths, &both.paths), Ok(()));
+    assert_eq!(checked(&half).check_successor(&checked(&both)), Ok(()));
     assert_eq!(
         link.change(Nanos(1), &LinkConfig::new(1, vec![], vec![]).paths),
         Ok(Nanos(1))
     );
+}
+
+#[test]
+fn stages_that_leave_with_packets_on_their_way_are_limited() {
+    let under = |number: u64| {
+        let delay = Effect::Delay(Delay {
+            time: Nanos::from_secs(1_000),
+            ..Delay::default()
+        });
+        let stage = StageSpec::new(format!("box.up.{number}"), delay);
+        LinkConfig::new(1, vec![stage], vec![])
+    };
+    let mut link = Link::new(&under(0)).unwrap();
+    let mut refusals = (1..1_000).zip(1..).filter_map(|(number, id)| {
+        link.offer(Nanos(number), Side::A, packet(id, Bytes(1_000)));
+        link.change(Nanos(number), &under(number).paths).err()
+    });
+    let stages = MOST_STAGES_IN_ALL + 1;
+    assert_eq!(refusals.next(), Some(ConfigError::TooManyLeave { stages }));
 }

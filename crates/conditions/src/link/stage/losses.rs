@@ -1,6 +1,7 @@
 //! Stages that lose packets.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use super::needed;
 use crate::condition::LossSpec;
@@ -45,7 +46,7 @@ parameters! {
     /// The packets of these numbers are lost.
     IndexesStage {
         /// The numbers in ascending order; the first packet that comes has 0. They are needed.
-        indexes: Vec<u64>,
+        indexes: Arc<[u64]>,
     }
 }
 

@@ -13,6 +13,15 @@ macro_rules! parameters {
                 pub $key: Option<$kind>,
             )+
         }
+
+        impl $name {
+            /// What it says, and of all else what `before` says. Lists are shared with it, not copied.
+            pub(super) fn over(&self, before: &Self) -> Self {
+                Self {
+                    $($key: self.$key.clone().or_else(|| before.$key.clone()),)+
+                }
+            }
+        }
     };
 }
 
@@ -23,6 +32,7 @@ mod times;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use model::{Effect, Nanos, StageSpec};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -38,7 +48,7 @@ pub use self::packets::{CorruptStage, DuplicateStage, MtuStage};
 pub use self::queues::{GateStage, TraceStage};
 pub use self::times::{DelayStage, HoldBackStage, SlotsStage, StallStage};
 use crate::Direction;
-use crate::condition::{CorruptSpec, DuplicateSpec};
+use crate::condition::{CorruptSpec, DuplicateSpec, JitterSpec};
 use crate::error::{At, Error};
 use crate::link::is_name;
 use crate::read::{self, Apart, KIND, Tagged, read_tagged, serialize_keys};
@@ -127,6 +137,15 @@ impl ExtraStage {
         until_then.fold(self.does.clone(), |before, step| step.does.over(&before))
     }
 
+    /// The bytes that it takes beside itself.
+    pub(crate) fn memory(&self) -> usize {
+        let steps = self.schedule.iter().map(|step| step.does.memory());
+        self.name.as_ref().map_or(0, String::capacity)
+            + self.does.memory()
+            + self.schedule.capacity() * size_of::<StageStep>()
+            + steps.sum::<usize>()
+    }
+
     /// The same stage, where it does something else.
     pub(crate) fn with(&self, does: StageKind, schedule: Vec<StageStep>) -> Self {
         Self {
@@ -160,7 +179,15 @@ impl ExtraStage {
             now = step.does.over(&now);
             let mut change = || {
                 require!(last <= at, "at": "{at} is behind {last}: put the schedule in order of time");
-                stage.schedule.push((at, now.effect()?));
+                let mut effect = now.effect()?;
+                if let (Effect::Trace(new), Some(Effect::Trace(last))) =
+                    (&mut effect, stage.effects().last())
+                    && !step.does.has_times()
+                {
+                    // It is the same trace, and kept once.
+                    new.opportunities = Arc::clone(&last.opportunities);
+                }
+                stage.schedule.push((at, effect));
                 Ok::<_, Error>(())
             };
             change().at_item("schedule", number, None)?;
@@ -183,8 +210,8 @@ impl StageKind {
             Self::Gemodel(own) => own.effect(),
             Self::FourState(own) => own.effect(),
             Self::Indexes(own) => {
-                let indexes = needed(own.indexes.as_deref(), "indexes", "indexes = [0, 3, 7]")?;
-                Ok(Effect::Indexes(indexes.into()))
+                let indexes = own.indexes.clone();
+                needed(indexes, "indexes", "indexes = [0, 3, 7]").map(Effect::Indexes)
             }
             Self::Mtu(own) => needed(own.mtu, "mtu", "mtu = 1400").map(Effect::Mtu),
             Self::EveryNth(own) => needed(own.n, "n", "n = 100").map(Effect::EveryNth),
@@ -219,11 +246,36 @@ impl StageKind {
         read::json(said.into()).expect("each of these values was written by a stage of this kind")
     }
 
-    /// What it says, and of all else what `before` says.
+    /// What it says, and of all else what `before` says, which is of its kind.
     fn over(&self, before: &Self) -> Self {
-        let mut all = before.said();
-        all.extend(self.said());
-        self.saying(all)
+        macro_rules! of_one_kind {
+            ($($kind:ident),+) => {
+                match (self, before) {
+                    $((Self::$kind(own), Self::$kind(before)) => Self::$kind(own.over(before)),)+
+                    _ => self.clone(),
+                }
+            };
+        }
+        of_one_kind!(
+            Gate, Trace, Gemodel, FourState, Indexes, Mtu, EveryNth, Loss, Ber, Delay, Slots,
+            Stall, HoldBack, Duplicate, Corrupt
+        )
+    }
+
+    /// Whether it is a trace that states when it serves.
+    fn has_times(&self) -> bool {
+        matches!(self, Self::Trace(trace) if trace.times.is_some())
+    }
+
+    /// The bytes of its lists.
+    fn memory(&self) -> usize {
+        match self {
+            Self::Indexes(own) => own.indexes.as_deref().map_or(0, size_of_val),
+            Self::Trace(own) => own.times.as_deref().map_or(0, size_of_val),
+            Self::Delay(own) => own.jitter.as_ref().map_or(0, JitterSpec::memory),
+            Self::Slots(own) => own.jitter.as_ref().map_or(0, JitterSpec::memory),
+            _ => 0,
+        }
     }
 
     /// What makes this of `before` at a time; none where nothing differs.

@@ -23,7 +23,7 @@ parameters! {
     /// A bottleneck that serves 1504 bytes at given times.
     TraceStage {
         /// When it serves, in milliseconds from the link's start; the last one is how long it lasts until it repeats.
-        times: Vec<u64>,
+        times: Arc<[u64]>,
         /// The waiting room, in packets or bytes; 1000 packets when absent.
         queue: QueueLimit,
         /// Active management of the queue.
@@ -42,7 +42,7 @@ impl GateStage {
 
 impl TraceStage {
     pub(super) fn effect(&self) -> Result<Effect, Error> {
-        let times = self.times.iter().flatten();
+        let times = self.times.iter().flat_map(|times| times.iter());
         let times = times.map(|ms| Nanos(ms.saturating_mul(1_000_000)));
         let opportunities = Repeating::new(times.collect()).at("times")?;
         let usual = self.aqm.and_then(AqmSpec::usual_limit);

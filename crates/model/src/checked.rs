@@ -1,0 +1,169 @@
+//! Conditions that were checked and prepared for a link, before the link takes them.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::check::{check, is_of_kind};
+use crate::packet::Side;
+use crate::schedule::ScheduleClock;
+use crate::spec::{ConfigError, Effect, PathSpec, StageSpec};
+use crate::stage::{Entries, Timing};
+use crate::time::Nanos;
+
+/// The paths of a link, checked and prepared.
+///
+/// Checking conditions and deriving what follows from them takes time that grows with the conditions. A program whose packets must
+/// not wait does it on another thread, and gives the link the result ([`Link::change_by_clock`](crate::Link::change_by_clock)).
+#[derive(Clone, Debug, Default)]
+pub struct CheckedPaths {
+    /// Every stage once, in the order in which paths name them.
+    pub(crate) stages: Vec<CheckedStage>,
+    /// In the order of their classes.
+    pub(crate) paths: Vec<CheckedPath>,
+}
+
+/// A stage, and what follows from its parameters.
+#[derive(Clone, Debug)]
+pub(crate) struct CheckedStage {
+    pub(crate) name: String,
+    pub(crate) effect: Effect,
+    /// What it does from later times on, counted from the link's start.
+    pub(crate) schedule: Vec<(Nanos, Effect)>,
+    pub(crate) kind: Effect,
+    pub(crate) timing: Timing,
+    /// It delays every packet by at least this.
+    pub(crate) least_delay: Nanos,
+    /// Whether it copies packets at one time or another.
+    pub(crate) copies: bool,
+}
+
+/// A path by the numbers of its stages.
+#[derive(Clone, Debug)]
+pub(crate) struct CheckedPath {
+    pub(crate) side: Side,
+    pub(crate) class: u16,
+    pub(crate) stages: Vec<usize>,
+}
+
+impl CheckedPaths {
+    /// Checks and prepares `paths`.
+    ///
+    /// # Errors
+    /// What [`Link::new`](crate::Link::new) refuses.
+    pub fn new(paths: Vec<PathSpec>) -> Result<Self, ConfigError> {
+        check(&paths)?;
+        let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
+        let mut all = Self::default();
+        for PathSpec {
+            side,
+            class,
+            stages,
+        } in paths
+        {
+            let mut path = Vec::with_capacity(stages.len());
+            for spec in stages {
+                let number = numbers.get(&spec.name).copied();
+                path.push(number.unwrap_or_else(|| {
+                    numbers.insert(spec.name.clone(), all.stages.len());
+                    all.stages.push(spec.into());
+                    all.stages.len() - 1
+                }));
+            }
+            all.paths.push(CheckedPath {
+                side,
+                class,
+                stages: path,
+            });
+        }
+        all.paths.sort_by_key(|path| path.class);
+        Ok(all)
+    }
+
+    /// Whether a link that has these conditions in force, with nothing of others before them on its way, takes `next`.
+    ///
+    /// # Errors
+    /// As [`Link::change`](crate::Link::change) for what can be on its own.
+    pub fn check_successor(&self, next: &Self) -> Result<(), ConfigError> {
+        let own = self.stages.iter().zip(0..);
+        let own: BTreeMap<&str, usize> = own.map(|(stage, at)| (stage.name.as_str(), at)).collect();
+        let places = next.stages.iter().map(|stage| own.get(stage.name.as_str()));
+        let places: Vec<Option<usize>> = places.map(Option::<&usize>::copied).collect();
+        let stages: Vec<_> = self
+            .stages
+            .iter()
+            .map(|stage| (stage.name.as_str(), &stage.kind))
+            .collect();
+        next.check_follows(&stages, &places, |path| {
+            let is_it = |old: &&CheckedPath| (old.side, old.class) == (path.side, path.class);
+            let old = self.paths.iter().find(is_it);
+            old.map_or_else(Vec::new, |old| old.stages.clone())
+        })
+    }
+
+    /// Refuses to follow conditions with these `stages`: `places` says for each own stage which of them it is, `passed` which of
+    /// them packets of a path meet, in order.
+    pub(crate) fn check_follows(
+        &self,
+        stages: &[(&str, &Effect)],
+        places: &[Option<usize>],
+        passed: impl Fn(&CheckedPath) -> Vec<usize>,
+    ) -> Result<(), ConfigError> {
+        let mut numbers = alloc::vec![None; stages.len()];
+        for (number, (stage, place)) in self.stages.iter().zip(places).enumerate() {
+            let Some(place) = *place else { continue };
+            if !is_of_kind(&stage.kind, stages[place].1) {
+                return Err(ConfigError::OtherKind(stage.name.clone()));
+            }
+            numbers[place] = Some(number);
+        }
+        for path in &self.paths {
+            let mut last = 0;
+            for place in passed(path) {
+                // One that is not named any more leaves all paths.
+                let Some(number) = numbers[place] else {
+                    continue;
+                };
+                let name = || String::from(stages[place].0);
+                match path.stages.iter().position(|stage| *stage == number) {
+                    Some(now) if now < last => return Err(ConfigError::Reordered(name())),
+                    Some(now) => last = now,
+                    None => return Err(ConfigError::LeavesHalf(name())),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the schedules, which follow `clock`, count from the link's start.
+    pub(crate) fn on_clock(&mut self, clock: ScheduleClock) {
+        for (time, _) in self.stages.iter_mut().flat_map(|stage| &mut stage.schedule) {
+            *time = clock.link_time(*time);
+        }
+    }
+}
+
+impl From<StageSpec> for CheckedStage {
+    fn from(spec: StageSpec) -> Self {
+        let behaviours = spec.effects().map(Effect::behaviour);
+        let (mut timing, mut least) = (Timing::NONE, None::<Nanos>);
+        for behaviour in behaviours {
+            timing = timing.and(behaviour.timing);
+            let delay = behaviour.least_delay;
+            least = Some(least.map_or(delay, |least| least.min(delay)));
+        }
+        if !spec.schedule.is_empty() {
+            // Between two entries the schedule may move on, so they come in order.
+            timing.entries = timing.entries.max(Entries::InOrder);
+        }
+        Self {
+            kind: spec.kind().clone(),
+            timing,
+            least_delay: least.unwrap_or(Nanos::ZERO),
+            copies: spec.copies(),
+            name: spec.name,
+            effect: spec.effect,
+            schedule: spec.schedule,
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What the conditions of a link may cost.
+
+/// The most packets that may come of one, itself included: each stage of a path that copies doubles them.
+pub const MOST_COPIES: u32 = 16;
+
+/// The most stages of one path.
+pub const MOST_STAGES: usize = 32;
+
+/// The most stages of a link; one that several paths share counts once.
+pub const MOST_STAGES_IN_ALL: usize = 256;
+
+/// The most classes of a link beside class 0.
+pub const MOST_CLASSES: u16 = 64;
+
+/// The most steps of all schedules of a link together.
+pub const MOST_STEPS: usize = 1 << 18;
+
+/// The most flow queues of all FQ-CoDel queues of a link together.
+pub const MOST_FLOW_QUEUES: usize = 1 << 17;

@@ -1,0 +1,68 @@
+//! The history of a link, sent while it is made.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes, HttpBody};
+use hyper::body::Frame;
+
+use crate::live::LiveLink;
+
+/// A part of the answer ends behind the change that fills this many bytes.
+const PART: usize = 16 << 10;
+
+/// The changes that a link keeps, up to the one in force now, as a JSON object with the list `changes`. Each part is made when its
+/// reader takes it: a reader keeps nothing in memory but a part, however slow it is.
+pub(super) fn stream(link: Arc<LiveLink>) -> Body {
+    Body::new(History {
+        until: link.revision(),
+        link,
+        last: 0,
+        next: Some("{\"changes\":["),
+    })
+}
+
+struct History {
+    link: Arc<LiveLink>,
+    /// The last revision that is sent, and the last one that was.
+    until: u64,
+    last: u64,
+    /// What comes before the next change; nothing once all is sent.
+    next: Option<&'static str>,
+}
+
+impl History {
+    /// The next part; `None` behind the last one.
+    fn part(&mut self) -> Option<String> {
+        let mut text = String::new();
+        while text.len() < PART {
+            text += self.next?;
+            let change = self.link.change_after(self.last);
+            let Some(change) = change.filter(|change| change.revision <= self.until) else {
+                text.truncate(text.trim_end_matches(',').len());
+                self.next = None;
+                text += "]}";
+                break;
+            };
+            self.last = change.revision;
+            self.next = Some(",");
+            // A change has nothing that is no JSON.
+            text += &serde_json::to_string(&change).unwrap_or_default();
+        }
+        Some(text)
+    }
+}
+
+impl HttpBody for History {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.part().map(|text| Ok(Frame::data(text.into()))))
+    }
+}
