@@ -22,7 +22,9 @@ use conditions::{EmulatedLink, LinkSpec};
 
 use crate::forward::thread::ForwarderHandle;
 
-pub(crate) use self::change::{ChangeOrder, ChangeRefusal, RequestedConditions, ScheduleChange};
+pub(crate) use self::change::{
+    ChangeOrder, ChangeRefusal, Origin, RequestedConditions, ScheduleChange,
+};
 pub(crate) use self::counters::LinkCounters;
 pub(crate) use self::experiment::{Experiment, ExperimentView, FigureRow, NumberedRun};
 pub(crate) use self::keeper::Keeper;

@@ -12,7 +12,7 @@ use super::history::SampleHistory;
 use super::output::CommandOutput;
 use super::steps::Knob;
 use crate::live::{
-    ChangeOrder, Event, ExperimentView, Happening, LinkSample, LinkView, Links, LiveLink,
+    ChangeOrder, Event, ExperimentView, Happening, LinkSample, LinkView, Links, LiveLink, Origin,
     RequestedConditions,
 };
 
@@ -296,6 +296,7 @@ impl Watched {
         let order = ChangeOrder {
             conditions,
             if_revision: Some(revision),
+            origin: Origin("the terminal of --tui".to_owned()),
             ..ChangeOrder::default()
         };
         let changed = self.link.change(&order).map_err(|why| why.to_string())?;

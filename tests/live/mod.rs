@@ -7,6 +7,7 @@ mod floods;
 mod instant;
 mod leases;
 mod metrics;
+mod origins;
 mod packets;
 mod refusals;
 mod replay;
