@@ -262,7 +262,8 @@ fn the_owner_of_a_namespace_is_the_only_other_user_whose_journals_root_puts_back
         inside
     };
     for line in [
-        "link add client type veth peer name server",
+        "link add client type veth peer name far",
+        "link add server type veth peer name farther",
         "link set client up",
         "link set server up",
     ] {

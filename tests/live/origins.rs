@@ -243,7 +243,7 @@ fn every_change_is_logged_with_its_time_and_who_made_it() -> Result<()> {
     let profile = "--delay 30ms --jitter 2ms --rate 10mbit --queue 50pkt --reorder 1% --duplicate 1% --corrupt 0.1%";
     set(profile)?;
     let line = exec.line("revision 2 by 127.0.0.1:")?;
-    has(&line, ", full-access token: delay 30ms")?;
+    has(&line, ", full-access token: corrupt 0.1%, delay 30ms, ")?;
     check_line(&line)?;
     let id = stdout(&set("--loss 1% --for 60s")?);
     let (_, id) = id.split_once("lease ").context("a lease")?;
@@ -263,7 +263,7 @@ fn every_change_is_logged_with_its_time_and_who_made_it() -> Result<()> {
     let line = exec.line("revision 2 by the Unix socket, user ")?;
     let entry: serde_json::Value = serde_json::from_str(&line)?;
     let words = entry["msg"].as_str().context("a message")?;
-    has(words, "corrupt 0.1%")?;
+    has(words, "reorder 1%")?;
     ensure!(words.len() > 160, "JSON has all of it: {words}");
     Ok(())
 }
