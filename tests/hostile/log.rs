@@ -27,14 +27,17 @@ impl Drop for Serving {
     }
 }
 
+/// The services of a far end by their names, and where each listens.
+type Services = Vec<(String, SocketAddr)>;
+
 /// `serve` whose output nobody reads but who asks for it.
-fn serve() -> Result<(Serving, Vec<(String, SocketAddr)>)> {
+fn serve() -> Result<(Serving, Services)> {
     let (child, services, _) = serve_with(&["--max-tests-per-client", "64"])?;
     Ok((child, services))
 }
 
 /// The same with these options; and what it said at its start.
-fn serve_with(options: &[&str]) -> Result<(Serving, Vec<(String, SocketAddr)>, Vec<String>)> {
+fn serve_with(options: &[&str]) -> Result<(Serving, Services, Vec<String>)> {
     let ports = [
         "--http-port",
         "--iperf3-port",
