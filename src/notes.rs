@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use clap::ValueEnum;
 use netio::console;
 use record::now;
-use record::printable::printable_lines;
+use record::printable::{log_line, printable_lines};
 use serde::Serialize;
 
 /// Set once, before anything is said.
@@ -96,6 +96,20 @@ pub(crate) fn note(line: impl Display) {
     }
 }
 
+/// Says what happened, for who reads it later: with its time, and in text as one [`log_line`]. JSON has all of it.
+pub(crate) fn log(event: impl Display) {
+    let words = event.to_string();
+    match format() {
+        LogFormat::Text => note(dated(&words)),
+        LogFormat::Json => note(words),
+    }
+}
+
+/// A line of a log for people: when, and what.
+fn dated(words: &str) -> String {
+    log_line(&format!("{} {words}", now()))
+}
+
 /// Says what is not as it should be, though all goes on.
 pub(crate) fn warn(cause: impl Display) {
     say(Level::Warning, &format!("{NAME}{cause}"));
@@ -163,6 +177,18 @@ impl Write for Text {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_dated_line_begins_with_its_time_and_fits() {
+        let line = dated(&format!("farwire: {}", "x".repeat(400)));
+        assert_eq!(line.chars().count(), 160);
+        let (time, rest) = line.split_once(' ').unwrap();
+        assert!(time.parse::<jiff::Timestamp>().is_ok(), "{time}");
+        assert!(
+            rest.starts_with("farwire: xxx") && rest.ends_with("..."),
+            "{rest}"
+        );
+    }
 
     #[test]
     fn as_json_a_line_has_when_how_much_it_matters_and_what() {

@@ -32,8 +32,8 @@ use serde::Serialize;
 ///
 /// Whatever arrives at IF_A leaves by IF_B ("up") and the other way round ("down"): any EtherType, VLAN tags, jumbo
 /// frames; no address is touched. The host's own stack sees nothing of it. When one interface loses its carrier the other is
-/// lowered until it returns, unless that one has addresses (other than link-local ones) or routes, which it would lose. An
-/// interface that goes away and comes back by the same name is taken again. Needs CAP_NET_ADMIN and CAP_NET_RAW.
+/// lowered until it returns, unless that one has addresses (other than link-local ones) or routes, which it would lose: such an
+/// interface is taken only with --force. An interface that goes away and comes back by the same name is taken again. Needs CAP_NET_ADMIN and CAP_NET_RAW.
 ///
 /// At the end what is changed on the interfaces is put back, and nothing passes between them any more, or everything
 /// (--on-exit bridge). If farwire is killed or fails, a process that outlives it does the same within a second,
@@ -65,7 +65,7 @@ pub(crate) struct EmulateArgs {
     /// Put back what boxes left changed that have ended, and do nothing else: interfaces up, features on, bridges removed
     #[arg(long, exclusive = true)]
     restore: bool,
-    /// Take an interface even if the default route leads out of it
+    /// Take an interface even if it has addresses or routes, or the default route leads out of it
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -156,7 +156,9 @@ impl EmulateArgs {
         let json = self.json.as_deref().filter(|file| !is_stdout(file));
         let json = json.map(Prepared::open).transpose().or_bad_input()?;
         let has_screen = self.tui.is_wanted()?;
-        let listening = self.listen.open()?;
+        let file = self.links.as_deref().and_then(Path::file_stem);
+        let name = file.map_or(THE_LINK.into(), |file| file.to_string_lossy());
+        let listening = self.listen.open(&name)?;
         let Wanted {
             links,
             options,

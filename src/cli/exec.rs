@@ -88,7 +88,7 @@ impl ExecArgs {
         let spec = self.link.to_spec().or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
         link_conditions::warn(&link.config);
-        let listening = self.listen.open()?;
+        let listening = self.listen.open(THE_LINK)?;
         testbed::gain_privilege()?;
         link_conditions::warn_of_host(&link.config, []);
         let signals = Signals::catch()?;

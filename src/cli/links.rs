@@ -25,7 +25,7 @@ pub(crate) struct LinksArgs {
 impl LinksArgs {
     /// Prints the list.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let all = self.at.ask("GET", "/v1/links", None, None)?;
+        let all = self.at.ask("GET", "/v1/links", None, None, None)?;
         let links = all["links"].as_array().context("an answer without links")?;
         let mut text = String::new();
         for link in links {

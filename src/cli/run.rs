@@ -64,7 +64,10 @@ impl RunArgs {
         let captures = self.pcap.as_deref();
         let captures = captures.map(|prefix| RunCaptures::new(prefix, self.captured.spec(true)));
         let captures = captures.transpose().or_bad_input()?;
-        let mut live = LiveRuns::at(self.listen.open()?, self.tui.is_wanted()?, captures);
+        let scenario = self.scenarios.first().and_then(|file| file.file_stem());
+        let name = scenario.unwrap_or("run".as_ref()).to_string_lossy();
+        let listening = self.listen.open(&name)?;
+        let mut live = LiveRuns::at(listening, self.tui.is_wanted()?, captures);
         let file = match &self.scenarios[..] {
             [] => Path::new(""),
             [file] => file,

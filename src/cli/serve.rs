@@ -1,17 +1,20 @@
 //! `farwire serve`: the far end, until a signal.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context as _, ensure};
 use clap::Args;
 use ipnet::IpNet;
 use model::Nanos;
 
-use crate::notes::note;
+use super::args::api_server::{TOKEN, token};
+use crate::notes::log;
 use crate::service_manager;
+use crate::web::{Access, Listen, Listening, WebServer};
 use instruments::capacity::wire::CONTROL_PORT;
 use instruments::endpoint::Local;
 use instruments::failure::{Blame, Failure};
@@ -74,6 +77,11 @@ pub(crate) struct ServeArgs {
     /// Append each test to this file as a line of JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Serve counts of tests, bytes and refusals at http://ADDR:PORT/metrics, for Prometheus
+    ///
+    /// A loopback address needs no token. Any other address requires the token of FARWIRE_TOKEN and uses TLS.
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
     /// As root, go on as this user once all ports are bound; root stays root [default: nobody]
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -92,6 +100,7 @@ impl ServeArgs {
         let user = self.other_user()?;
         // The log is opened by who runs this, and the sockets are the new user's: those that share a port must be one user's.
         let config = self.config()?;
+        let metrics = self.metrics_socket().or_bad_input()?;
         if let Some(user) = &user {
             user.become_it().or_machine()?;
         }
@@ -100,37 +109,61 @@ impl ServeArgs {
         // From here on nobody is refused; telling so takes a socket that the far end may not make any more once it is confined.
         service_manager::ready("takes tests");
         if self.no_sandbox {
-            note("farwire keeps its privileges (--no-sandbox)");
+            log("farwire keeps its privileges (--no-sandbox)");
         } else {
             let in_force = sandbox::confine_far_end(bound.needs(), Threads::All).or_machine()?;
             let user = user.map_or_else(String::new, |user| format!("as user {}, ", user.name));
-            note(format_args!("farwire is confined: {user}{in_force}"));
+            log(format_args!("farwire is confined: {user}{in_force}"));
         }
         let server = bound.start()?;
         for service in server.services() {
-            note(format_args!(
+            log(format_args!(
                 "farwire serves {} on {}",
                 service.name, service.address
             ));
         }
+        if let Some(listening) = &metrics {
+            let pin = listening.pin();
+            let pin = pin.map_or_else(String::new, |pin| format!(", certificate {pin}"));
+            log(format_args!(
+                "farwire exports metrics at {listening}metrics{pin}"
+            ));
+        }
+        let counts = server.counts();
+        let metrics = metrics.map(|listening| WebServer::of_far_end(listening, counts));
+        let _metrics = metrics.transpose()?;
         if let Some(address) = open_to_strangers {
-            note(format_args!(
+            log(format_args!(
                 "warning: {address} is a public address, and everyone may test: --allow CIDR names who may"
             ));
         }
-        note(format_args!(
+        log(format_args!(
             "farwire sends TCP with {}",
             server.congestion()
         ));
         let mut tidied = Instant::now();
         while stop.cause().is_none() {
             thread::sleep(STOP_INTERVAL);
+            server.log_refusals();
             if tidied.elapsed() > TIDIED_EVERY {
                 tidied = Instant::now();
                 heap::give_back_free_pages();
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Opens the socket of the metrics, while this still may.
+    fn metrics_socket(&self) -> anyhow::Result<Option<Listening>> {
+        let open = |address: SocketAddr| {
+            let access = Access::new(token(None, TOKEN)?.as_deref(), None)?;
+            ensure!(
+                address.ip().is_loopback() || access.is_guarded(),
+                "--metrics {address}: an address beyond loopback requires a token: give it in {TOKEN}"
+            );
+            Listen::Tcp(address).open(access, None).context("--metrics")
+        };
+        self.metrics.map(open).transpose()
     }
 
     /// A public address that is served without a limit to whom.

@@ -78,19 +78,21 @@ impl SetArgs {
     fn ask(&self) -> Result<Value, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
         let link = format!("/v1/links/{}", path_segment(&self.name));
-        let lease = self.lease.as_ref();
+        let (name, lease) = (Some(self.name.as_str()), self.lease.as_ref());
         if self.revert {
             if spec != LinkSpec::default() {
                 return Err(Failure::bad_input(
                     "--revert: the conditions are those of before the lease: leave those of the command line out",
                 ));
             }
-            return self.at.ask("DELETE", &format!("{link}/lease"), lease, None);
+            return self
+                .at
+                .ask("DELETE", &format!("{link}/lease"), name, lease, None);
         }
         let body = serde_json::to_string(&spec).context("the conditions as JSON")?;
         let query = self.lease_for.map(|time| format!("?for={time}"));
         let path = link + &query.unwrap_or_default();
-        self.at.ask("PUT", &path, lease, Some(&body))
+        self.at.ask("PUT", &path, name, lease, Some(&body))
     }
 }
 

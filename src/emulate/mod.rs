@@ -12,6 +12,7 @@ mod port;
 mod side_by_side;
 
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
 use std::os::fd::AsFd;
 
 use anyhow::{Context, Result};
@@ -26,7 +27,7 @@ use crate::forward::PortId;
 use crate::forward::thread::{
     EMULATOR_DIED, ForwarderHandle, ForwarderOptions, ForwarderThread, PlacedLink, RING_SLOTS,
 };
-use crate::notes::{note, warn};
+use crate::notes::{log, warn};
 use crate::service_manager::{self, Watchdog};
 use conditions::EmulatedLink;
 use confinement::Confinement;
@@ -52,13 +53,15 @@ pub(crate) struct WanBox {
     pairs: Vec<InterfacePair>,
     /// Keeps the host out of all of them.
     guard: IngressDrop,
-    /// Takes also an interface that the default route leads out of.
+    /// Takes also an interface that has addresses or routes, or that the default route leads out of.
     force: bool,
     watcher: LinkWatcher,
     running: ForwarderThread,
     stop: Stop,
     holder: BoxHolder,
     told_unheld: bool,
+    /// Keeps the sysctls of interfaces within reach.
+    _sysctls: Option<File>,
 }
 
 /// A link of a box, and the interfaces that it is to stand between.
@@ -108,11 +111,11 @@ impl WanBox {
             let joined = joined.map(|(ports, link)| PlacedLink { ports, link });
             let running = ForwarderThread::start_all(sockets, joined.collect(), options)?;
             let beside = beside(running.handle())?;
-            confinement.complete()?;
-            Ok((pairs, guard, running, beside))
+            let sysctls = confinement.complete()?;
+            Ok((pairs, guard, running, beside, sysctls))
         };
         match started() {
-            Ok((pairs, guard, running, beside)) => {
+            Ok((pairs, guard, running, beside, sysctls)) => {
                 let wan_box = Self {
                     pairs,
                     guard,
@@ -122,6 +125,7 @@ impl WanBox {
                     stop,
                     holder,
                     told_unheld: false,
+                    _sysctls: sysctls,
                 };
                 Ok((wan_box, beside))
             }
@@ -249,7 +253,7 @@ impl WanBox {
             "interface {} is gone: waiting until it is back",
             port.name()
         );
-        note(format_args!("farwire: {said}"));
+        log(format_args!("farwire: {said}"));
         service_manager::status(&said);
         self.pairs[link].pass_on(side, false).map(drop)
     }
@@ -296,7 +300,7 @@ impl WanBox {
         port.taken = Some(lease);
         self.holder.stand_between(link, pair.indices());
         let said = format!("interface {name} is back");
-        note(format_args!("farwire: {said}"));
+        log(format_args!("farwire: {said}"));
         service_manager::status(&said);
         pair.warn_of_mtus();
         let carrier = Interface::find(&name).is_ok_and(|now| now.carrier);
@@ -316,11 +320,13 @@ fn find_all(names: &[[String; 2]], force: bool) -> Result<Vec<[Interface; 2]>, F
     for interface in Interface::all().or_machine()? {
         all.insert(interface.name.clone(), interface);
     }
+    let configured = Interface::configured().or_machine()?;
     let mut taken = HashSet::new();
     let mut find = |name: &String| match all.remove(name) {
         Some(found) => {
             taken.insert(name.clone());
-            acceptable(found, force)
+            let is_configured = configured.contains(&found.index);
+            acceptable(found, is_configured, force)
         }
         None if taken.contains(name) => Err(Failure::bad_input(format!(
             "{name} is named twice: a link stands between two interfaces of its own"

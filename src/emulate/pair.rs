@@ -6,7 +6,7 @@ use netio::iface::Interface;
 
 use super::carrier::{CarrierChange, Carriers};
 use super::port::Port;
-use crate::notes::{note, warn};
+use crate::notes::{log, warn};
 use instruments::failure::Failure;
 use record::summary::InterfaceSummary;
 
@@ -106,7 +106,7 @@ impl InterfacePair {
         } else {
             "lost: lowering"
         };
-        note(format_args!("farwire: carrier {word} {name}"));
+        log(format_args!("farwire: carrier {word} {name}"));
         match lease.set_up(up) {
             // It has gone this moment, which is told as a change.
             Err(error) if error.is_gone() => {}

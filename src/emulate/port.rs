@@ -5,7 +5,9 @@ use std::io::ErrorKind;
 use netio::iface::{Interface, InterfaceError};
 use netio::lease::{InterfaceLease, LeaseError, MERGING};
 use netio::offloads::OffloadError;
+use netio::private_dir::PrivateDirError;
 
+use crate::notes::warn;
 use instruments::failure::{Blame, Failure};
 use record::summary::InterfaceSummary;
 
@@ -66,22 +68,42 @@ pub(super) fn lease(interface: &Interface) -> Result<InterfaceLease, Failure> {
     for feature in MERGING {
         lease.switch(feature, false).map_err(blame)?;
     }
-    Ok(lease)
+    match lease.stop_soliciting() {
+        Ok(()) => Ok(lease),
+        // A container's /proc/sys can be read-only. The link is the same without it.
+        Err(error @ LeaseError::Sysctl(_)) => {
+            warn(format_args!(
+                "the host's own router solicitations will leave by {name}: {error}"
+            ));
+            Ok(lease)
+        }
+        Err(error) => Err(blame(error)),
+    }
 }
 
 /// Looks `name` up and refuses what a box must not take.
 pub(super) fn find(name: &str, force: bool) -> Result<Interface, Failure> {
-    acceptable(Interface::find(name).or_bad_input()?, force)
+    let found = Interface::find(name).or_bad_input()?;
+    let is_configured = !force && found.is_configured().or_machine()?;
+    acceptable(found, is_configured, force)
 }
 
-/// Refuses what a box must not take.
-pub(super) fn acceptable(interface: Interface, force: bool) -> Result<Interface, Failure> {
+/// Refuses what a box must not take; `is_configured` tells whether the interface has addresses or routes.
+pub(super) fn acceptable(
+    interface: Interface,
+    is_configured: bool,
+    force: bool,
+) -> Result<Interface, Failure> {
     let name = &interface.name;
     match &interface {
         i if !i.ethernet => Err(refused(name, "is not Ethernet")),
         i if i.default_route && !force => Err(refused(
             name,
             "leads to the default route: the host would be cut off; --force takes it all the same",
+        )),
+        _ if is_configured && !force => Err(refused(
+            name,
+            "has addresses or routes, which would not work while the box runs: choose one that nothing uses, or add --force",
         )),
         _ => Ok(interface),
     }
@@ -94,9 +116,9 @@ fn refused(name: &str, why: &str) -> Failure {
 /// A want of privilege is the machine's; everything else about a lease can fail anywhere.
 pub(crate) fn blame(error: LeaseError) -> Failure {
     let source = match &error {
-        LeaseError::Offload(OffloadError { source, .. }) | LeaseError::Journal { source, .. } => {
-            source.kind()
-        }
+        LeaseError::Offload(OffloadError { source, .. })
+        | LeaseError::Directory(PrivateDirError { source, .. })
+        | LeaseError::Journal { source, .. } => source.kind(),
         LeaseError::Interface(InterfaceError::Missing(_)) => return Failure::bad_input(error),
         _ => return error.into(),
     };

@@ -1,5 +1,6 @@
 //! Changes of a link that runs: what is asked for, what became of it, and why not.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +30,12 @@ pub(crate) struct ChangeOrder {
     pub(crate) lease: Option<LeaseId>,
     /// Says what would be, and changes nothing.
     pub(crate) is_dry_run: bool,
+    pub(crate) origin: Origin,
 }
+
+/// Who asks for a change, in words for the log: `127.0.0.1:50123, full-access token`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Origin(pub(crate) String);
 
 /// Which conditions are to be in force.
 #[derive(Clone, Debug)]
@@ -229,6 +235,12 @@ impl ChangeRefusal {
              its own while the link runs: change it for all of them, or begin with a class that has its own"
         ));
         error.at("classes").into()
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

@@ -78,6 +78,11 @@ impl LeaseId {
     fn new() -> Self {
         Self(format!("{:032x}", fastrand::u128(..)))
     }
+
+    /// Enough of it to find it again in a log, whose readers need not be able to use it.
+    pub(super) fn shortened(&self) -> &str {
+        self.0.get(..8).unwrap_or(&self.0)
+    }
 }
 
 impl Lease {

@@ -1,5 +1,6 @@
 //! A running link: its conditions, their history, and how they are changed.
 
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use netio::clock;
 use tokio::sync::{broadcast, watch};
 
 use super::bounded_history::BoundedHistory;
-use super::change::{ChangeOrder, ChangeRefusal, check_memory};
+use super::change::{ChangeOrder, ChangeRefusal, Origin, check_memory};
 use super::checked_conditions::CheckedConditions;
 use super::counters::{DirectionCounters, LinkCounters};
 use super::export::ChangeLog;
@@ -24,7 +25,7 @@ use super::{BuildLink, NewLink, lock};
 use crate::forward::NewConditions;
 use crate::forward::capture::{Capture, CaptureHandle};
 use crate::forward::thread::{Ended, ForwarderHandle, LinkReading};
-use crate::notes::note;
+use crate::notes::log;
 
 /// Revisions whose conditions and counters are kept, at most.
 const KEPT: usize = 1_000;
@@ -186,6 +187,7 @@ impl LiveLink {
                 }
                 self.keeper.ring();
             }
+            self.log_change(&state, order);
             let (revision, lease) = (Arc::clone(state.in_force()), state.lease.clone());
             drop(state);
             let grant = lease.as_ref().and_then(Lease::grant);
@@ -220,13 +222,17 @@ impl LiveLink {
     ///
     /// # Errors
     /// There is none, or another one; the link's end.
-    pub(crate) fn end_lease(&self, id: Option<&LeaseId>) -> Result<Changed, ChangeRefusal> {
+    pub(crate) fn end_lease(
+        &self,
+        id: Option<&LeaseId>,
+        origin: &Origin,
+    ) -> Result<Changed, ChangeRefusal> {
         let mut state = lock(&self.state);
         let is_it = |lease: &Lease| id.is_none_or(|id| *id == lease.id);
         if !state.lease.as_ref().is_some_and(is_it) {
             return Err(ChangeRefusal::NoLease);
         }
-        let reading = self.revert(&mut state)?;
+        let reading = self.revert(&mut state, format_args!("by {origin}"))?;
         let revision = Arc::clone(state.in_force());
         drop(state);
         let view = self.view_of(&revision, None, false);
@@ -361,7 +367,7 @@ impl LiveLink {
         let is_it = |lease: &Lease| lease.is_held_by(grant);
         if state.lease.as_ref().is_some_and(is_it) {
             // What came of it is said; a link that has ended needs nothing.
-            let _ = self.revert(&mut state);
+            let _ = self.revert(&mut state, format_args!("with its connection"));
         }
     }
 
@@ -391,7 +397,8 @@ impl LiveLink {
             return Some(left);
         }
         // One that has ended needs nothing.
-        let is_reverted = matches!(self.revert(&mut state), Ok(_) | Err(ChangeRefusal::Ended));
+        let reverted = self.revert(&mut state, format_args!("at its time"));
+        let is_reverted = matches!(reverted, Ok(_) | Err(ChangeRefusal::Ended));
         (!is_reverted).then_some(AGAIN)
     }
 
@@ -465,9 +472,30 @@ impl LiveLink {
         Ok(reading)
     }
 
-    /// Puts into force what stood before the lease, and ends it. Where a stage of conditions since then still has packets that would
+    /// Logs the change that is in force now, and who asked for it.
+    fn log_change(&self, state: &LinkState, order: &ChangeOrder) {
+        let revision = state.in_force();
+        let lease = match (&state.lease, order.lease_for) {
+            (Some(lease), Some(span)) => format!(", lease {} for {span}", lease.id.shortened()),
+            (Some(lease), None) => format!(", lease {}", lease.id.shortened()),
+            (None, _) => String::new(),
+        };
+        log(format_args!(
+            "farwire: {}: revision {} by {}{lease}: {}",
+            self.name,
+            revision.number,
+            order.origin,
+            revision.says()
+        ));
+    }
+
+    /// Puts into force what stood before the lease, and ends it; `cause` says in the log how it comes to its end. Where a stage of conditions since then still has packets that would
     /// be overtaken, it stands until they have passed: the keeper comes back to it.
-    fn revert(&self, state: &mut LinkState) -> Result<LinkReading, ChangeRefusal> {
+    fn revert(
+        &self,
+        state: &mut LinkState,
+        cause: fmt::Arguments<'_>,
+    ) -> Result<LinkReading, ChangeRefusal> {
         let Some(lease) = state.lease.take() else {
             return Err(ChangeRefusal::NoLease);
         };
@@ -478,9 +506,11 @@ impl LiveLink {
         let reverted =
             new.and_then(|new| self.put_into_force(state, conditions, new, By::LeaseEnded));
         match &reverted {
-            Ok(_) => note(format_args!(
-                "farwire: {}: the lease has ended: {}",
+            Ok(_) => log(format_args!(
+                "farwire: {}: revision {}: the lease has ended {cause} ({}): {}",
                 self.name,
+                state.in_force().number,
+                lease.id.shortened(),
                 state.in_force().says()
             )),
             Err(ChangeRefusal::Ended) => {}
@@ -773,7 +803,7 @@ mod tests {
             ..patch(json!({"delay": "2ms"}))
         };
         link.change(&leased, Nanos::MAX).unwrap();
-        link.end_lease(None).unwrap();
+        link.end_lease(None, &Origin::default()).unwrap();
         let state = lock(&link.state);
         let [_, second, third, last] = [1, 2, 3, 4].map(|number| state.revision(number).unwrap());
         assert!(Arc::ptr_eq(&second.spec, &last.spec));

@@ -24,7 +24,7 @@ use conditions::{EmulatedLink, LinkSpec};
 use crate::forward::thread::ForwarderHandle;
 
 pub(crate) use self::change::{
-    CHANGE_LIMIT, ChangeOrder, ChangeRefusal, RequestedConditions, ScheduleChange,
+    CHANGE_LIMIT, ChangeOrder, ChangeRefusal, Origin, RequestedConditions, ScheduleChange,
 };
 pub(crate) use self::counters::LinkCounters;
 pub(crate) use self::experiment::{Experiment, ExperimentView, FigureRow, NumberedRun};

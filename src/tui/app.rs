@@ -14,7 +14,7 @@ use super::output::CommandOutput;
 use super::steps::Knob;
 use crate::live::{
     CHANGE_LIMIT, ChangeOrder, Event, ExperimentView, Happening, LinkSample, LinkView, Links,
-    LiveLink, RequestedConditions,
+    LiveLink, Origin, RequestedConditions,
 };
 
 /// Changes that can be undone.
@@ -297,6 +297,7 @@ impl Watched {
         let order = ChangeOrder {
             conditions,
             if_revision: Some(revision),
+            origin: Origin("the terminal of --tui".to_owned()),
             ..ChangeOrder::default()
         };
         let deadline = clock::now() + CHANGE_LIMIT.into();

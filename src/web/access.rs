@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom as _, SystemRandom};
 use subtle::ConstantTimeEq as _;
 
 use super::problem::Problem;
@@ -24,9 +25,25 @@ const ANOTHER: Duration = Duration::from_secs(6);
 /// Addresses whose wrong tokens are remembered; beyond them those that sent none for the longest time are forgotten.
 const REMEMBERED: usize = 1_024;
 
-/// Where a request comes from; nothing of a socket of the file system.
+/// Where a request comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Peer(pub(super) Option<IpAddr>);
+pub(super) enum Peer {
+    /// By TCP, from this address.
+    Tcp(SocketAddr),
+    /// By a socket of the file system, from this user where the kernel says so.
+    Unix(Option<u32>),
+}
+
+/// The token with which a request came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TokenRole {
+    /// None was asked for.
+    None,
+    /// The full-access token.
+    All,
+    /// The read-only token.
+    Read,
+}
 
 /// What tokens are asked for; nothing, if there are none.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +67,26 @@ struct Token([u8; 32]);
 struct Wrong {
     /// When the last of them counts no longer.
     until: Instant,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(Some(user)) => write!(f, "the Unix socket, user {user}"),
+            Self::Unix(None) => f.write_str("the Unix socket"),
+        }
+    }
+}
+
+impl fmt::Display for TokenRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "no token",
+            Self::All => "full-access token",
+            Self::Read => "read-only token",
+        })
+    }
 }
 
 impl Access {
@@ -84,33 +121,50 @@ impl Access {
         Ok(Self(tokens.map(Arc::new)))
     }
 
+    /// Asks for a token that is made now, and gives that token.
+    ///
+    /// # Errors
+    /// The kernel gives no random numbers.
+    pub(super) fn generate() -> Result<(Self, String)> {
+        let mut random = [0; SHORTEST];
+        let filled = SystemRandom::new().fill(&mut random);
+        filled.map_err(|_| anyhow!("the kernel gives no random numbers for a token"))?;
+        let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok((Self::new(Some(&token), None)?, token))
+    }
+
     /// Whether a token is asked for.
     pub(crate) fn is_guarded(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Why a request is refused, if it is.
-    pub(super) fn refuses(
+    /// Lets a request in; the token with which it came.
+    ///
+    /// # Errors
+    /// It has no token, a wrong one, or one that does not allow this.
+    pub(super) fn admit(
         &self,
         peer: Peer,
         method: &Method,
         path: &str,
         headers: &HeaderMap,
-    ) -> Option<Problem> {
-        let tokens = self.0.as_deref()?;
-        if is_open(path) {
-            return None;
-        }
-        let said = headers.get(header::AUTHORIZATION);
-        let said = said.and_then(|said| said.to_str().ok());
-        let said = said.and_then(|said| said.strip_prefix("Bearer "));
-        let Some(said) = said.map(str::trim) else {
-            return Some(Problem::unauthorized(
-                "this farwire wants a token: Authorization: Bearer TOKEN",
-            ));
+    ) -> Result<TokenRole, Problem> {
+        let Some(tokens) = self.0.as_deref().filter(|_| !is_open(path)) else {
+            return Ok(TokenRole::None);
         };
-        tokens.check(peer, said, method, path, Instant::now())
+        let sent = headers.get(header::AUTHORIZATION);
+        let sent = sent.and_then(|sent| sent.to_str().ok());
+        let token = sent.and_then(bearer).ok_or_else(|| {
+            Problem::unauthorized("this farwire wants a token: Authorization: Bearer TOKEN")
+        })?;
+        tokens.check(peer, token, method, path, Instant::now())
     }
+}
+
+/// The token in a value of `Authorization`. The name of the scheme is in any case (RFC 9110, section 11.1).
+fn bearer(credentials: &str) -> Option<&str> {
+    let (scheme, token) = credentials.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// Whether that is given without a token: the page, which has no secrets, and asks for one.
@@ -126,9 +180,12 @@ impl Tokens {
         method: &Method,
         path: &str,
         now: Instant,
-    ) -> Option<Problem> {
+    ) -> Result<TokenRole, Problem> {
         let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-        let from = peer.0.map(ClientKey::of);
+        let from = match peer {
+            Peer::Tcp(address) => Some(ClientKey::of(address.ip())),
+            Peer::Unix(_) => None,
+        };
         // Whoever sent many is not heard, so that a right one among them does not show.
         let is_heard = |of: &Wrong| of.until <= now + ANOTHER * (WRONG - 1);
         if wrong.get(&from).is_some_and(|of| !is_heard(of)) {
@@ -136,7 +193,7 @@ impl Tokens {
                 StatusCode::TOO_MANY_REQUESTS,
                 format!("too many wrong tokens: again in {} s", ANOTHER.as_secs()),
             );
-            return Some(problem.again_in(ANOTHER));
+            return Err(problem.again_in(ANOTHER));
         }
         let said = Token::of(said);
         // Both are compared, whichever it is.
@@ -144,13 +201,17 @@ impl Tokens {
             .map(|token| token.is_some_and(|token| token.is(&said)));
         if !is_all && !is_read {
             note(&mut wrong, from, now);
-            return Some(Problem::unauthorized("this is not the token"));
+            return Err(Problem::unauthorized("this is not the token"));
         }
         let reads = *method == Method::GET || *method == Method::HEAD;
         let is_packets = path.ends_with("/capture");
-        (!is_all && (!reads || is_packets)).then(|| {
-            Problem::forbidden("this token lets watch: changes and captures take the other one")
-        })
+        match is_all {
+            true => Ok(TokenRole::All),
+            false if reads && !is_packets => Ok(TokenRole::Read),
+            false => Err(Problem::forbidden(
+                "this token lets watch: changes and captures take the other one",
+            )),
+        }
     }
 }
 
@@ -202,8 +263,9 @@ mod tests {
         }
     }
 
-    fn status(problem: Option<Problem>) -> u16 {
-        problem.map_or(200, |problem| problem.into_response().status().as_u16())
+    fn status(admitted: Result<TokenRole, Problem>) -> u16 {
+        let refused = admitted.err();
+        refused.map_or(200, |problem| problem.into_response().status().as_u16())
     }
 
     #[test]
@@ -214,7 +276,7 @@ mod tests {
             if let Some(token) = token {
                 headers.insert(header::AUTHORIZATION, token.parse().unwrap());
             }
-            status(access.refuses(Peer(None), &method, path, &headers))
+            status(access.admit(Peer::Unix(None), &method, path, &headers))
         };
         let bearer = |token: &str| format!("Bearer {token}");
         let (all, read) = (bearer(ALL), bearer(READ));
@@ -226,6 +288,10 @@ mod tests {
             assert_eq!(asks(Some(&bearer("x")), Method::GET, path), 401, "{path}");
             assert_eq!(asks(Some(&read), Method::GET, path), 200, "{path}");
             assert_eq!(asks(Some(&all), Method::PUT, path), 200, "{path}");
+            let lower = all.replace("Bearer", "bearer");
+            assert_eq!(asks(Some(&lower), Method::PUT, path), 200, "{path}");
+            let other = all.replace("Bearer", "Basic");
+            assert_eq!(asks(Some(&other), Method::PUT, path), 401, "{path}");
             assert_eq!(asks(Some(&read), Method::PATCH, path), 403, "{path}");
         }
         let packets = "/v1/links/link/capture";
@@ -233,10 +299,15 @@ mod tests {
         assert_eq!(asks(Some(&all), Method::GET, packets), 200);
         let open = Access::new(None, None).unwrap();
         let headers = HeaderMap::new();
-        assert!(
-            open.refuses(Peer(None), &Method::PUT, packets, &headers)
-                .is_none()
-        );
+        let admitted = open.admit(Peer::Unix(None), &Method::PUT, packets, &headers);
+        assert_eq!(admitted.unwrap(), TokenRole::None);
+    }
+
+    #[test]
+    fn a_token_that_is_made_is_long_and_another_each_time() {
+        let [(access, first), (_, second)] = [(); 2].map(|()| Access::generate().unwrap());
+        assert!(access.is_guarded() && first != second);
+        assert_eq!(first.len(), 32, "{first}");
     }
 
     #[test]
@@ -244,7 +315,7 @@ mod tests {
         let tokens = tokens();
         let begun = Instant::now();
         let asks = |address: &str, token: &str, after: u64| {
-            let peer = Peer(Some(address.parse().unwrap()));
+            let peer = Peer::Tcp(SocketAddr::new(address.parse().unwrap(), 1));
             let now = begun + Duration::from_secs(after);
             status(tokens.check(peer, token, &Method::GET, "/v1/links", now))
         };
@@ -274,8 +345,9 @@ mod tests {
         let tokens = tokens();
         let now = Instant::now();
         for number in 0..u32::try_from(REMEMBERED).unwrap() + 10 {
-            let peer = Peer(Some(IpAddr::from(number.to_be_bytes())));
-            tokens.check(peer, "wrong", &Method::GET, "/v1/links", now);
+            let peer = Peer::Tcp(SocketAddr::new(number.to_be_bytes().into(), 1));
+            let refused = tokens.check(peer, "wrong", &Method::GET, "/v1/links", now);
+            assert!(refused.is_err());
         }
         assert_eq!(tokens.wrong.lock().unwrap().len(), REMEMBERED);
     }

@@ -1,17 +1,20 @@
 //! Reads requests that change a link.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::timeout;
 use utoipa::IntoParams;
 
+use super::access::{Peer, TokenRole};
 use super::problem::Problem;
-use crate::live::{ChangeOrder, LeaseId, RequestedConditions};
+use crate::live::{ChangeOrder, LeaseId, Origin, RequestedConditions};
 
 /// Who holds a lease sends its id by this.
 const LEASE: &str = "farwire-lease";
@@ -45,6 +48,19 @@ impl Whole {
                 format!("the body did not come within {} s", longest.as_secs()),
             )),
         }
+    }
+}
+
+/// Who sent a request: where it comes from, and with which token.
+pub(super) struct RequestOrigin(pub(super) Origin);
+
+impl<S: Sync> FromRequestParts<S> for RequestOrigin {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let peer = parts.extensions.get().copied().unwrap_or(Peer::Unix(None));
+        let role = parts.extensions.get().copied().unwrap_or(TokenRole::None);
+        Ok(Self(Origin(format!("{peer}, {role}"))))
     }
 }
 
@@ -88,6 +104,7 @@ pub(super) fn order(
     query: ChangeQuery,
     headers: &HeaderMap,
     body: Result<Whole, Problem>,
+    RequestOrigin(origin): RequestOrigin,
 ) -> Result<ChangeOrder, Problem> {
     check_kind(form, headers)?;
     let Whole(body) = body?;
@@ -113,6 +130,7 @@ pub(super) fn order(
             .map_err(|cause: String| Problem::wrong("for", cause))?,
         lease: lease(headers)?,
         is_dry_run,
+        origin,
     })
 }
 
@@ -180,7 +198,6 @@ fn if_revision(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
     use std::pin::Pin;
     use std::task::{Context, Poll};
 
@@ -198,7 +215,13 @@ mod tests {
             .into_iter()
             .collect();
         let body = Ok(Whole(body.into()));
-        let read = order(form, ChangeQuery::default(), &headers, body);
+        let read = order(
+            form,
+            ChangeQuery::default(),
+            &headers,
+            body,
+            RequestOrigin(Origin::default()),
+        );
         read.map_err(|problem| problem.into_response().status().as_u16())
     }
 

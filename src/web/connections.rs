@@ -69,7 +69,7 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
                     continue;
                 };
                 let router = router.clone().layer(Extension(client));
-                let router = router.layer(Extension(Peer(Some(peer.ip()))));
+                let router = router.layer(Extension(Peer::Tcp(peer)));
                 match &tls {
                     Some(tls) => {
                         let secured = tls.accept(stream);
@@ -96,7 +96,9 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
                 if let (Ok(place), Ok(client)) =
                     (places.take(None, 1), ClientConnection::of(&stream))
                 {
+                    let user = stream.peer_cred().ok().map(|user| user.uid());
                     let router = router.clone().layer(Extension(client));
+                    let router = router.layer(Extension(Peer::Unix(user)));
                     tokio::spawn(converse(stream, router, place));
                 }
             }

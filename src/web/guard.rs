@@ -13,15 +13,18 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 
-use super::access::{self, Access, Peer};
+use super::access::{self, Access, Peer, TokenRole};
 use super::listen::Listening;
 use super::problem::Problem;
+
+/// The header of every answer, whose value is the version. Clients know a farwire by it.
+pub(crate) const VERSION: HeaderName = HeaderName::from_static("farwire-version");
 
 /// The largest body that is read.
 const LARGEST_BODY: usize = 64 << 10;
@@ -85,20 +88,23 @@ impl RequestGuard {
             .with_state(app)
     }
 
-    fn refuses(&self, request: &Request) -> Option<Problem> {
+    /// Lets a request in; the token with which it came.
+    fn admit(&self, request: &Request) -> Result<TokenRole, Problem> {
         let peer = request.extensions().get().copied();
-        let peer = peer.unwrap_or(Peer(None));
+        let peer = peer.unwrap_or(Peer::Unix(None));
         let (path, headers) = (request.uri().path(), request.headers());
-        let refused = self
-            .refuses_page(path, headers)
-            .or_else(|| self.access.refuses(peer, request.method(), path, headers));
+        let admitted = match self.refuses_page(path, headers) {
+            Some(problem) => Err(problem),
+            None => self.access.admit(peer, request.method(), path, headers),
+        };
         // Who has no token takes nothing from those who have one.
-        match (self.access.is_guarded(), refused) {
-            (true, Some(problem)) => Some(too_many(&self.refused).unwrap_or(problem)),
-            (true, None) if access::is_open(path) => too_many(&self.open),
-            (_, None) => too_many(&self.rate),
-            (false, refused) => refused,
-        }
+        let too_many = match (self.access.is_guarded(), &admitted) {
+            (true, Err(_)) => too_many(&self.refused),
+            (true, Ok(_)) if access::is_open(path) => too_many(&self.open),
+            (_, Ok(_)) => too_many(&self.rate),
+            (false, Err(_)) => None,
+        };
+        too_many.map_or(admitted, Err)
     }
 
     /// Refuses what a strange page sends; it may lead to this server's pages.
@@ -175,12 +181,16 @@ fn is_own(host: &str, bound: SocketAddr) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(is_ours)
 }
 
-async fn check(State(guard): State<RequestGuard>, request: Request, next: Next) -> Response {
-    let mut response = match guard.refuses(&request) {
-        Some(problem) => problem.into_response(),
-        None => next.run(request).await,
+async fn check(State(guard): State<RequestGuard>, mut request: Request, next: Next) -> Response {
+    let mut response = match guard.admit(&request) {
+        Ok(role) => {
+            request.extensions_mut().insert(role);
+            next.run(request).await
+        }
+        Err(problem) => problem.into_response(),
     };
     let headers = response.headers_mut();
+    headers.insert(VERSION, HeaderValue::from_static(env!("CARGO_PKG_VERSION")));
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, CSP),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -202,7 +212,6 @@ async fn check(State(guard): State<RequestGuard>, request: Request, next: Next) 
 mod tests {
     use std::time::Duration;
 
-    use axum::http::HeaderName;
     use governor::clock::FakeRelativeClock;
 
     use super::*;
@@ -369,8 +378,10 @@ mod tests {
             if let Some(token) = token {
                 request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
             }
-            let refused = guard.refuses(&request.body(axum::body::Body::empty()).unwrap());
-            refused.map(|problem| problem.into_response().status().as_u16())
+            let admitted = guard.admit(&request.body(axum::body::Body::empty()).unwrap());
+            admitted
+                .err()
+                .map(|problem| problem.into_response().status().as_u16())
         };
         for (path, first) in [("/v1/links", Some(401)), ("/", None)] {
             assert_eq!(status(path, None), first, "{path}");

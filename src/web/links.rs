@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};
 
 use super::capture::CaptureQuery;
-use super::change::{ChangeQuery, Form, Whole, lease, order};
+use super::change::{ChangeQuery, Form, RequestOrigin, Whole, lease, order};
 use super::client::ClientConnection;
 use super::events::ConnectionLease;
 use super::problem::Problem;
@@ -91,10 +91,12 @@ pub(super) async fn put(
     query: Result<Query<ChangeQuery>, QueryRejection>,
     headers: HeaderMap,
     Extension(client): Extension<ClientConnection>,
+    origin: RequestOrigin,
     body: Result<Whole, Problem>,
 ) -> Result<Response, Problem> {
     let link = find(&app, name)?;
-    change(&app, link, Form::All, query, &headers, client, body).await
+    let from = (client, origin);
+    change(&app, link, Form::All, query, &headers, from, body).await
 }
 
 /// Changes conditions: a JSON Merge Patch (RFC 7396) over those in force; null takes one away.
@@ -119,10 +121,12 @@ pub(super) async fn patch(
     query: Result<Query<ChangeQuery>, QueryRejection>,
     headers: HeaderMap,
     Extension(client): Extension<ClientConnection>,
+    origin: RequestOrigin,
     body: Result<Whole, Problem>,
 ) -> Result<Response, Problem> {
     let link = find(&app, name)?;
-    change(&app, link, Form::Patch, query, &headers, client, body).await
+    let from = (client, origin);
+    change(&app, link, Form::Patch, query, &headers, from, body).await
 }
 
 /// The schedules of a link: whether their time runs, where it stands, and what is in force at it.
@@ -159,10 +163,12 @@ pub(super) async fn put_schedule(
     query: Result<Query<ChangeQuery>, QueryRejection>,
     headers: HeaderMap,
     Extension(client): Extension<ClientConnection>,
+    origin: RequestOrigin,
     body: Result<Whole, Problem>,
 ) -> Result<Response, Problem> {
     let link = find(&app, name)?;
-    change(&app, link, Form::Schedule, query, &headers, client, body).await
+    let from = (client, origin);
+    change(&app, link, Form::Schedule, query, &headers, from, body).await
 }
 
 /// Ends the lease of a link now: it reverts to what stood before.
@@ -179,9 +185,10 @@ pub(super) async fn end_lease(
     State(app): State<AppState>,
     name: Name,
     headers: HeaderMap,
+    RequestOrigin(origin): RequestOrigin,
 ) -> Result<Response, Problem> {
     let link = find(&app, name)?;
-    let changed = link.end_lease(lease(&headers)?.as_ref())?;
+    let changed = link.end_lease(lease(&headers)?.as_ref(), &origin)?;
     let told = tell(&app, changed).await;
     Ok(answer(told.changed.revision, json(&told)?.into()))
 }
@@ -420,11 +427,11 @@ async fn change(
     form: Form,
     query: Result<Query<ChangeQuery>, QueryRejection>,
     headers: &HeaderMap,
-    client: ClientConnection,
+    (client, origin): (ClientConnection, RequestOrigin),
     body: Result<Whole, Problem>,
 ) -> Result<Response, Problem> {
     let Query(query) = query?;
-    let order = order(form, query, headers, body)?;
+    let order = order(form, query, headers, body, origin)?;
     let deadline = clock::now() + CHANGE_LIMIT.into();
     let permit = timeout(CHANGE_LIMIT, Arc::clone(&app.changing).acquire_owned()).await;
     let permit = permit.map_err(|_| ChangeRefusal::TooLong)?;

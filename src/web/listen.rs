@@ -1,14 +1,16 @@
 //! Where the API listens: at an address and port, or at a socket in the file system.
 
 use std::fmt;
+use std::fs::Permissions;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
+use netio::private_dir::PrivateDir;
 
 use super::access::Access;
 use super::tls::{CertificateFiles, Pin, Tls};
@@ -28,6 +30,8 @@ pub(crate) struct Listening {
     pub(super) socket: Socket,
     pub(super) access: Access,
     pub(super) tls: Option<Tls>,
+    /// The token that was made for this socket, which is part of its URL.
+    token: Option<String>,
 }
 
 /// What is listened on.
@@ -91,6 +95,66 @@ impl Listen {
         self.open(Access::default(), None)
     }
 
+    /// Opens the socket as [`Listen::open`] does. On a loopback address, which every user of this machine reaches, a token is made
+    /// where `access` asks for none.
+    ///
+    /// # Errors
+    /// As [`Listen::open`].
+    pub(crate) fn open_guarded(
+        &self,
+        access: Access,
+        certificate: Option<&CertificateFiles>,
+    ) -> Result<Listening> {
+        match self {
+            Self::Tcp(address) if address.ip().is_loopback() && !access.is_guarded() => {
+                let (access, token) = Access::generate()?;
+                Ok(Listening {
+                    token: Some(token),
+                    ..self.open(access, certificate)?
+                })
+            }
+            _ => self.open(access, certificate),
+        }
+    }
+
+    /// Opens a socket in the file system that only this user reaches: `NAME.sock` in the user's own directory, or `NAME-2.sock` and
+    /// so on while others listen there.
+    ///
+    /// # Errors
+    /// There is no such directory, or the socket cannot be made.
+    pub(crate) fn open_private(name: &str, access: &Access) -> Result<Listening> {
+        let dir = PrivateDir::own().context("--listen: name an address or unix:PATH")?;
+        let mut number = 1;
+        loop {
+            let path = dir.path().join(socket_name(name, number));
+            let opened = Self::Unix(path.clone()).open(access.clone(), None);
+            match opened {
+                Err(error) if is_in_use(&error) && number < MOST_OF_A_NAME => number += 1,
+                opened => {
+                    let opened = opened?;
+                    std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+                    return Ok(opened);
+                }
+            }
+        }
+    }
+
+    /// The sockets of [`Listen::open_private`] on which somebody listens, in the order of their names; and among them the one whose
+    /// first name is `name`.
+    pub(crate) fn private(name: Option<&str>) -> (Vec<Self>, Option<Self>) {
+        let dirs = PrivateDir::all_own();
+        let entries = dirs.iter().filter_map(|dir| dir.path().read_dir().ok());
+        let paths = entries.flatten().flatten().map(|entry| entry.path());
+        let is_socket = |path: &PathBuf| path.extension().is_some_and(|end| end == "sock");
+        let is_answered = |path: &PathBuf| UnixStream::connect(path).is_ok();
+        let mut found: Vec<PathBuf> = paths.filter(is_socket).filter(is_answered).collect();
+        found.sort();
+        let wanted = name.map(|name| socket_name(name, 1));
+        let named = wanted.and_then(|wanted| found.iter().find(|path| path.ends_with(&wanted)));
+        let named = named.cloned().map(Self::Unix);
+        (found.into_iter().map(Self::Unix).collect(), named)
+    }
+
     /// Opens the socket, in the network namespace that the calling thread is in. An address beyond loopback has TLS, with this
     /// certificate or one of its own.
     ///
@@ -110,7 +174,7 @@ impl Listen {
                      FARWIRE_TOKEN), or listen on 127.0.0.1, [::1] or unix:PATH and reach it through ssh -L"
                 );
                 let listener = TcpListener::bind(address)
-                    .with_context(|| format!("--listen {address}: cannot listen there"))?;
+                    .with_context(|| format!("cannot listen on {address}"))?;
                 listener.set_nonblocking(true)?;
                 let bound = listener.local_addr()?;
                 let tls = match certificate {
@@ -122,6 +186,7 @@ impl Listen {
                     socket: Socket::Tcp(listener, bound),
                     access,
                     tls,
+                    token: None,
                 })
             }
             Self::Unix(path) => {
@@ -130,13 +195,14 @@ impl Listen {
                     "--listen {self}: a socket of the file system has no TLS: leave --tls-cert out"
                 );
                 remove_left(path)?;
-                let listener = UnixListener::bind(path)
-                    .with_context(|| format!("--listen {self}: cannot listen there"))?;
+                let listener =
+                    UnixListener::bind(path).with_context(|| format!("cannot listen on {self}"))?;
                 listener.set_nonblocking(true)?;
                 Ok(Listening {
                     socket: Socket::Unix(listener, SocketFile::of(path)?),
                     access,
                     tls: None,
+                    token: None,
                 })
             }
         }
@@ -164,6 +230,31 @@ impl Listening {
     pub(crate) fn pin(&self) -> Option<Pin> {
         self.tls.as_ref().map(|tls| tls.pin)
     }
+}
+
+/// In front of the token of a URL.
+pub(crate) const TOKEN_FRAGMENT: &str = "#token=";
+
+/// Sockets of one name: as many commands of one user that listen without an address.
+const MOST_OF_A_NAME: u32 = 1_000;
+
+/// The longest name in that of a socket, whose whole path has at most 107 bytes (unix(7)).
+const LONGEST_NAME: usize = 40;
+
+/// A socket's file, in which no character of `name` means anything to a shell or a path.
+fn socket_name(name: &str, number: u32) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    let plain = name.chars().take(LONGEST_NAME);
+    let plain: String = plain.map(|c| if is_plain(c) { c } else { '-' }).collect();
+    match number {
+        1 => format!("{plain}.sock"),
+        number => format!("{plain}-{number}.sock"),
+    }
+}
+
+fn is_in_use(error: &anyhow::Error) -> bool {
+    let cause = error.downcast_ref::<std::io::Error>();
+    cause.is_some_and(|cause| cause.kind() == ErrorKind::AddrInUse)
 }
 
 /// Removes a socket that nobody listens on any more: what was killed leaves it.
@@ -218,7 +309,13 @@ impl fmt::Display for Listening {
     /// As a browser or a client takes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.socket {
-            Socket::Tcp(_, address) => write!(f, "{}{address}/", self.scheme()),
+            Socket::Tcp(_, address) => {
+                write!(f, "{}{address}/", self.scheme())?;
+                // A browser keeps a fragment to itself.
+                self.token
+                    .iter()
+                    .try_for_each(|token| write!(f, "{TOKEN_FRAGMENT}{token}"))
+            }
             Socket::Unix(_, file) => write!(f, "unix:{}", file.said.display()),
         }
     }
@@ -256,6 +353,25 @@ mod tests {
         );
         let local = open("127.0.0.1:0", access).unwrap();
         assert!(local.pin().is_none(), "{local}");
+    }
+
+    #[test]
+    fn on_loopback_a_token_is_made_and_is_part_of_the_url() {
+        let listen: Listen = "127.0.0.1:0".parse().unwrap();
+        let made = listen.open_guarded(Access::default(), None).unwrap();
+        let url = made.to_string();
+        let token = url.split_once("/#token=").unwrap().1;
+        assert!(made.access.is_guarded() && token.len() == 32, "{url}");
+        let access = Access::new(Some("0123456789abcdef"), None).unwrap();
+        let given = listen.open_guarded(access, None).unwrap().to_string();
+        assert!(!given.contains('#'), "{given}");
+    }
+
+    #[test]
+    fn a_socket_has_a_plain_name() {
+        assert_eq!(socket_name("link", 1), "link.sock");
+        assert_eq!(socket_name("eth0-../a b", 2), "eth0----a-b-2.sock");
+        assert!(socket_name(&"x".repeat(300), 1_000).len() < 60);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::fmt;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use model::{DropCause, Nanos};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
@@ -30,20 +30,17 @@ use crate::live::{DirectionMeter, LinkMeter};
         content((String = "application/openmetrics-text; version=1.0.0; charset=utf-8"), (String = "text/plain; version=0.0.4; charset=utf-8"))
     ))
 )]
-pub(super) async fn scrape(State(app): State<AppState>, headers: HeaderMap) -> impl IntoResponse {
+pub(super) async fn scrape(State(app): State<AppState>, headers: HeaderMap) -> Response {
     let format = Format::for_who_accepts(&headers);
     let links = app.links.all();
     // One that ends meanwhile has nothing to say any more.
     let meters = links.iter().filter_map(|link| link.meter().ok()).collect();
-    (
-        [(header::CONTENT_TYPE, format.kind())],
-        format.text(Meters(meters)),
-    )
+    format.answer(Meters(meters))
 }
 
 /// In which form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
+pub(super) enum Format {
     /// OpenMetrics 1.0.
     OpenMetrics,
     /// Prometheus's own, version 0.0.4.
@@ -55,7 +52,7 @@ enum Format {
 struct Meters(Vec<LinkMeter>);
 
 /// The name of a family, its type and its help.
-type Family = (&'static str, MetricType, &'static str);
+pub(super) type Family = (&'static str, MetricType, &'static str);
 
 /// A family with one sample for each link, and what gives its value.
 type LinkFamily = (
@@ -74,7 +71,7 @@ type DirectionFamily = (
 );
 
 impl Format {
-    fn for_who_accepts(headers: &HeaderMap) -> Self {
+    pub(super) fn for_who_accepts(headers: &HeaderMap) -> Self {
         let accepted = headers.get_all(header::ACCEPT).iter();
         let accepted: Vec<&str> = accepted.filter_map(|kinds| kinds.to_str().ok()).collect();
         let has = |kind| accepted.iter().any(|kinds| kinds.contains(kind));
@@ -91,9 +88,15 @@ impl Format {
         }
     }
 
-    fn text(self, meters: Meters) -> String {
+    /// What `collector` has, as an answer.
+    pub(super) fn answer(self, collector: impl Collector) -> Response {
+        let kind = [(header::CONTENT_TYPE, self.kind())];
+        (kind, self.text(collector)).into_response()
+    }
+
+    pub(super) fn text(self, collector: impl Collector) -> String {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(meters));
+        registry.register_collector(Box::new(collector));
         let mut page = String::new();
         // Writing to a string does not fail.
         let _ = match self {
@@ -185,7 +188,7 @@ impl Meters {
 }
 
 /// Begins a family, whose unit is the end of its name.
-fn begin<'p>(
+pub(super) fn begin<'p>(
     page: &'p mut DescriptorEncoder<'_>,
     (name, kind, help): Family,
 ) -> Result<MetricEncoder<'p>, fmt::Error> {
@@ -199,7 +202,7 @@ fn begin<'p>(
 }
 
 /// Adds a sample of a counter or a gauge.
-fn sample(
+pub(super) fn sample(
     metric: &mut MetricEncoder<'_>,
     kind: MetricType,
     labels: &[(&str, &str)],
@@ -226,7 +229,7 @@ fn histogram(
     one.encode_histogram::<NoLabelSet>(seconds(&sum), counts.iter().sum(), &buckets, None)
 }
 
-const BUILD: Family = ("farwire_build", Info, "Which farwire this is.");
+pub(super) const BUILD: Family = ("farwire_build", Info, "Which farwire this is.");
 const LINK: Family = (
     "farwire_link",
     Info,

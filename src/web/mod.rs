@@ -10,6 +10,7 @@ mod change;
 mod client;
 mod connections;
 mod events;
+mod far_end_metrics;
 mod guard;
 mod history;
 mod links;
@@ -31,13 +32,16 @@ use axum::Router;
 use tokio::sync::{Semaphore, oneshot};
 
 pub(crate) use self::access::Access;
-pub(crate) use self::listen::{Listen, Listening};
+pub(crate) use self::guard::VERSION;
+pub(crate) use self::listen::{Listen, Listening, TOKEN_FRAGMENT};
 pub(crate) use self::openapi::document;
 pub(crate) use self::records::{Records, path_segment};
 pub(crate) use self::tls::{CertificateFiles, Pin};
 use crate::live::{Keeper, Links};
 use crate::notes::warn;
+use far_end_metrics::FarEndCounts;
 use guard::RequestGuard;
+use instruments::serve::Tally;
 
 /// How long after the end the last events may leave.
 const LINGER: Duration = Duration::from_millis(50);
@@ -92,6 +96,20 @@ impl WebServer {
     /// As [`WebServer::start`].
     pub(crate) fn of_records(listening: Listening, records: Records) -> Result<Self> {
         let router = RequestGuard::of(&listening).around(records::router(), records);
+        let captures = Arc::new(Semaphore::new(capture::MOST_AT_A_TIME as usize));
+        Self::serve(listening, router, captures, None)
+    }
+
+    /// Serves the metrics of a far end.
+    ///
+    /// # Errors
+    /// As [`WebServer::start`].
+    pub(crate) fn of_far_end(
+        listening: Listening,
+        counts: impl Fn() -> Tally + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let counts = FarEndCounts(Arc::new(counts));
+        let router = RequestGuard::of(&listening).around(far_end_metrics::router(), counts);
         let captures = Arc::new(Semaphore::new(capture::MOST_AT_A_TIME as usize));
         Self::serve(listening, router, captures, None)
     }

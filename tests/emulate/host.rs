@@ -3,10 +3,10 @@
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
+use netio::bed::{Bed, BedConfig, CLIENT, CLIENT_PORT, SERVER, SERVER_PORT, WAN};
 use nix::sys::signal::Signal;
 
-use test_support::capture::Capture;
+use test_support::capture::{Capture, Seen};
 use test_support::counters::Counters;
 use test_support::process::{self, ip};
 use test_support::suite::{Need, Suite};
@@ -46,7 +46,7 @@ fn silent_while_it_runs(signal: Signal) -> Result<()> {
             "{address} does not answer without a box"
         );
     }
-    let mut wan = WanBox::start(&bed, "--delay 1ms")?;
+    let mut wan = WanBox::start(&bed, "--force --delay 1ms")?;
     for address in ADDRESSES {
         ensure!(
             !answers(&bed, address)?,
@@ -127,7 +127,7 @@ fn a_host_that_forwards_sends_nothing_twice() -> Result<()> {
         "the host forwards {forwarded} of {PINGS} without a box"
     );
 
-    let wan = WanBox::start(&bed, "--delay 1ms")?;
+    let wan = WanBox::start(&bed, "--force --delay 1ms")?;
     let capture = Capture::start(bed.server(), WAN)?;
     ping()?;
     let summary = wan.stop()?;
@@ -143,5 +143,62 @@ fn a_host_that_forwards_sends_nothing_twice() -> Result<()> {
         "the host has forwarded beside the box"
     );
     ensure!(summary.up.packets == PINGS, "{summary:?}");
+    Ok(())
+}
+
+/// The kernel solicits routers as soon as its link-local address is in use, which is at once without duplicate address detection.
+#[test_support::test(Namespaces, Tool("ip"))]
+fn the_hosts_own_router_solicitations_stay_off_both_wires() -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    let emulator = bed.emulator();
+    let ports = [CLIENT_PORT, SERVER_PORT];
+    for port in ports {
+        ip(emulator, &format!("link set {port} down"))?;
+        for (name, value) in [
+            ("disable_ipv6", "0"),
+            ("accept_ra", "2"),
+            ("accept_dad", "0"),
+            ("router_solicitations", "3"),
+            ("router_solicitation_delay", "0"),
+            ("router_solicitation_interval", "1"),
+        ] {
+            emulator.write_sysctl(&format!("net/ipv6/conf/{port}/{name}"), value)?;
+        }
+        ip(
+            emulator,
+            &format!("link set {port} arp on addrgenmode eui64"),
+        )?;
+    }
+    let (client, server) = (
+        Capture::start(bed.client(), WAN)?,
+        Capture::start(bed.server(), WAN)?,
+    );
+    let wan = WanBox::start(&bed, "--delay 1ms")?;
+    for port in ports {
+        process::wait_for(&format!("{port}'s link-local address"), || {
+            let shown = ip(emulator, &format!("-6 address show dev {port} scope link"))?;
+            let is_in_use = shown.contains("fe80::") && !shown.contains("tentative");
+            Ok(is_in_use.then_some(()))
+        })?;
+    }
+    wan.stop()?;
+    // ICMPv6 without extension headers; those of the two ends cross the box.
+    let is_own = |frame: &&Seen| {
+        let of_ends = [CLIENT.mac, SERVER.mac];
+        let head = &frame.head;
+        head[12..14] == [0x86, 0xdd]
+            && head.get(54) == Some(&133)
+            && !of_ends.iter().any(|mac| head[6..12] == *mac)
+    };
+    for capture in [client, server] {
+        let seen = capture.finish()?;
+        let own: Vec<&Seen> = seen.iter().filter(is_own).collect();
+        ensure!(own.is_empty(), "{own:02x?}");
+    }
+    for port in ports {
+        let path = format!("/proc/sys/net/ipv6/conf/{port}/router_solicitations");
+        let after = emulator.run(|| std::fs::read_to_string(&path))??;
+        ensure!(after.trim() == "3", "{port}: {after}");
+    }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT};
 
-use test_support::api::Listening;
+use test_support::api::{self, Listening};
 use test_support::process;
 
 #[test_support::test(Namespaces, Tool("ping"), Tool("ip"))]
@@ -16,7 +16,7 @@ fn a_box_is_watched_changed_captured_and_leased_while_it_is_confined() -> Result
     process::ip(ns, "link set lo up")?;
     let mut command = process::farwire();
     command.args(["emulate", CLIENT_PORT, SERVER_PORT, "--delay", "5ms"]);
-    command.args(["--listen", "127.0.0.1:0"]);
+    command.args(api::OPEN);
     let live = ns.run(|| Listening::start(&mut command))??;
     let ping = |count: &str| {
         let mut ping = Command::new("ping");

@@ -1,20 +1,22 @@
 //! What a box leaves behind, and what undoes it.
 
-use std::fs;
-use std::os::unix::fs::chown;
+use std::fs::{self, Permissions};
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use netio::Offload;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT, WAN};
 use netio::iface::Interface;
-use netio::offloads::Offloads;
+use netio::ingress_drop::IngressDrop;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::frames::{End, echo, frame, ipv4};
 use test_support::capture::Capture;
-use test_support::process::{farwire, has, ip, run_in, stderr, succeeds_in, wait_for};
+use test_support::process::{farwire, has, ip, run_in, stderr, succeeds, succeeds_in, wait_for};
 use test_support::state::State;
 use test_support::wan_box::WanBox;
 
@@ -103,7 +105,7 @@ fn an_interface_with_an_address_is_not_set_down_by_a_kill() -> Result<()> {
         &format!("address add 192.0.2.1/24 dev {CLIENT_PORT}"),
     )?;
     let before = states(&bed)?;
-    let mut wan = WanBox::start(&bed, "")?;
+    let mut wan = WanBox::start(&bed, "--force")?;
     let (_, printed) = wan.end_by(Signal::SIGKILL)?;
     has(&printed, "client is as it was, and not set down")?;
     before[0].check_same(bed.emulator(), CLIENT_PORT)?;
@@ -171,41 +173,150 @@ fn a_start_that_fails_leaves_the_interfaces_as_they_were() -> Result<()> {
     other.stop().map(drop)
 }
 
-/// Anybody can write such a file.
+/// The user whose files root must not act upon.
+const USER: u32 = 54_321;
+const MERGING: &str = "rx-udp-gro-forwarding";
+
 #[test_support::test(serial, Root, Namespaces, Tool("ip"))]
-fn root_puts_back_what_another_users_box_left_and_does_no_more_on_its_word() -> Result<()> {
-    const USER: u32 = 54_321;
-    const MERGING: &str = "rx-udp-gro-forwarding";
+fn files_that_another_user_locks_or_forges_neither_stop_roots_box_nor_change_an_interface()
+-> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
-    ip(bed.emulator(), "link add keep type bridge")?;
-    let mut before = states(&bed)?;
+    ip(bed.emulator(), "link add farwire-77 type bridge")?;
+    let before = states(&bed)?;
     let wan = WanBox::start(&bed, "")?;
     let own = journals_of(wan.pid())?;
     wan.stop()?;
-    let dir = PathBuf::from(format!("/tmp/farwire-{USER}"));
+    let forged = format!(
+        r#"{{"up":true}}
+{{"feature":{{"name":"{MERGING}","on":true}}}}
+{{"no_bridge":"farwire-77"}}"#
+    );
+    let dir = write_journals(USER, &own, &forged)?;
+    let mut locked = Vec::new();
+    for (name, _) in &own {
+        let file = fs::File::open(dir.0.join(name))?;
+        file.lock()?;
+        locked.push(file);
+    }
+    let wan = WanBox::start(&bed, "")?;
+    let during = states(&bed)?;
+    drop(locked);
+    restore(&bed)?;
+    check_same(&bed, &during)?;
+    wan.stop()?;
+    let said = restore(&bed)?;
+    has(&said, "there is nothing to put back")?;
+    check_same(&bed, &before)?;
+    ip(bed.emulator(), "link show dev farwire-77").map(drop)
+}
+
+/// The box of another user has its journals elsewhere, but keeps the host off its interfaces by the same tables.
+#[test_support::test(Namespaces, Tool("ip"))]
+fn restore_leaves_alone_what_a_box_of_another_user_has() -> Result<()> {
+    let bed = Bed::build(&BedConfig::default())?;
+    let before = states(&bed)?;
+    let mut wan = WanBox::start(&bed, "")?;
+    wan.end_by(Signal::SIGKILL)?;
+    let during = states(&bed)?;
+    ensure!(!during[0].is_up(), "client is not down");
+    let other = bed.emulator().run(|| IngressDrop::new(&PORTS))??;
+    let said = restore(&bed)?;
+    for port in PORTS {
+        let line = format!("interface {port} is already in use by another farwire: left alone");
+        has(&said, &line)?;
+    }
+    check_same(&bed, &during)?;
+    drop(other);
+    restore(&bed)?;
+    check_same(&bed, &before)
+}
+
+#[test_support::test(
+    serial,
+    Root,
+    Namespaces,
+    Tool("ip"),
+    Tool("nsenter"),
+    Tool("setpriv"),
+    Tool("unshare")
+)]
+fn the_owner_of_a_namespace_is_the_only_other_user_whose_journals_root_puts_back() -> Result<()> {
+    let user = USER.to_string();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
+    command.args(["unshare", "--user", "--map-root-user", "--net"]);
+    let mut owner = command
+        .args(["sh", "-c", "echo ready; exec sleep 1000"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .map(KillOnDrop)?;
+    let mut ready = String::new();
+    let stdout = owner.0.stdout.take().context("its standard output")?;
+    BufReader::new(stdout).read_line(&mut ready)?;
+    ensure!(ready == "ready\n", "no namespace of another user");
+    let network = format!("--net=/proc/{}/ns/net", owner.0.id());
+    let within = |command: &Command| {
+        let mut inside = Command::new("nsenter");
+        inside.arg(&network).arg(command.get_program());
+        inside.args(command.get_args());
+        inside
+    };
+    for line in [
+        "link add client type veth peer name far",
+        "link add server type veth peer name farther",
+        "link set client up",
+        "link set server up",
+    ] {
+        let mut ip = Command::new("ip");
+        ip.args(line.split_whitespace());
+        succeeds(&mut within(&ip))?;
+    }
+    let mut wan = WanBox::start_with(within(&farwire()), &[CLIENT_PORT, SERVER_PORT])?;
+    let own = journals_of(wan.pid())?;
+    wan.end_by(Signal::SIGTERM)?;
+
+    let feature = format!(r#"{{"feature":{{"name":"{MERGING}","on":true}}}}"#);
+    let dir = write_journals(USER, &own, &feature)?;
+    let mut restore = farwire();
+    let restore = within(restore.args(["emulate", "--restore"]));
+    let said = || -> Result<String> {
+        let mut again = Command::new(restore.get_program());
+        Ok(stderr(&succeeds(again.args(restore.get_args()))?))
+    };
+    chown(&dir.0, Some(USER + 1), None)?;
+    has(&said()?, "there is nothing to put back")?;
+    chown(&dir.0, Some(USER), None)?;
+    fs::set_permissions(&dir.0, Permissions::from_mode(0o777))?;
+    has(&said()?, "there is nothing to put back")?;
+    fs::set_permissions(&dir.0, Permissions::from_mode(0o700))?;
+    has(&said()?, format!("{CLIENT_PORT} is put back: {MERGING} on"))
+}
+
+/// Writes journals of `user` where root once looked for them: each with the name and the first line of one of root's, and `rest`.
+fn write_journals(user: u32, own: &[(String, String)], rest: &str) -> Result<Cleared> {
+    let dir = PathBuf::from(format!("/tmp/farwire-{user}"));
     // That of an earlier run, which was killed.
     drop(Cleared(dir.clone()));
     fs::create_dir(&dir)?;
-    let _cleared = Cleared(dir.clone());
-    let harmless = format!(r#"{{"feature":{{"name":"{MERGING}","on":true}}}}"#);
-    let forged = r#"{"up":false}
-{"feature":{"name":"tx-tcp-segmentation","on":false}}
-{"no_bridge":"keep"}"#;
-    for ((name, first_line), rest) in own.iter().zip([harmless.as_str(), forged]) {
+    let cleared = Cleared(dir.clone());
+    for (name, first_line) in own {
         let path = dir.join(name);
         fs::write(&path, format!("{first_line}\n{rest}\n"))?;
-        chown(&path, Some(USER), Some(USER))?;
+        chown(&path, Some(user), Some(user))?;
     }
-    chown(&dir, Some(USER), Some(USER))?;
-    restore(&bed)?;
-    ensure!(fs::read_dir(&dir)?.count() == 0, "a journal was left");
-    let after = State::of(bed.emulator(), CLIENT_PORT)?;
-    ensure!(after.feature(MERGING)?, "{MERGING} was not put back");
-    ip(bed.emulator(), "link show dev keep")?;
-    bed.emulator()
-        .run(|| Offloads::open(CLIENT_PORT)?.switch(MERGING, false))??;
-    before[0] = State::of(bed.emulator(), CLIENT_PORT)?;
-    check_same(&bed, &before)
+    chown(&dir, Some(user), Some(user))?;
+    fs::set_permissions(&dir, Permissions::from_mode(0o700))?;
+    Ok(cleared)
+}
+
+/// A process that ends with the test.
+struct KillOnDrop(Child);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// The names and first lines of the journals of the process `pid`, the client's first.

@@ -13,7 +13,7 @@ use test_support::wan_box::WanBox;
 const NEEDS: [Need; 2] = [Need::Namespaces, Need::Tool("ip")];
 
 /// Name, preparation by ip(8), interfaces, and what the error says.
-const REFUSED: [(&str, &[&str], [&str; 2], &str); 6] = [
+const REFUSED: [(&str, &[&str], [&str; 2], &str); 8] = [
     (
         "one interface named twice",
         &[],
@@ -48,6 +48,18 @@ const REFUSED: [(&str, &[&str], [&str; 2], &str); 6] = [
         "server has MTU 1400",
     ),
     (
+        "an interface with an address",
+        &["address add 192.0.2.1/24 dev server"],
+        [CLIENT_PORT, SERVER_PORT],
+        "interface server has addresses or routes",
+    ),
+    (
+        "an interface with a route",
+        &["route add 192.0.2.0/24 dev client"],
+        [CLIENT_PORT, SERVER_PORT],
+        "interface client has addresses or routes",
+    ),
+    (
         "the interface of the default route",
         &DEFAULT_ROUTE,
         [CLIENT_PORT, SERVER_PORT],
@@ -78,6 +90,12 @@ fn add(suite: &mut Suite) {
 #[test_support::test(Namespaces, Tool("ip"))]
 fn the_interface_of_the_default_route_is_taken_by_force() -> Result<()> {
     let bed = prepared(&DEFAULT_ROUTE)?;
+    WanBox::start(&bed, "--force")?.stop().map(drop)
+}
+
+#[test_support::test(Namespaces, Tool("ip"))]
+fn an_interface_with_an_address_is_taken_by_force() -> Result<()> {
+    let bed = prepared(&["address add 192.0.2.1/24 dev client"])?;
     WanBox::start(&bed, "--force")?.stop().map(drop)
 }
 

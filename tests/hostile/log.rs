@@ -8,6 +8,7 @@ use std::thread;
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 
 use test_support::process::{self, farwire, stderr, stdout};
 
@@ -26,8 +27,17 @@ impl Drop for Serving {
     }
 }
 
+/// The services of a far end by their names, and where each listens.
+type Services = Vec<(String, SocketAddr)>;
+
 /// `serve` whose output nobody reads but who asks for it.
-fn serve() -> Result<(Serving, Vec<(String, SocketAddr)>)> {
+fn serve() -> Result<(Serving, Services)> {
+    let (child, services, _) = serve_with(&["--max-tests-per-client", "64"])?;
+    Ok((child, services))
+}
+
+/// The same with these options; and what it said at its start.
+fn serve_with(options: &[&str]) -> Result<(Serving, Services, Vec<String>)> {
     let ports = [
         "--http-port",
         "--iperf3-port",
@@ -37,24 +47,25 @@ fn serve() -> Result<(Serving, Vec<(String, SocketAddr)>)> {
     let child = farwire()
         .args(["serve", "--bind", "127.0.0.1", "--stamp-port", "0"])
         .args(ports.iter().flat_map(|port| [port, "0"]))
-        .args(["--max-tests-per-client", "64"])
+        .args(options)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
     let mut child = Serving(child);
-    let mut services = Vec::new();
+    let (mut services, mut said) = (Vec::new(), Vec::new());
     for line in BufReader::new(child.0.stderr.as_mut().context("a pipe")?).lines() {
         let line = line?;
-        if line.starts_with("farwire sends ") {
+        said.push(line.clone());
+        if line.contains("farwire sends ") {
             break;
         }
-        let service = line.strip_prefix("farwire serves ");
-        if let Some((name, address)) = service.and_then(|service| service.split_once(" on ")) {
+        let service = line.split_once("farwire serves ");
+        if let Some((name, address)) = service.and_then(|(_, service)| service.split_once(" on ")) {
             services.push((name.to_owned(), address.parse()?));
         }
     }
-    Ok((child, services))
+    Ok((child, services, said))
 }
 
 fn of(services: &[(String, SocketAddr)], name: &str) -> Result<SocketAddr> {
@@ -129,6 +140,80 @@ fn nothing_that_a_client_says_is_obeyed_by_the_operators_terminal() -> Result<()
         .read_to_string(&mut said)?;
     ensure!(said.contains("FAILED"), "{said:?}");
     is_harmless(&said)
+}
+
+#[test_support::test]
+fn refusals_are_logged_with_their_number_and_counted_for_prometheus() -> Result<()> {
+    const REFUSED: usize = 100;
+    let folder = tempfile::tempdir()?;
+    let json = folder.path().join("tests.jsonl");
+    let json = json.to_str().context("UTF-8")?;
+    let (mut child, services, said) = serve_with(&[
+        "--allow",
+        "192.0.2.0/24",
+        "--metrics",
+        "127.0.0.1:0",
+        "--json",
+        json,
+    ])?;
+    for name in ["http", "iperf3", "messages"] {
+        let address = of(&services, name)?;
+        for _ in 0..REFUSED {
+            let mut stream = TcpStream::connect(address)?;
+            // HTTP is answered once something is asked.
+            let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+            let _ = stream.read_to_end(&mut Vec::new());
+        }
+    }
+    let exports = said
+        .iter()
+        .find_map(|line| line.split_once("metrics at http://"));
+    let (_, url) = exports.context("it says nowhere where its metrics are")?;
+    let (address, path) = url.split_once('/').context("a path")?;
+    let mut stream = TcpStream::connect(address)?;
+    write!(
+        stream,
+        "GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+    )?;
+    let mut page = String::new();
+    stream.read_to_string(&mut page)?;
+    for name in ["http", "iperf3", "messages"] {
+        let counted = format!(
+            "farwire_refusals_total{{protocol=\"{name}\",cause=\"outside-allow\"}} {REFUSED}.0\n"
+        );
+        process::has(&page, counted)?;
+    }
+    process::has(
+        &page,
+        "farwire_tests_total{protocol=\"http\",test=\"http\",result=\"done\"} 0",
+    )?;
+    end(&mut child.0)?;
+    let mut log = String::new();
+    let stdout = child.0.stdout.as_mut().context("a pipe")?;
+    stdout.read_to_string(&mut log)?;
+    for line in log.lines().chain(said.iter().map(String::as_str)) {
+        let time = line.split([' ', ',']).next().context("words")?;
+        ensure!(time.parse::<jiff::Timestamp>().is_ok(), "{line}");
+        ensure!(line.chars().count() <= 160, "{line}");
+    }
+    let entries = std::fs::read_to_string(json)?;
+    let entries: Result<Vec<Value>, _> = entries.lines().map(serde_json::from_str).collect();
+    let entries = entries?;
+    for name in ["http", "iperf3", "messages"] {
+        let of_it =
+            |line: &&str| line.contains(&format!(", {name}, REFUSED: this address may not"));
+        let lines = log.lines().filter(of_it).count();
+        // One each 10 s, which a slow machine may see several times.
+        ensure!((2..REFUSED / 2).contains(&lines), "{name}: {log}");
+        let of_it = |entry: &&Value| entry["protocol"] == name && entry["cause"] == "outside-allow";
+        let counts = entries
+            .iter()
+            .filter(of_it)
+            .map(|entry| entry["count"].as_u64());
+        let sum: u64 = counts.flatten().sum();
+        ensure!(sum == REFUSED as u64, "{name}: {entries:?}");
+    }
+    Ok(())
 }
 
 #[test_support::test]

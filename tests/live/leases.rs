@@ -189,7 +189,7 @@ fn farwire_set_says_by_what_its_lease_is_known_and_changes_and_ends_it_by_that()
 /// A farwire, and a client of it that holds a lease and lives on, in a namespace whose loopback then carries nothing.
 const VANISHED: &str = "
 ip link set lo up
-\"$FARWIRE\" exec --listen 127.0.0.1:7700 -- sleep 120 2> said & farwire=$!
+\"$FARWIRE\" exec --listen 127.0.0.1:7700 --no-token -- sleep 120 2> said & farwire=$!
 curl --silent --no-buffer --retry 50 --retry-delay 1 --retry-connrefused -X PATCH -H 'Content-Type: application/json' -d '{\"loss\": \"100%\"}' \
     'http://127.0.0.1:7700/v1/links/link?for=connection' > answer & client=$!
 until grep -q reverts_to answer; do sleep 0.1; done

@@ -8,6 +8,7 @@ mod instant;
 mod leases;
 mod limits;
 mod metrics;
+mod origins;
 mod packets;
 mod refusals;
 mod replay;

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use test_support::api::{Answer, Listening};
+use test_support::api::{self, Answer, Listening};
 use test_support::process::{self, has};
 use test_support::scenario::TWO_CASES;
 
@@ -130,7 +130,9 @@ fn start(folder: &Path, scenario: &str) -> Result<Listening> {
     let file = folder.join("scenario.toml");
     fs::write(&file, scenario)?;
     let mut run = process::farwire();
-    run.args(["run", "--listen", "127.0.0.1:0", "--out"])
+    run.arg("run")
+        .args(api::OPEN)
+        .arg("--out")
         .arg(folder.join("out"))
         .arg(&file)
         .stdin(Stdio::null())

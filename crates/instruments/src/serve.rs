@@ -15,8 +15,8 @@ use crate::messages::server as messages;
 use crate::messages::wire::DEFAULT_PORT as MESSAGES_PORT;
 use crate::service::{BoundService, Shared};
 pub use crate::service::{
-    ClientKey, Log, ResourceBudget, RunningService, ServiceLimits, Share, Unit, check_congestion,
-    raise_descriptor_limit,
+    ClientKey, Log, RefusalCause, ResourceBudget, RunningService, ServiceLimits, Share, TESTS,
+    Tally, Unit, check_congestion, raise_descriptor_limit,
 };
 use crate::stamp::reflector as stamp;
 use crate::stamp::wire::PORT as STAMP_PORT;
@@ -63,7 +63,7 @@ pub struct FarEndServer {
 /// A far end whose ports are bound, and which serves nobody yet: it has no thread, so that privileges can be dropped.
 #[derive(Debug)]
 pub struct BoundServer {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     services: Vec<BoundService>,
 }
 
@@ -149,6 +149,17 @@ impl FarEndServer {
         &self.services
     }
 
+    /// Logs refusals that were counted and not logged one by one, those of the last seconds excepted; to be called often.
+    pub fn log_refusals(&self) {
+        self.shared.log_refusals(false);
+    }
+
+    /// What gives the counts so far, from any thread.
+    pub fn counts(&self) -> impl Fn() -> Tally + Clone + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || shared.tally()
+    }
+
     /// The congestion control in effect, as read back from a socket.
     pub fn congestion(&self) -> &str {
         self.shared.congestion()
@@ -162,6 +173,7 @@ impl Drop for FarEndServer {
             // A panic there was printed there; there is nothing to add to it while dropping.
             let _ = service.thread.join();
         }
+        self.shared.log_refusals(true);
     }
 }
 

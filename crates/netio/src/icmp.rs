@@ -15,8 +15,9 @@ const HOPS: u8 = 64;
 ///
 /// A router would speak with its own address; a link has none, so the packet's destination seems to speak.
 ///
-/// `None` where nothing must be said: an IPv4 packet that may be fragmented, ICMP errors, broadcast and multicast, fragments
-/// but the first, senders that are no single host (RFC 1122, section 3.2.2; RFC 4443, section 2.4); and what is not IP.
+/// `None` where no error may be sent: for an IPv4 packet that may be fragmented or whose header has a wrong checksum, for ICMP
+/// errors, for packets from or to a group on the link or in IP, for all fragments but the first, for senders that are no single
+/// host (RFC 1122, section 3.2.2; RFC 1812, section 4.3.2.7; RFC 4443, section 2.4); and for what is not IP.
 pub fn too_big(packet: &[u8], mtu: u16) -> Option<Vec<u8>> {
     let (kind, l3) = ether_type(packet)?;
     let ip = Ip::of(packet).filter(|ip| ip.next <= packet.len() && is_answered(packet, *ip))?;
@@ -34,6 +35,8 @@ pub fn too_big(packet: &[u8], mtu: u16) -> Option<Vec<u8>> {
 
 fn is_answered(packet: &[u8], ip: Ip) -> bool {
     const GROUP_BIT: u8 = 1;
+    // A router drops such a packet before it looks further, and its source may be wrong.
+    let is_damaged = !ip.v6 && checksum::sum(&[&packet[ip.at..ip.next]]) != 0xffff;
     let may_be_fragmented = !ip.v6 && packet[ip.at + 6] & 0x40 == 0;
     let is_error = match (ip.protocol, packet.get(ip.next)) {
         (ICMP, kind) if !ip.v6 => matches!(kind, None | Some(3..=5 | 11 | 12)),
@@ -42,7 +45,9 @@ fn is_answered(packet: &[u8], ip: Ip) -> bool {
     };
     let addresses = ip.addresses(packet);
     let (source, destination) = addresses.split_at(addresses.len() / 2);
-    packet[0] & GROUP_BIT == 0
+    // The error goes to the sender's hardware address.
+    (packet[0] | packet[6]) & GROUP_BIT == 0
+        && !is_damaged
         && !may_be_fragmented
         && !is_error
         && ip.fragment != Fragment::Later
@@ -111,11 +116,19 @@ mod tests {
         frame.extend([8, 0, 0x45, 0]);
         frame.extend(word(28 + payload));
         frame.extend([0, 9, 0x40, 0, 64, 17, 0, 0, 10, 77, 0, 1, 10, 77, 0, 2]);
+        with_header_checksum(&mut frame);
         frame.extend([0x30, 0x39, 0, 53]);
         frame.extend(word(8 + payload));
         frame.extend([0, 0]);
         frame.extend(vec![7; payload]);
         frame
+    }
+
+    /// Writes the checksum of an IPv4 header of 20 bytes.
+    fn with_header_checksum(frame: &mut [u8]) {
+        frame[24..26].fill(0);
+        let sum = !checksum::sum(&[&frame[14..34]]);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
     }
 
     /// The same from fd77::1 to fd77::2.
@@ -209,6 +222,9 @@ mod tests {
     /// Whether there is an answer to `frame` with those bytes in place of its own.
     fn is_answered_with(mut frame: Vec<u8>, bytes: &[(usize, u8)]) -> bool {
         bytes.iter().for_each(|(at, byte)| frame[*at] = *byte);
+        if frame[12..15] == [8, 0, 0x45] {
+            with_header_checksum(&mut frame);
+        }
         too_big(&frame, 1400).is_some()
     }
 
@@ -233,7 +249,14 @@ mod tests {
             assert!(!v4(&[(30, first)]), "a packet to {first}.77.0.2");
         }
         assert!(!v4(&[(0, 3)]) && !v6(&[(0, 0x33)]), "a group on the link");
+        assert!(
+            !v4(&[(6, 3)]) && !v6(&[(6, 0x33)]),
+            "the answer would go to a group on the link"
+        );
         assert!(!v6(&[(38, 0xff)]), "to a group");
+        let mut damaged = udp_v4(4);
+        damaged[22] ^= 1;
+        assert_eq!(too_big(&damaged, 1400), None, "a wrong header checksum");
         assert!(!v6(&[(22, 0), (23, 0), (37, 0)]), "from nowhere");
         assert!(!v6(&[(22, 0), (23, 0)]), "from the loopback address");
         assert!(!v4(&[(12, 0x88)]), "not IP");
@@ -246,7 +269,11 @@ mod tests {
         ) {
             if bytes.len() > 14 && kind > 0 {
                 bytes[0] &= 0xfe;
+                bytes[6] &= 0xfe;
                 bytes[12..15].copy_from_slice(if kind == 1 { &[8, 0, 0x45] } else { &[0x86, 0xdd, 0x60] });
+                if kind == 1 && bytes.len() >= 34 {
+                    with_header_checksum(&mut bytes);
+                }
             }
             (0..tags.min(bytes.len() / 12)).for_each(|_| drop(bytes.splice(12..12, [0x81, 0, 0, 7])));
             if let Some(reply) = too_big(&bytes, mtu) {

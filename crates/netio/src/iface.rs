@@ -112,14 +112,26 @@ impl Interface {
         BitsPerSec::new(megabits.checked_mul(1_000_000)?).ok()
     }
 
-    /// Whether it has addresses or routes that lowering it would take away for good: any IPv4 address, any IPv6 one
-    /// that is not link-local, any route that does not come with an address.
+    /// Whether it has addresses or routes, as [`Interface::configured`] says.
     ///
     /// # Errors
     /// When the kernel cannot be asked.
     pub fn is_configured(&self) -> Result<bool, InterfaceError> {
-        let ask = async |handle| {
-            Ok(has_address(&handle, self.index).await? || has_route(&handle, self.index).await?)
+        Ok(Self::configured()?.contains(&self.index))
+    }
+
+    /// The interfaces of the calling thread's namespace, by number, that have addresses or routes that lowering them would take away
+    /// for good: any IPv4 address, any IPv6 one that is not link-local, any route that does not come with an address.
+    ///
+    /// # Errors
+    /// When the kernel cannot be asked.
+    pub fn configured() -> Result<BTreeSet<u32>, InterfaceError> {
+        let ask = async |handle: Handle| {
+            let mut found = with_addresses(&handle).await?;
+            // The kernel makes the others for an address or for the interface.
+            let given = |route: &RouteMessage| route.header.protocol != RouteProtocol::Kernel;
+            found.extend(ways_out(&handle, given).await?);
+            Ok(found)
         };
         Ok(netlink::call_here(ask)?)
     }
@@ -255,12 +267,6 @@ async fn defaults(handle: &Handle) -> Result<BTreeSet<u32>, NetlinkError> {
     ways_out(handle, leads_anywhere).await
 }
 
-/// Whether a route leads out of interface `index` that the kernel did not make for an address or for the interface.
-async fn has_route(handle: &Handle, index: u32) -> Result<bool, NetlinkError> {
-    let given = |route: &RouteMessage| route.header.protocol != RouteProtocol::Kernel;
-    Ok(ways_out(handle, given).await?.contains(&index))
-}
-
 /// The interfaces out of which routes of any table and family lead that are as `wanted`.
 async fn ways_out(
     handle: &Handle,
@@ -281,19 +287,19 @@ async fn ways_out(
     Ok(found)
 }
 
-/// Whether interface `index` has an address beside IPv6 link-local ones, which come back by themselves.
-async fn has_address(handle: &Handle, index: u32) -> Result<bool, NetlinkError> {
-    let get = handle.address().get().set_link_index_filter(index);
-    let mut addresses = get.execute();
+/// The interfaces that have an address beside IPv6 link-local ones, which come back by themselves.
+async fn with_addresses(handle: &Handle) -> Result<BTreeSet<u32>, NetlinkError> {
+    let mut found = BTreeSet::new();
+    let mut addresses = handle.address().get().execute();
     let what = || "list the addresses".to_owned();
     while let Some(AddressMessage { header, .. }) = addresses.try_next().await.asked(what)? {
-        let link_local =
+        let is_link_local =
             header.family == AddressFamily::Inet6 && header.scope == AddressScope::Link;
-        if header.index == index && !link_local {
-            return Ok(true);
+        if !is_link_local {
+            found.insert(header.index);
         }
     }
-    Ok(false)
+    Ok(found)
 }
 
 /// The interfaces out of which a route leads.

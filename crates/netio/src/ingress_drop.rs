@@ -24,6 +24,7 @@ const NFPROTO_NETDEV: u8 = 5;
 const NF_NETDEV_INGRESS: u32 = 0;
 const NF_DROP: u32 = 0;
 const NFT_MSG_NEWTABLE: u16 = 0;
+const NFT_MSG_GETTABLE: u16 = 1;
 const NFT_MSG_DELTABLE: u16 = 2;
 const NFT_MSG_NEWCHAIN: u16 = 3;
 const NFTA_TABLE_NAME: u16 = 1;
@@ -161,6 +162,24 @@ impl Drop for IngressDrop {
             .chunks(AT_ONCE)
             .for_each(|some| self.remove(some));
     }
+}
+
+/// Whether a process keeps the host's stack off the interface with the number `index` of the calling thread's namespace. A kernel
+/// without nftables, where none can, and a caller without CAP_NET_ADMIN, who cannot change the interface, are told that none does.
+pub(crate) fn is_guarded(index: u32) -> bool {
+    let ask = || -> io::Result<bool> {
+        let mut socket = Socket::new(NETLINK_NETFILTER)?;
+        socket.bind_auto()?;
+        let kind = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_GETTABLE;
+        let name = string(NFTA_TABLE_NAME, &table(index));
+        let request = message(Step::AddTable, 0, kind, 0, &name);
+        socket.send_to(&request, &SocketAddr::new(0, 0), 0)?;
+        // The answer is the table, or an error.
+        let (answer, _) = socket.recv_from_full()?;
+        const IS_TABLE: [u8; 2] = (NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWTABLE).to_ne_bytes();
+        Ok(answer.get(4..6) == Some(&IS_TABLE))
+    };
+    ask().unwrap_or(false)
 }
 
 fn table(index: u32) -> String {

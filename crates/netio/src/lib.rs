@@ -31,6 +31,7 @@ pub mod offloads;
 mod packet;
 mod packet_info;
 mod port;
+pub mod private_dir;
 mod probe;
 pub mod public_address;
 mod redirect;

@@ -2,9 +2,10 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::thread;
 
+use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
@@ -148,6 +149,25 @@ pub(crate) fn cookie_here() -> io::Result<u64> {
     )?;
     let cookie = socket_option::get(&socket, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE)?;
     Ok(u64::from_ne_bytes(cookie))
+}
+
+/// The user who owns the calling thread's namespace: the owner of the user namespace in which it was made, by the number that this
+/// user has in the caller's user namespace (ioctl_ns(2)).
+///
+/// # Errors
+/// The namespace belongs to a user namespace outside of the caller's, so that nothing is known of its owner.
+pub(crate) fn owner_here() -> io::Result<u32> {
+    const NS_GET_USERNS: libc::Ioctl = 0xb701;
+    const NS_GET_OWNER_UID: libc::Ioctl = 0xb704;
+    let network = File::open("/proc/thread-self/ns/net")?;
+    // SAFETY: this request takes no argument and answers with a new descriptor, or with -1.
+    let users = Errno::result(unsafe { libc::ioctl(network.as_raw_fd(), NS_GET_USERNS) })?;
+    // SAFETY: the kernel has just opened it for this call, and nothing else knows of it.
+    let users = unsafe { OwnedFd::from_raw_fd(users) };
+    let mut owner: libc::uid_t = 0;
+    // SAFETY: this request writes one uid_t, for which there is room, and which outlives the call.
+    Errno::result(unsafe { libc::ioctl(users.as_raw_fd(), NS_GET_OWNER_UID, &raw mut owner) })?;
+    Ok(owner)
 }
 
 /// Sets a sysctl of the calling thread's namespace: `/proc/sys/net` shows that of the thread that opens the file.

@@ -103,6 +103,17 @@ impl Offloads {
         &self.interface
     }
 
+    /// The name that the interface has now.
+    ///
+    /// # Errors
+    /// When the interface is gone.
+    pub fn name(&self) -> Result<String, OffloadError> {
+        let name = self.request()?.ifr_name;
+        let bytes = name.iter().map(|byte| byte.cast_unsigned());
+        let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
     /// The interface's number in its namespace.
     pub fn index(&self) -> u32 {
         self.index

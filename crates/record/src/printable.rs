@@ -6,6 +6,22 @@
 
 use std::borrow::Cow;
 
+/// The widest line of a log for people, in columns: it is read on a terminal, and beside other logs.
+pub const COLUMNS: usize = 160;
+
+/// `text` as one line of at most [`COLUMNS`] characters in which every character is seen; what is cut off is replaced by `...`.
+pub fn log_line(text: &str) -> String {
+    const CUT: &str = "...";
+    let line = printable(text);
+    match line.char_indices().nth(COLUMNS) {
+        None => line.into_owned(),
+        Some(_) => {
+            let kept: String = line.chars().take(COLUMNS - CUT.len()).collect();
+            kept + CUT
+        }
+    }
+}
+
 /// `text` as one line in which every character is seen.
 pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, is_unfit)
@@ -79,6 +95,15 @@ mod tests {
         assert_eq!(printable("\u{9b}2J\u{7f}"), r"\u{9b}2J\u{7f}");
         assert_eq!(printable("gnp.\u{202e}exe"), r"gnp.\u{202e}exe");
         assert_eq!(printable_lines("a\n\tb\r"), "a\n\tb\\r");
+    }
+
+    #[test]
+    fn a_line_of_a_log_has_at_most_160_columns() {
+        let whole = "x".repeat(COLUMNS);
+        assert_eq!(log_line(&whole), whole);
+        let cut = log_line(&"ü\n".repeat(COLUMNS));
+        assert_eq!(cut.chars().count(), COLUMNS);
+        assert!(cut.ends_with("..."), "{cut}");
     }
 
     proptest! {

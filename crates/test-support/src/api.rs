@@ -12,6 +12,9 @@ use serde_json::Value;
 
 use crate::process::{self, PATIENCE};
 
+/// Listening on a free port of the loopback, to requests without a token: what most tests send.
+pub const OPEN: [&str; 3] = ["--listen", "127.0.0.1:0", "--no-token"];
+
 /// A farwire that listens.
 pub struct Listening {
     child: Child,
@@ -44,7 +47,8 @@ impl Exec {
     /// As [`Exec::start`], of this program.
     pub fn start_as(farwire: &mut Command, link: &str) -> Result<Self> {
         farwire
-            .args(["exec", "--listen", "127.0.0.1:0"])
+            .arg("exec")
+            .args(OPEN)
             .args(link.split_whitespace())
             .args(["--", "sh"])
             .stdin(Stdio::piped())
@@ -96,8 +100,10 @@ impl Listening {
         let mut lines = BufReader::new(stderr).lines();
         for line in &mut lines {
             let line = line?;
-            if let Some((_, url)) = line.split_once("http://") {
-                at = Some(url.trim_end_matches('/').parse()?);
+            // A warning may name it before.
+            if let Some((_, url)) = line.split_once("it at http://") {
+                let (address, _) = url.split_once('/').unwrap_or((url, ""));
+                at = Some(address.parse()?);
                 break;
             }
             said += &line;

@@ -45,8 +45,8 @@ impl FarEnd {
         let (mut services, mut notes) = (Vec::new(), Vec::new());
         for line in BufReader::new(stderr).lines() {
             let line = line?;
-            let Some(service) = line.strip_prefix("farwire serves ") else {
-                let is_last = line.starts_with("farwire sends");
+            let Some((_, service)) = line.split_once("farwire serves ") else {
+                let is_last = line.contains("farwire sends");
                 notes.push(line);
                 if is_last {
                     break;

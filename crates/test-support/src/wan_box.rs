@@ -173,6 +173,13 @@ impl WanBox {
         Self::launch(command, ns)
     }
 
+    /// Starts `command`, the program under test, as a box between two interfaces of the namespace that the command enters, and waits
+    /// until it forwards.
+    pub fn start_with(mut command: Command, interfaces: &[&str; 2]) -> Result<Self> {
+        command.arg("emulate").args(interfaces);
+        Self::launch(command, &NetNs::current()?)
+    }
+
     fn launch(mut command: Command, ns: &NetNs) -> Result<Self> {
         let json = NamedTempFile::new()?;
         command.arg("--json").arg(json.path());

@@ -1,7 +1,7 @@
 //! Requests to a farwire that listens: by TCP, by TLS whose certificate is known by its fingerprint, or by a Unix socket.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use tokio_rustls::TlsConnector;
 
 use super::api_server;
 use crate::live::LeaseId;
-use crate::web::{Listen, Pin};
+use crate::web::{Listen, Pin, TOKEN_FRAGMENT, VERSION};
 use instruments::failure::{Blame, Failure};
 
 /// How long nothing may come of an answer.
@@ -38,9 +38,10 @@ const LARGEST: usize = 16 << 20;
 /// Where a farwire listens, and what it wants.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ApiArgs {
-    /// Where that farwire listens, as it says: 127.0.0.1:7700, https://192.0.2.1:7700, or unix:PATH
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7700")]
-    at: At,
+    /// Where that farwire listens, as it says: http://127.0.0.1:7700/#token=TOKEN, https://192.0.2.1:7700, or unix:PATH [default: the
+    /// socket of `--listen` without an address, else 127.0.0.1:7700]
+    #[arg(long, value_name = "ADDR:PORT")]
+    at: Option<At>,
     /// The token that it wants; that of FARWIRE_TOKEN when absent
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -49,15 +50,24 @@ pub(crate) struct ApiArgs {
     pin: Option<Pin>,
 }
 
-/// An address to ask at.
+/// An address to ask at, with the token of a URL that has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum At {
+struct At {
+    place: Place,
+    token: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
     Plain(Listen),
     Tls { host: String, port: u16 },
 }
 
+/// Where clients ask if no farwire of this user listens at a socket of its own.
+const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7700);
+
 impl ApiArgs {
-    /// Sends a request, of who holds this lease; the answer's JSON.
+    /// Sends a request, of who holds this lease; the answer's JSON. `link` is the name of the link that it is about.
     ///
     /// # Errors
     /// Nobody answers there; or it refuses, in its words: as bad input, where what was asked for cannot be.
@@ -65,18 +75,27 @@ impl ApiArgs {
         &self,
         method: &str,
         path: &str,
+        link: Option<&str>,
         lease: Option<&LeaseId>,
         body: Option<&str>,
     ) -> Result<Value, Failure> {
-        let token =
-            api_server::token(self.token_file.as_deref(), api_server::TOKEN).or_bad_input()?;
-        if let At::Plain(Listen::Tcp(address)) = self.at {
+        let At { place, token } = match &self.at {
+            Some(at) => at.clone(),
+            None => At::found(link).or_bad_input()?,
+        };
+        let token = match token {
+            Some(token) => Some(token),
+            None => {
+                api_server::token(self.token_file.as_deref(), api_server::TOKEN).or_bad_input()?
+            }
+        };
+        if let Place::Plain(Listen::Tcp(address)) = place {
             self.check_plain(address, token.is_some()).or_bad_input()?;
         }
         let mut request = Request::builder()
             .method(method)
             .uri(path)
-            .header(header::HOST, self.at.host())
+            .header(header::HOST, place.host())
             .header(header::CONNECTION, "close")
             .header(header::CONTENT_TYPE, "application/json");
         if let Some(token) = token {
@@ -91,10 +110,10 @@ impl ApiArgs {
         let (status, body) = runtime
             .context("the runtime of a client")?
             .block_on(async {
-                let answer = tokio::time::timeout(LONGEST, self.send(request)).await;
+                let answer = tokio::time::timeout(LONGEST, self.send(&place, request)).await;
                 answer.unwrap_or_else(|_| {
                     let longest = LONGEST.as_secs();
-                    Err(anyhow!("{}: no whole answer in {longest} s", self.at).into())
+                    Err(anyhow!("{place}: no whole answer in {longest} s").into())
                 })
             })?;
         if status == StatusCode::OK {
@@ -113,27 +132,29 @@ impl ApiArgs {
     }
 
     /// Connects, and sends a request.
-    async fn send(&self, request: Request<String>) -> Result<(StatusCode, Value), Failure> {
+    async fn send(
+        &self,
+        place: &Place,
+        request: Request<String>,
+    ) -> Result<(StatusCode, Value), Failure> {
         let nobody = || {
             format!(
-                "{}: no farwire listens there: start one with --listen, or name another address with --at",
-                self.at
+                "{place}: no farwire listens there: start one with --listen, or name another address with --at"
             )
         };
-        let answer = match &self.at {
-            At::Plain(Listen::Tcp(address)) => {
+        let answer = match place {
+            Place::Plain(Listen::Tcp(address)) => {
                 let stream = TcpStream::connect(address).await.with_context(nobody)?;
                 exchange(stream, request).await
             }
-            At::Plain(Listen::Unix(socket)) => {
+            Place::Plain(Listen::Unix(socket)) => {
                 let stream = UnixStream::connect(socket).await.with_context(nobody)?;
                 exchange(stream, request).await
             }
-            At::Tls { host, port } => {
+            Place::Tls { host, port } => {
                 let pin = self.pin.with_context(|| {
                     format!(
-                        "--at {}: --pin is missing: the fingerprint of its certificate, which that farwire says when it begins",
-                        self.at
+                        "--at {place}: --pin is missing: the fingerprint of its certificate, which that farwire says when it begins"
                     )
                 });
                 let tls = TlsConnector::from(Arc::new(pin.or_bad_input()?.client()?));
@@ -146,7 +167,7 @@ impl ApiArgs {
                 }
             }
         };
-        Ok(answer.with_context(|| format!("{}: asking", self.at))?)
+        Ok(answer.with_context(|| format!("{place}: asking"))?)
     }
 
     /// Refuses to send in clear what is to be kept from others: a farwire beyond loopback always has TLS.
@@ -173,12 +194,37 @@ async fn exchange(
     let (mut sender, connection) = http1::handshake(TokioIo::new(Box::pin(stream))).await?;
     tokio::spawn(connection);
     let answer = sender.send_request(request).await?;
+    ensure!(
+        answer.headers().contains_key(VERSION),
+        "what answers there is no farwire: its answer lacks the header {VERSION}"
+    );
     let status = answer.status();
     let body = axum::body::to_bytes(Body::new(answer.into_body()), LARGEST).await?;
     Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
 }
 
 impl At {
+    /// Without --at: the socket that is called as the link, else the only one of this user, else the usual address.
+    ///
+    /// # Errors
+    /// Several farwires of this user listen.
+    fn found(link: Option<&str>) -> Result<Self> {
+        let (mut all, named) = Listen::private(link);
+        let names: Vec<String> = all.iter().map(ToString::to_string).collect();
+        ensure!(
+            named.is_some() || all.len() <= 1,
+            "several farwires listen: name one of them with --at: {}",
+            names.join(", ")
+        );
+        let place = named.or_else(|| all.pop()).unwrap_or(Listen::Tcp(USUAL));
+        Ok(Self {
+            place: Place::Plain(place),
+            token: None,
+        })
+    }
+}
+
+impl Place {
     /// As the header `Host` has it.
     fn host(&self) -> String {
         match self {
@@ -191,6 +237,21 @@ impl At {
 }
 
 impl FromStr for At {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (place, token) = match text.split_once(TOKEN_FRAGMENT) {
+            Some((place, token)) => (place, Some(token.to_owned())),
+            None => (text, None),
+        };
+        Ok(Self {
+            place: place.parse()?,
+            token,
+        })
+    }
+}
+
+impl FromStr for Place {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -221,7 +282,7 @@ impl FromStr for At {
     }
 }
 
-impl fmt::Display for At {
+impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Plain(listen) => listen.fmt(f),
@@ -244,8 +305,16 @@ mod tests {
             ("https://[2001:db8::1]:7700", "[2001:db8::1]:7700"),
             ("https://bench.example:443", "bench.example:443"),
         ] {
-            assert_eq!(text.parse::<At>().unwrap().host(), host, "{text}");
+            let at: At = text.parse().unwrap();
+            assert_eq!(
+                (at.place.host(), at.token),
+                (host.to_owned(), None),
+                "{text}"
+            );
         }
+        let at: At = "http://127.0.0.1:7700/#token=0123".parse().unwrap();
+        assert_eq!(at.place, Place::Plain(Listen::Tcp(USUAL)));
+        assert_eq!(at.token.as_deref(), Some("0123"));
         for wrong in [
             "https://",
             "https://a",

@@ -1,15 +1,16 @@
 //! `--listen`: lets the links of a command be watched and changed.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 
 use super::screen::{self, LiveScreen};
 use crate::experiment::Plan;
 use crate::experiment::captures::RunCaptures;
 use crate::live::{Keeper, Links, NewLink};
-use crate::notes::note;
+use crate::notes::{note, warn};
 use crate::toml_file::text_of;
 use crate::web::{Access, CertificateFiles, Listen, Listening, WebServer};
 use instruments::failure::{Blame, Failure};
@@ -26,12 +27,17 @@ const LONGEST: usize = 4_096;
 /// Where the links can be watched and changed, and by whom.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ListenArg {
-    /// Let links be watched and changed while they run, by a page and an API at this address: 127.0.0.1:7700, or unix:PATH; those
-    /// of `run` are only watched
+    /// Serve a page and an API by which links can be watched and changed while they run (those of `run` can only be watched), at
+    /// 127.0.0.1:7700 or unix:PATH [default: a Unix socket of this user]
     ///
-    /// Any other address than one of the loopback takes a token, and has TLS.
-    #[arg(long, value_name = "ADDR:PORT")]
-    listen: Option<Listen>,
+    /// The default socket is NAME.sock in $XDG_RUNTIME_DIR/farwire, as root in /run/farwire; `farwire links` and `farwire set` look
+    /// there first. Only its user reaches it. A loopback address asks for a token, which is made at the start and is part of the URL
+    /// that is printed. Other addresses require a token and use TLS.
+    #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1)]
+    listen: Option<Option<Listen>>,
+    /// Ask for no token on a loopback address, where every user of this machine can then change the links
+    #[arg(long, requires = "listen", conflicts_with_all = ["token_file", "read_token_file"])]
+    no_token: bool,
     /// The token that lets do all, in this file; that of FARWIRE_TOKEN when absent
     #[arg(long, value_name = "FILE", requires = "listen")]
     token_file: Option<PathBuf>,
@@ -74,18 +80,38 @@ pub(crate) struct LiveServer {
 }
 
 impl ListenArg {
-    /// Opens the socket, before this process enters another network namespace.
+    /// Opens the socket, before this process enters another network namespace. `name` is that of the default socket.
     ///
     /// # Errors
     /// An address that cannot be had, or must not; a token or a certificate that is none.
-    pub(crate) fn open(&self) -> Result<Option<Listening>, Failure> {
+    pub(crate) fn open(&self, name: &str) -> Result<Option<Listening>, Failure> {
         let opened = self.listen.as_ref().map(|listen| {
             let all = token(self.token_file.as_deref(), TOKEN)?;
             let read = token(self.read_token_file.as_deref(), READ_TOKEN)?;
             let access = Access::new(all.as_deref(), read.as_deref())?;
             let files = self.tls_cert.clone().zip(self.tls_key.clone());
             let files = files.map(|(certificate, key)| CertificateFiles { certificate, key });
-            listen.open(access, files.as_ref())
+            ensure!(
+                !self.no_token || !access.is_guarded(),
+                "--no-token: {TOKEN} has a token: take the variable out of the environment, or leave --no-token out"
+            );
+            let Some(listen) = listen else {
+                ensure!(
+                    files.is_none(),
+                    "--tls-cert: the default socket of --listen has no TLS: name an address"
+                );
+                return Listen::open_private(name, &access);
+            };
+            if !self.no_token {
+                return listen.open_guarded(access, files.as_ref());
+            }
+            let opened = listen.open(access, files.as_ref())?;
+            if matches!(listen, Listen::Tcp(_)) {
+                warn(format_args!(
+                    "--no-token: every user of this machine can change the links at {opened}"
+                ));
+            }
+            Ok(opened)
         });
         opened.transpose().or_bad_input()
     }
@@ -144,14 +170,13 @@ impl LiveRuns {
     }
 }
 
-/// The token in a file, or else of a variable of the environment.
+/// The token in a file, or else in a variable of the environment.
 ///
 /// # Errors
-/// A file that cannot be read, or has something else in it than a token; names it.
+/// A file or a variable that cannot be read, or has something else in it than a token; names it.
 pub(crate) fn token(file: Option<&Path>, variable: &str) -> Result<Option<String>> {
     let Some(file) = file else {
-        let said = std::env::var(variable).ok();
-        return Ok(said.filter(|token| !token.is_empty()));
+        return of_variable(variable, std::env::var_os(variable));
     };
     let name = file.display();
     let text = text_of(file)?;
@@ -163,6 +188,20 @@ pub(crate) fn token(file: Option<&Path>, variable: &str) -> Result<Option<String
         "{name}: a token is one word of ASCII, and nothing else stands in its file"
     );
     Ok(Some(token.to_owned()))
+}
+
+/// A token by the value of a variable. One that is set and has none in it is a mistake that must not open the links to everybody.
+fn of_variable(variable: &str, value: Option<OsString>) -> Result<Option<String>> {
+    let Some(value) = value else {
+        return Ok(None);
+    };
+    let text = value.into_string();
+    let text = text.map_err(|_| anyhow!("{variable}: the token is not UTF-8"))?;
+    ensure!(
+        !text.is_empty(),
+        "{variable}: there is no token in it: unset it, or give it one (`openssl rand -hex 16` makes one)"
+    );
+    Ok(Some(text))
 }
 
 impl LiveServer {
@@ -201,5 +240,27 @@ impl LiveServer {
 impl Drop for LiveServer {
     fn drop(&mut self) {
         self.links.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_variable_that_is_set_has_a_token_in_it() {
+        let of = |bytes: &[u8]| of_variable(TOKEN, Some(OsString::from_vec(bytes.to_vec())));
+        assert_eq!(of_variable(TOKEN, None).unwrap(), None);
+        assert_eq!(of(b"0123").unwrap().unwrap(), "0123");
+        for (wrong, words) in [
+            (&b""[..], "no token in it"),
+            (b"\xff0123456789abcdef", "not UTF-8"),
+        ] {
+            let refused = of(wrong).unwrap_err().to_string();
+            assert!(refused.starts_with("FARWIRE_TOKEN: "), "{refused}");
+            assert!(refused.contains(words), "{refused}");
+        }
     }
 }

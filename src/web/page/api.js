@@ -8,6 +8,9 @@ const leases = new Map();
 // What to call when the server wants a token: answers with a promise of one.
 export const onTokenWanted = (ask) => { askForToken = ask; };
 
+// Sends this token from now on.
+export const useToken = (given) => { token = given; };
+
 // A refusal: the problem+json of the answer, with the field that it names.
 export class Refused extends Error {
   constructor(status, problem) {

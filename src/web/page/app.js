@@ -204,7 +204,18 @@ function askForToken(wasWrong) {
   });
 }
 
+// Takes the token out of the address, where the URL that farwire prints has it, so that neither the history nor a copied address keeps it.
+function takeToken() {
+  const query = new URLSearchParams(location.search);
+  const given = new URLSearchParams(location.hash.slice(1)).get("token") ?? query.get("token");
+  if (!given) return;
+  query.delete("token");
+  history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
+  api.useToken(given);
+}
+
 async function start() {
+  takeToken();
   api.onTokenWanted(askForToken);
   byId("token-dialog").addEventListener("cancel", (event) => event.preventDefault());
   const on = (id, kind, act) => byId(id).addEventListener(kind, act);

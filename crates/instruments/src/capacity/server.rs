@@ -131,13 +131,15 @@ impl PendingTest {
         }
         let peer = came.peer();
         // One datagram, perhaps of a false address, makes a test that waits.
-        let place = shared.enter(peer.ip()).map_err(|refusal| match refusal {
-            AdmissionRefusal::NotAllowed => SetupAnswer::NO_SOCKET,
-            AdmissionRefusal::Busy(_) => SetupAnswer::CAPACITY_EXCEEDED,
-        })?;
-        if !shared.has_room(peer.ip()) {
-            return Err(SetupAnswer::CAPACITY_EXCEEDED);
-        }
+        let place = shared
+            .enter("capacity", peer)
+            .map_err(|refusal| match refusal {
+                AdmissionRefusal::NotAllowed => SetupAnswer::NO_SOCKET,
+                AdmissionRefusal::Busy(_) => SetupAnswer::CAPACITY_EXCEEDED,
+            })?;
+        shared
+            .check_room("capacity", peer)
+            .map_err(|_| SetupAnswer::CAPACITY_EXCEEDED)?;
         // At the address that the client asked, where the kernel said which it was.
         let local = came.local(0).unwrap_or_else(|| match peer {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),

@@ -76,7 +76,7 @@ async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        match shared.enter(peer.ip()) {
+        match shared.enter("http", peer) {
             Ok(place) => {
                 let client = HttpSession {
                     peer,

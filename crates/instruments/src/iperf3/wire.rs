@@ -121,10 +121,15 @@ impl ErrorCode {
     /// A stream cannot be had (`IECREATESTREAM`).
     pub(crate) const STREAM: Self = Self::of(200);
 
-    /// The far end cannot have this congestion control (`IESETCONGESTION`).
+    /// The far end does not have this congestion control (`IESETCONGESTION`).
     pub(crate) const CONGESTION: Self = Self {
         code: 134,
         errno: Errno::ENOENT as i32,
+    };
+    /// The far end's host has this congestion control but does not allow it (`IESETCONGESTION`).
+    pub(crate) const CONGESTION_NOT_ALLOWED: Self = Self {
+        code: 134,
+        errno: Errno::EPERM as i32,
     };
 
     const fn of(code: i32) -> Self {
@@ -147,6 +152,9 @@ impl ErrorCode {
 
     /// What the code means, for those that a client can cause or wait out.
     fn meaning(self) -> Option<&'static str> {
+        if self == Self::CONGESTION_NOT_ALLOWED {
+            return Some("the server's host has this congestion control but does not allow it");
+        }
         Some(match self.code {
             5 => "the test is too long",
             6 => "too many parallel streams",

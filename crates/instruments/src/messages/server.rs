@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::error::{Context, Error, Result, ensure};
+use crate::error::{Context, Error, Result};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::connection::{DatagramWait, MessageError, MessageStream, NumberedDatagrams, number_of};
@@ -17,8 +17,8 @@ use super::wire::{
 };
 use crate::endpoint::Local;
 use crate::service::{
-    ACCEPT_PAUSE, AdmissionRefusal, BoundService, ConnectionPermit, Permit, PermitPool, Shared,
-    TestResources, accept_all, keep_alive, listen,
+    ACCEPT_PAUSE, AdmissionRefusal, BoundService, ConnectionPermit, Permit, PermitPool,
+    RefusalCause, Shared, TestResources, accept_all, keep_alive, listen,
 };
 use record::Statistic::{Mean, Total};
 use record::{Direction, Figure, Measurement, Metric};
@@ -85,7 +85,7 @@ impl MessageServer {
                 // A thread that cannot be had closes the connection as well.
                 let _ = client.spawn_scoped(scope, move || self.attend(stream, peer, &place));
             };
-            accept_all(listener, &self.shared, take, turn_away);
+            accept_all(listener, ("messages", &self.shared), take, turn_away);
         });
     }
 
@@ -120,20 +120,26 @@ impl MessageServer {
         let request: MessageRequest = line.parse()?;
         let limits = self.shared.limits();
         let memory = memory_for(&request.mode) as u64;
-        ensure!(
-            Peer,
-            memory <= limits.memory.0,
-            "{memory} bytes of memory are more than the {} of a test here",
-            limits.memory.0
-        );
-        if let Mode::Transfer { latency, .. } = request.mode {
-            ensure!(
-                Peer,
-                latency < limits.idle,
+        let over_limit = |why: String| {
+            let test = request.mode.name();
+            self.shared
+                .refused(test, peer, RefusalCause::OverLimit, &why);
+            Err(Error::Peer(why))
+        };
+        if memory > limits.memory.0 {
+            return over_limit(format!(
+                "{memory} bytes of memory are more than the {} of a test here",
+                limits.memory.0
+            ));
+        }
+        if let Mode::Transfer { latency, .. } = request.mode
+            && latency >= limits.idle
+        {
+            return over_limit(format!(
                 "a latency of {} s is more than the {} s of silence that are allowed here",
                 latency.as_secs_f64(),
                 limits.idle.as_secs_f64()
-            );
+            ));
         }
         let needs = TestResources {
             memory,

@@ -28,10 +28,10 @@ pub(crate) fn listen(bind: Option<&Local>, port: u16, shared: &Shared) -> Result
     Ok(listener)
 }
 
-/// Hands over every connection as `take` with its place if there is one for it, else as `refuse`, until the far end stops.
+/// Hands over every connection to the service `protocol` as `take` with its place if there is one for it, else as `refuse`, until the far end stops.
 pub(crate) fn accept_all(
     listener: &TcpListener,
-    shared: &Shared,
+    (protocol, shared): (&'static str, &Shared),
     mut take: impl FnMut(TcpStream, SocketAddr, ConnectionPermit),
     refuse: impl Fn(TcpStream, AdmissionRefusal),
 ) {
@@ -40,7 +40,7 @@ pub(crate) fn accept_all(
             continue;
         }
         match listener.accept() {
-            Ok((stream, peer)) => match shared.enter(peer.ip()) {
+            Ok((stream, peer)) => match shared.enter(protocol, peer) {
                 Ok(place) => take(stream, peer, place),
                 Err(refusal) => refuse(stream, refusal),
             },

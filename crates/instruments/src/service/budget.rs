@@ -83,11 +83,6 @@ impl ResourceBudget {
         }
     }
 
-    /// Whether `source` may have one more.
-    pub(crate) fn has_room(&self, source: ClientKey) -> bool {
-        self.take(Some(source), 1).is_ok()
-    }
-
     /// Gives `amount` to `source`; what is of none counts with all alone.
     ///
     /// # Errors

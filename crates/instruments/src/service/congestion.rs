@@ -10,7 +10,11 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// The kernel loads a module by the name that a privileged program gives it (net/ipv4/tcp_cong.c, `tcp_ca_find_autoload`), so that
 /// only names that are on this list are ever given to it.
 #[derive(Debug)]
-pub(crate) struct Choices(Vec<String>);
+pub(crate) struct Choices {
+    settable: Vec<String>,
+    /// Those that the kernel has and keeps for root.
+    withheld: Vec<String>,
+}
 
 impl Choices {
     /// Those that the kernel has now, and that the calling thread may set in its network namespace; `own` is the far end's,
@@ -21,14 +25,27 @@ impl Choices {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP));
             socket.is_ok_and(|socket| socket.set_tcp_congestion(name.as_bytes()).is_ok())
         };
-        let others = names.split_whitespace().filter(settable);
-        let others = others.filter(|name| *name != own).map(str::to_owned);
-        Self([own.to_owned()].into_iter().chain(others).collect())
+        let others = names.split_whitespace().filter(|name| *name != own);
+        let (others, withheld): (Vec<&str>, Vec<&str>) = others.partition(settable);
+        Self::new(&[vec![own], others].concat(), &withheld)
+    }
+
+    pub(super) fn new(settable: &[&str], withheld: &[&str]) -> Self {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Self {
+            settable: owned(settable),
+            withheld: owned(withheld),
+        }
     }
 
     /// Whether `name` is one of them.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.0.iter().any(|choice| choice == name)
+        self.settable.iter().any(|choice| choice == name)
+    }
+
+    /// Whether the kernel has `name`, and clients may not choose it.
+    pub(crate) fn withholds(&self, name: &str) -> bool {
+        self.withheld.iter().any(|withheld| withheld == name)
     }
 }
 
@@ -62,9 +79,11 @@ pub(super) fn set_congestion(socket: &Socket, name: &str) -> Result<()> {
     let set = socket.set_tcp_congestion(name.as_bytes());
     set.map_err(|error: io::Error| {
         let (problem, which, remedy) = match error.kind() {
-            io::ErrorKind::PermissionDenied => {
-                ("needs root here; allowed are", "allowed", String::new())
-            }
+            io::ErrorKind::PermissionDenied => (
+                "is available on this host but not allowed to this user; allowed are",
+                "allowed",
+                String::new(),
+            ),
             _ => (
                 "is not available; there are",
                 "available",
@@ -96,5 +115,9 @@ mod tests {
         assert!(!choices.has("warp") && !choices.has(""));
         let allowed = names_in("allowed");
         assert!(allowed.split_whitespace().all(|name| choices.has(name)));
+        let available = names_in("available");
+        let is_known = |name: &str| choices.has(name) != choices.withholds(name);
+        assert!(available.split_whitespace().all(is_known));
+        assert!(!choices.withholds("warp") && !choices.withholds(&own));
     }
 }

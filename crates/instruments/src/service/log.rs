@@ -1,4 +1,5 @@
-//! The far end's log: one line a test for people, and one JSON object a line for programs.
+//! The far end's log: a line for each test and refusal for people, which has its time and fits a terminal, and a JSON object a line for
+//! programs, which has everything.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use crate::error::{Context, Result};
 use serde::Serialize;
 
-use record::printable::{printable, printable_json};
+use record::printable::{log_line, printable, printable_json};
 use record::{Figure, Measurement, now};
 
 use crate::lock;
@@ -68,6 +69,31 @@ struct Entry<'a> {
     figures: &'a [Figure],
     facts: &'a BTreeMap<String, String>,
     failure: Option<&'a str>,
+}
+
+/// Somebody who was refused.
+#[derive(Debug)]
+pub(super) struct Refused<'a> {
+    pub(super) protocol: &'static str,
+    /// The last of them.
+    pub(super) peer: SocketAddr,
+    /// In a word.
+    pub(super) cause: &'static str,
+    /// In words, of the last of them.
+    pub(super) why: &'a str,
+    /// How many were refused for this cause since the last entry.
+    pub(super) count: u64,
+}
+
+/// The same as a line of JSON.
+#[derive(Serialize)]
+struct RefusalEntry<'a> {
+    refused_at: String,
+    protocol: &'static str,
+    peer: SocketAddr,
+    cause: &'static str,
+    why: &'a str,
+    count: u64,
 }
 
 impl Log {
@@ -135,10 +161,43 @@ impl Log {
         }
     }
 
+    /// Logs one refusal, or several of one cause.
+    pub(super) fn refusal(&self, refused: &Refused<'_>) {
+        let Refused {
+            protocol,
+            peer,
+            cause,
+            why,
+            count,
+        } = *refused;
+        let refused_at = now();
+        if let Some(people) = &self.people {
+            let times = match count {
+                1 => String::new(),
+                count => format!(" ({count} refusals, of {peer} the last)"),
+            };
+            let words = format!("{refused_at}, {peer}, {protocol}, REFUSED: {why}{times}");
+            people.say(log_line(&words));
+        }
+        let entry = RefusalEntry {
+            refused_at,
+            protocol,
+            peer,
+            cause,
+            why,
+            count,
+        };
+        if let Some(programs) = &self.programs
+            && let Ok(json) = serde_json::to_string(&entry)
+        {
+            programs.say(printable_json(&json).into_owned());
+        }
+    }
+
     /// Says to the operator what no test is to be blamed for.
     pub(crate) fn note(&self, text: &str) {
         if let Some(notes) = &self.notes {
-            notes.say(format!("farwire: {}", printable(text)));
+            notes.say(log_line(&format!("{} farwire: {text}", now())));
         }
     }
 }
@@ -151,13 +210,13 @@ fn line(entry: &Entry<'_>) -> String {
         entry.test.to_owned(),
         format!("{:.3} s", entry.duration_s),
     ];
+    words.extend(entry.failure.iter().map(|cause| format!("FAILED: {cause}")));
     words.extend(
         figures
             .filter(|figure| figure.stream.is_none())
             .map(record::figure_in_words),
     );
-    words.extend(entry.failure.iter().map(|cause| format!("FAILED: {cause}")));
-    printable(&words.join(", ")).into_owned()
+    log_line(&words.join(", "))
 }
 
 impl Writer {
@@ -220,7 +279,8 @@ impl Work {
                 let name = printable(&self.name);
                 let _ = writeln!(
                     io::stderr(),
-                    "farwire: the log on {name} cannot be written: {error}"
+                    "{} farwire: the log on {name} cannot be written: {error}",
+                    now()
                 );
             }
         }
@@ -235,7 +295,8 @@ fn lost(count: &AtomicU64, say: fn(u64) -> String) -> Option<String> {
 }
 
 fn lost_lines(lost: u64) -> String {
-    format!("farwire: {lost} lines of this log were lost here: they were not read in time")
+    let now = now();
+    format!("{now} farwire: {lost} lines of this log were lost here: they were not read in time")
 }
 
 fn lost_entries(lost: u64) -> String {

@@ -5,8 +5,10 @@ mod bound;
 mod budget;
 mod congestion;
 mod log;
+mod tally;
 
 use crate::error::Result;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +29,8 @@ pub use self::budget::{ClientKey, ResourceBudget, Share, Unit};
 pub use self::congestion::check_congestion;
 use self::congestion::{Choices, effective_congestion, set_congestion};
 pub use self::log::Log;
+use self::tally::Counts;
+pub use self::tally::{RefusalCause, TESTS, Tally};
 use netio::stop::Stop;
 use record::Measurement;
 
@@ -66,6 +70,7 @@ pub(crate) struct Shared {
     limits: ServiceLimits,
     allow: Vec<IpNet>,
     log: Log,
+    counts: Counts,
     stop: Arc<AtomicBool>,
     tests: ResourceBudget,
     memory: ResourceBudget,
@@ -155,6 +160,7 @@ impl Shared {
             limits,
             allow,
             log,
+            counts: Counts::default(),
             stop: Arc::default(),
             tests: budget(Unit::Tests, tests),
             memory: budget(Unit::Memory, memory),
@@ -163,19 +169,23 @@ impl Shared {
         })
     }
 
-    /// Takes a connection of `address` in, which has yet to begin a test.
+    /// Takes a connection of `peer` to the service `protocol` in, which has yet to begin a test.
     ///
     /// # Errors
     /// It may not test, or has too many already.
-    pub(crate) fn enter(&self, address: IpAddr) -> Result<ConnectionPermit, AdmissionRefusal> {
-        if !self.allows(address) {
-            return Err(AdmissionRefusal::NotAllowed);
-        }
-        let source = ClientKey::of(address);
-        Ok(ConnectionPermit {
-            _connection: self.connections.take(Some(source), 1)?,
-            waiting: Mutex::new(Some(self.waiting.take(Some(source), 1)?)),
-        })
+    pub(crate) fn enter(
+        &self,
+        protocol: &'static str,
+        peer: SocketAddr,
+    ) -> Result<ConnectionPermit, AdmissionRefusal> {
+        let enter = || {
+            let source = self.source(peer.ip())?;
+            Ok(ConnectionPermit {
+                _connection: self.connections.take(Some(source), 1)?,
+                waiting: Mutex::new(Some(self.waiting.take(Some(source), 1)?)),
+            })
+        };
+        self.counting_refusal(protocol, peer, enter())
     }
 
     /// Lets `peer` run a test that users know as `test` and that takes `needs`, if it may.
@@ -188,24 +198,66 @@ impl Shared {
         test: &'static str,
         needs: TestResources,
     ) -> Result<Permit, AdmissionRefusal> {
-        if !self.allows(peer.ip()) {
-            return Err(AdmissionRefusal::NotAllowed);
-        }
-        let source = ClientKey::of(peer.ip());
-        Ok(Permit {
-            _shares: [
-                self.tests.take(Some(source), 1)?,
-                self.memory.take(Some(source), needs.memory)?,
-                self.connections.take(Some(source), needs.sockets)?,
-            ],
-            shared: Arc::clone(self),
-            test,
-            peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
-            began: Instant::now(),
-        })
+        let admit = || {
+            let source = self.source(peer.ip())?;
+            Ok(Permit {
+                _shares: [
+                    self.tests.take(Some(source), 1)?,
+                    self.memory.take(Some(source), needs.memory)?,
+                    self.connections.take(Some(source), needs.sockets)?,
+                ],
+                shared: Arc::clone(self),
+                test,
+                peer: canonical(peer),
+                began: Instant::now(),
+            })
+        };
+        self.counting_refusal(test, peer, admit())
     }
 
-    /// Logs a test that ended now and needed no permit.
+    /// With whom a client counts.
+    ///
+    /// # Errors
+    /// It may not test.
+    fn source(&self, address: IpAddr) -> Result<ClientKey, AdmissionRefusal> {
+        match self.allows(address) {
+            true => Ok(ClientKey::of(address)),
+            false => Err(AdmissionRefusal::NotAllowed),
+        }
+    }
+
+    fn counting_refusal<T>(
+        &self,
+        test: &'static str,
+        peer: SocketAddr,
+        admitted: Result<T, AdmissionRefusal>,
+    ) -> Result<T, AdmissionRefusal> {
+        admitted.inspect_err(|refusal| self.refused(test, peer, refusal.cause(), refusal))
+    }
+
+    /// Counts and logs that `peer` was refused the test or the service `test`, and why.
+    pub(crate) fn refused(
+        &self,
+        test: &'static str,
+        peer: SocketAddr,
+        cause: RefusalCause,
+        why: &dyn fmt::Display,
+    ) {
+        let peer = canonical(peer);
+        self.counts.refusal(&self.log, test, peer, (cause, why));
+    }
+
+    /// Logs refusals that were counted only, at the end all of them.
+    pub(crate) fn log_refusals(&self, is_end: bool) {
+        self.counts.log_refusals(&self.log, is_end);
+    }
+
+    /// What was done so far.
+    pub(crate) fn tally(&self) -> Tally {
+        self.counts.tally()
+    }
+
+    /// Counts and logs a test that ended now.
     pub(crate) fn log(
         &self,
         test: &'static str,
@@ -213,19 +265,33 @@ impl Shared {
         lasted: Duration,
         measurement: &Measurement,
     ) {
-        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        self.log.test(test, peer, lasted, measurement);
+        self.counts.test(test, measurement);
+        self.log.test(test, canonical(peer), lasted, measurement);
+    }
+
+    /// Whether `peer` may test by `protocol` at all; that it may not is counted.
+    pub(crate) fn check_allowed(&self, protocol: &'static str, peer: SocketAddr) -> bool {
+        let source = self.source(peer.ip());
+        self.counting_refusal(protocol, peer, source).is_ok()
     }
 
     /// Whether `address` may test at all.
-    pub(crate) fn allows(&self, address: IpAddr) -> bool {
+    fn allows(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.allow.is_empty() || self.allow.iter().any(|net| net.contains(&address))
     }
 
-    /// Whether one more test of `address` may run now.
-    pub(crate) fn has_room(&self, address: IpAddr) -> bool {
-        self.tests.has_room(ClientKey::of(address))
+    /// Whether one more test of `peer` by `protocol` may run now.
+    ///
+    /// # Errors
+    /// It may not.
+    pub(crate) fn check_room(
+        &self,
+        protocol: &'static str,
+        peer: SocketAddr,
+    ) -> Result<(), AdmissionRefusal> {
+        let taken = self.tests.take(Some(ClientKey::of(peer.ip())), 1);
+        self.counting_refusal(protocol, peer, taken.map(drop).map_err(Into::into))
     }
 
     /// Has the log written.
@@ -254,6 +320,13 @@ impl Shared {
     /// Has clients choose among the congestion controls that the calling thread can set now, and no others.
     pub(crate) fn fix_choices(&self) {
         let _ = self.choices.set(Choices::of_caller(&self.congestion));
+    }
+
+    /// Has clients choose as on a host that has these and keeps the others for root.
+    #[cfg(test)]
+    pub(crate) fn fix_choices_to(&self, settable: &[&str], withheld: &[&str]) {
+        let fixed = self.choices.set(Choices::new(settable, withheld));
+        fixed.expect("they are not fixed yet");
     }
 
     /// What a client may choose of congestion control.
@@ -288,10 +361,8 @@ impl ConnectionPermit {
 impl Permit {
     /// Ends the test and logs what it found.
     pub(crate) fn finish(self, measurement: &Measurement) {
-        let lasted = self.began.elapsed();
         self.shared
-            .log
-            .test(self.test, self.peer, lasted, measurement);
+            .log(self.test, self.peer, self.began.elapsed(), measurement);
     }
 }
 
@@ -340,6 +411,20 @@ impl ServiceLimits {
         let share = (u128::from(all) * part).div_ceil(whole);
         u64::try_from(share).map_or(all, |share| share.min(all))
     }
+}
+
+impl AdmissionRefusal {
+    fn cause(self) -> RefusalCause {
+        match self {
+            Self::NotAllowed => RefusalCause::OutsideAllow,
+            Self::Busy(_) => RefusalCause::Busy,
+        }
+    }
+}
+
+/// With an IPv4 address as such.
+fn canonical(peer: SocketAddr) -> SocketAddr {
+    SocketAddr::new(peer.ip().to_canonical(), peer.port())
 }
 
 impl From<Shortage> for AdmissionRefusal {
@@ -394,12 +479,14 @@ mod tests {
     #[test]
     fn a_connection_waits_until_its_test_begins() {
         let shared = shared(MOST_WAITING, &[]);
-        let address: IpAddr = "192.0.2.1".parse().unwrap();
-        let mut waiting: Vec<_> = std::iter::from_fn(|| shared.enter(address).ok()).collect();
+        let address = "192.0.2.1";
+        let enter =
+            |address: &str| shared.enter("http", SocketAddr::new(address.parse().unwrap(), 9));
+        let mut waiting: Vec<_> = std::iter::from_fn(|| enter(address).ok()).collect();
         assert!((MOST_WAITING / 4..MOST_WAITING).contains(&waiting.len()));
-        assert!(shared.enter("192.0.2.2".parse().unwrap()).is_ok());
+        assert!(enter("192.0.2.2").is_ok());
         waiting.pop().unwrap().begin();
-        assert!(shared.enter(address).is_ok());
+        assert!(enter(address).is_ok());
     }
 
     #[test]

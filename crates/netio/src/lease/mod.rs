@@ -10,13 +10,17 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use crate::bridge;
 use crate::iface::{Interface, InterfaceError};
+use crate::ingress_drop;
+use crate::netns::{NetNsError, write_sysctl_here};
 use crate::offloads::{OffloadError, Offloads, Switched};
-use journal::{JournalDir, LeaseJournal, dir_error};
+use crate::private_dir::{PrivateDir, PrivateDirError};
+use journal::{LOOK_AGAIN, LeaseJournal, PATIENCE, dir_error, interfaces};
 
 /// What would merge packets before they are seen, in a form that the virtio header cannot describe or that
 /// could not leave as it came (`net/core/dev.c`, `dev_disable_lro` and its like).
@@ -57,6 +61,8 @@ pub enum Replaced {
     Up(bool),
     /// There was no bridge of this name, whose port the interface is now.
     NoBridge(String),
+    /// The kernel sent this many IPv6 router solicitations (`router_solicitations`); -1 is any number.
+    RouterSolicitations(i64),
 }
 
 /// What became of an interface that a killed process had left changed.
@@ -100,12 +106,18 @@ pub enum LeaseError {
         /// Why.
         source: io::Error,
     },
+    /// There is no directory for journals.
+    #[error(transparent)]
+    Directory(#[from] PrivateDirError),
     /// The interface could not be looked up, or not put into a bridge.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
     /// It could not be read or changed.
     #[error(transparent)]
     Offload(#[from] OffloadError),
+    /// A sysctl of it could not be changed.
+    #[error(transparent)]
+    Sysctl(#[from] NetNsError),
 }
 
 impl LeaseError {
@@ -122,8 +134,8 @@ impl LeaseError {
 }
 
 impl InterfaceLease {
-    /// Leases an interface of the calling thread's namespace that was looked up, and first undoes what a killed process left
-    /// changed; as root, also one of another user.
+    /// Leases an interface of the calling thread's namespace that was looked up, and first undoes what a killed process of this
+    /// user left changed.
     ///
     /// The journal is kept under `/run/farwire`, or where that cannot be written under `$XDG_RUNTIME_DIR/farwire`,
     /// else in `/tmp/farwire-UID`.
@@ -131,14 +143,7 @@ impl InterfaceLease {
     /// # Errors
     /// When another farwire holds the interface, or the journal cannot be kept.
     pub fn take(found: &Interface) -> Result<Self, LeaseError> {
-        for dir in JournalDir::of_others() {
-            if let Some(journal) =
-                LeaseJournal::lock(&Arc::new(dir), found.index, &found.name, false)?
-            {
-                put_back(journal, Some(found))?;
-            }
-        }
-        Self::of(JournalDir::own()?, found)
+        Self::of(PrivateDir::own()?, found)
     }
 
     /// As [`InterfaceLease::take`], with the journal in the directory `dir`.
@@ -147,14 +152,14 @@ impl InterfaceLease {
     /// As [`InterfaceLease::take`].
     pub fn take_in(dir: &Path, interface: &str) -> Result<Self, LeaseError> {
         let found = Interface::find(interface)?;
-        let opened = JournalDir::make(dir).map_err(|source| LeaseError::Journal {
+        let opened = PrivateDir::make(dir).map_err(|source| LeaseError::Journal {
             path: dir.to_owned(),
             source,
         })?;
         Self::of(opened, &found)
     }
 
-    fn of(dir: JournalDir, found: &Interface) -> Result<Self, LeaseError> {
+    fn of(dir: PrivateDir, found: &Interface) -> Result<Self, LeaseError> {
         let journal = LeaseJournal::lock(&Arc::new(dir), found.index, &found.name, true)?
             .expect("it is created if there is none");
         let left = journal.left_behind();
@@ -216,6 +221,29 @@ impl InterfaceLease {
         Ok(true)
     }
 
+    /// Keeps the kernel from sending IPv6 router solicitations from the interface for the length of the lease: it sends them when the
+    /// interface gets its carrier, and goes on until a router answers. Nothing is changed where there is no IPv6.
+    ///
+    /// # Errors
+    /// The sysctl cannot be written, or the journal; the interface is gone.
+    pub fn stop_soliciting(&mut self) -> Result<(), LeaseError> {
+        let path = self.solicitations()?;
+        let now = std::fs::read_to_string(format!("/proc/sys/{path}")).unwrap_or_default();
+        match now.trim().parse() {
+            Ok(0) | Err(_) => Ok(()),
+            Ok(count) => {
+                self.note(Replaced::RouterSolicitations(count))?;
+                Ok(write_sysctl_here(&path, "0")?)
+            }
+        }
+    }
+
+    /// The sysctl's path under `/proc/sys`.
+    fn solicitations(&self) -> Result<String, OffloadError> {
+        let name = self.offloads.name()?;
+        Ok(format!("net/ipv6/conf/{name}/router_solicitations"))
+    }
+
     /// Joins two leased interfaces by a bridge that passes everything, and sets them up.
     ///
     /// # Errors
@@ -226,6 +254,7 @@ impl InterfaceLease {
         for lease in leases {
             // To enter a bridge would switch it off for good (`net/bridge/br_if.c`).
             lease.switch("rx-lro", false)?;
+            lease.stop_soliciting()?;
             lease.set_up(true)?;
             lease.note(Replaced::NoBridge(name.clone()))?;
         }
@@ -261,6 +290,10 @@ impl InterfaceLease {
                 }
                 Replaced::Up(up) => self.offloads.set_up(*up).map_err(LeaseError::from),
                 Replaced::NoBridge(name) => bridge::remove(name).map_err(LeaseError::from),
+                Replaced::RouterSolicitations(count) => self
+                    .solicitations()
+                    .map_err(LeaseError::from)
+                    .and_then(|path| Ok(write_sysctl_here(&path, &count.to_string())?)),
             };
             first_failure = first_failure.and(done);
         }
@@ -281,21 +314,6 @@ impl Drop for InterfaceLease {
     }
 }
 
-impl Replaced {
-    /// Whether it is of those that a box replaces by what does less: a journal of another user's may make root do no
-    /// more than switch these features on, set an interface up, and remove a bridge of farwire's.
-    fn is_by_a_box(&self) -> bool {
-        match self {
-            Self::Feature { name, on } => *on && MERGING.contains(&name.as_str()),
-            Self::Up(up) => *up,
-            Self::NoBridge(name) => {
-                let number = name.strip_prefix(BRIDGE);
-                number.is_some_and(|number| number.parse::<u32>().is_ok())
-            }
-        }
-    }
-}
-
 impl fmt::Display for Replaced {
     /// What it was put back to.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -303,26 +321,22 @@ impl fmt::Display for Replaced {
             Self::Feature { name, on } => write!(f, "{name} {}", if *on { "on" } else { "off" }),
             Self::Up(up) => f.write_str(if *up { "up" } else { "down" }),
             Self::NoBridge(name) => write!(f, "out of the bridge {name}"),
+            Self::RouterSolicitations(count) => write!(f, "router_solicitations {count}"),
         }
     }
 }
 
-/// The directories in which this user's journals may be, the preferred one first; they need not be there.
-pub fn journal_dirs() -> Vec<PathBuf> {
-    JournalDir::candidates()
-}
-
-/// Puts back what killed processes left changed on any interface of the calling thread's namespace; as root, also those of
-/// other users. What a living process has is left alone.
+/// Puts back what killed processes of this user left changed on any interface of the calling thread's namespace; as root, also
+/// those of the user who owns the namespace. An interface on which a box runs is left alone, whoever's box it is.
 ///
 /// # Errors
 /// The journals cannot be looked for.
 pub fn put_back_all() -> Result<Vec<PutBack>, LeaseError> {
     let mut all = Vec::new();
-    let others = JournalDir::of_others();
-    for dir in others.into_iter().chain([JournalDir::own()?]) {
+    let others = PrivateDir::of_namespace_owner();
+    for dir in others.into_iter().chain([PrivateDir::own()?]) {
         let dir = Arc::new(dir);
-        for index in dir.interfaces().map_err(|e| dir_error(&dir, e))? {
+        for index in interfaces(&dir).map_err(|e| dir_error(&dir, e))? {
             all.extend(put_back_one(&dir, index));
         }
     }
@@ -330,7 +344,7 @@ pub fn put_back_all() -> Result<Vec<PutBack>, LeaseError> {
 }
 
 /// None if the journal has gone meanwhile.
-fn put_back_one(dir: &Arc<JournalDir>, index: u32) -> Option<PutBack> {
+fn put_back_one(dir: &Arc<PrivateDir>, index: u32) -> Option<PutBack> {
     let found = match Interface::by_index(index) {
         Ok(found) => Some(found),
         Err(InterfaceError::Missing(_)) => None,
@@ -351,6 +365,9 @@ fn put_back_one(dir: &Arc<JournalDir>, index: u32) -> Option<PutBack> {
         }
         Err(error) => return Some(PutBack::new(index, name, PutBackOutcome::Failed(error))),
     };
+    if let Err(in_use) = await_no_box(index, &call) {
+        return Some(PutBack::new(index, name, PutBackOutcome::InUse(in_use)));
+    }
     let last = journal.left_behind().map(|(holder, _)| holder.interface);
     let outcome = match put_back(journal, found.as_ref()) {
         Ok(Some(replaced)) => PutBackOutcome::Done(replaced),
@@ -358,6 +375,25 @@ fn put_back_one(dir: &Arc<JournalDir>, index: u32) -> Option<PutBack> {
         Err(error) => PutBackOutcome::Failed(error),
     };
     Some(PutBack::new(index, name.or(last), outcome))
+}
+
+/// Waits until no box guards the interface with the number `index`. Its journal alone does not show one: the box may be another
+/// user's, whose journals are elsewhere.
+///
+/// # Errors
+/// One does, and keeps on doing it. `interface` is the name that the error has.
+fn await_no_box(index: u32, interface: &str) -> Result<(), LeaseError> {
+    let end = Instant::now() + PATIENCE;
+    while ingress_drop::is_guarded(index) {
+        if Instant::now() > end {
+            return Err(LeaseError::InUse {
+                interface: interface.to_owned(),
+                holder: String::new(),
+            });
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    Ok(())
 }
 
 /// Puts back what stands in `journal` if it is of the interface `found`; removes it unless something could not be put back.

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 
-use netio::console;
 
 use self::dispatcher::Dispatcher;
 use crate::endpoint::Local;
@@ -26,9 +25,8 @@ pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Resu
     Ok(BoundService::new("iperf3", address, move || {
         let greetings = Arc::clone(&dispatcher).answer_greetings();
         if let Err(error) = &greetings {
-            console::say(&format!(
-                "farwire: the far end cannot serve UDP of iperf3: {error}"
-            ));
+            let text = format!("the far end cannot serve UDP of iperf3: {error}");
+            dispatcher.shared.note(&text);
         }
         let clients = serve(&listener, &dispatcher);
         for thread in clients.into_iter().chain(greetings) {
@@ -53,7 +51,7 @@ fn serve(listener: &TcpListener, dispatcher: &Arc<Dispatcher>) -> Vec<JoinHandle
             session::refuse(&mut control, refusal);
         }
     };
-    accept_all(listener, &dispatcher.shared, take_next, refuse);
+    accept_all(listener, ("iperf3", &dispatcher.shared), take_next, refuse);
     dispatcher.ending.store(true, Ordering::Relaxed);
     clients
 }
@@ -88,8 +86,8 @@ mod tests {
     use crate::iperf3::messages::Params;
     use crate::iperf3::plan::{Iperf3Test, TestDirection, Transport, Until};
     use crate::iperf3::tcp::measure::measure;
-    use crate::iperf3::wire::{ControlState, Cookie};
-    use crate::serve::{FarEndServer, ServeConfig, ServiceLimits};
+    use crate::iperf3::wire::{ControlState, Cookie, ErrorCode};
+    use crate::serve::{FarEndServer, RefusalCause, ServeConfig, ServiceLimits};
 
     fn server(limits: ServiceLimits) -> (FarEndServer, SocketAddr) {
         let config = ServeConfig {
@@ -272,6 +270,32 @@ mod tests {
             answer(address, &framed(large.to_string().as_bytes())),
             error(8)
         );
+    }
+
+    #[test]
+    fn a_congestion_control_that_the_host_has_but_does_not_allow_is_refused_as_that() {
+        let bound = crate::serve::bind(ServeConfig::on_loopback()).unwrap();
+        bound.shared.fix_choices_to(&["cubic"], &["kept"]);
+        let server = bound.start().unwrap();
+        let address = server.address("iperf3").unwrap();
+        for (name, errno, words) in [
+            (
+                "kept",
+                1,
+                "has this congestion control but does not allow it",
+            ),
+            ("none", 2, "does not have this congestion control"),
+        ] {
+            let asked = json!({"tcp": true, "time": 1, "len": 1000, "congestion": name});
+            let answer = answer(address, &framed(asked.to_string().as_bytes()));
+            let (state, code) = answer.split_first().unwrap();
+            assert_eq!(*state, ControlState::ServerError.byte());
+            assert_eq!(*code, [0, 0, 0, 134, 0, 0, 0, errno]);
+            let said = ErrorCode::parse(code.try_into().unwrap()).to_string();
+            assert!(said.contains(words), "{said}");
+        }
+        let refusals = server.counts()().refusals;
+        assert_eq!(refusals[&("iperf3", RefusalCause::Congestion)], 2);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::iperf3::tcp::{self, TcpStreams, report};
 use crate::iperf3::udp::{self, UdpStreams};
 use crate::iperf3::wire::{ControlState, Cookie, ErrorCode, LONGEST_PARAMS, LONGEST_RESULTS};
 use crate::service::{
-    AdmissionRefusal, ConnectionPermit, ServiceLimits, TestResources, keep_alive,
+    AdmissionRefusal, ConnectionPermit, RefusalCause, ServiceLimits, TestResources, keep_alive,
 };
 use record::Measurement;
 use socket2::SockRef;
@@ -57,8 +57,14 @@ pub(super) fn serve(
     let params = match test.exchange_params(&mut control) {
         Ok(params) => params,
         Err(failed) => {
-            measurement.failure = Some(failed.cause.to_string());
-            shared.log("iperf3", control.peer(), began.elapsed(), &measurement);
+            let (peer, why) = (control.peer(), failed.cause.to_string());
+            match failed.refusal() {
+                Some(cause) => shared.refused("iperf3", peer, cause, &why),
+                None => {
+                    measurement.failure = Some(why);
+                    shared.log("iperf3", peer, began.elapsed(), &measurement);
+                }
+            }
             return failed.tell(&mut control);
         }
     };
@@ -130,9 +136,16 @@ impl ServerTest<'_> {
         let choices = self.dispatcher.shared.choices();
         match &plan.congestion {
             Some(name) if plan.protocol == Transport::Tcp && !choices.has(name) => {
-                let text = format!("it asked for the TCP congestion control {name:?}");
-                let cause = ControlError::Protocol(text);
-                Err(Failed::with(cause, ErrorCode::CONGESTION))
+                let (problem, code) = match choices.withholds(name) {
+                    true => (
+                        "this host has but does not allow (net.ipv4.tcp_allowed_congestion_control)",
+                        ErrorCode::CONGESTION_NOT_ALLOWED,
+                    ),
+                    false => ("this host does not have", ErrorCode::CONGESTION),
+                };
+                let text =
+                    format!("it asked for the TCP congestion control {name:?}, which {problem}");
+                Err(Failed::with(ControlError::Protocol(text), code))
             }
             _ => Ok(()),
         }
@@ -292,6 +305,17 @@ fn connection_failed(error: &Error) -> Failed {
 }
 
 impl Failed {
+    /// Why the far end refuses what the client asked for; nothing of a failure that is none of the far end's choices.
+    fn refusal(&self) -> Option<RefusalCause> {
+        match self.code? {
+            ErrorCode::TOO_LONG | ErrorCode::MEMORY => Some(RefusalCause::OverLimit),
+            ErrorCode::CONGESTION | ErrorCode::CONGESTION_NOT_ALLOWED => {
+                Some(RefusalCause::Congestion)
+            }
+            _ => None,
+        }
+    }
+
     fn with(cause: ControlError, code: ErrorCode) -> Self {
         let code = Some(code);
         Self { cause, code }

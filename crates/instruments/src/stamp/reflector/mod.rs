@@ -99,7 +99,7 @@ impl Reflector {
     }
 
     fn answer(&mut self, buffer: &mut [u8], arrival: &Arrival) {
-        if !self.shared.allows(arrival.source.ip()) {
+        if !self.shared.check_allowed("stamp", arrival.source) {
             return;
         }
         self.take_drops(arrival.dropped);

@@ -1,0 +1,277 @@
+//! On this machine: who reaches the API, by which socket and with which token, and who changed what.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use test_support::api;
+use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
+
+/// What begins when farwire says where it listens.
+const SAID: &str = "watch and change it at ";
+
+/// `farwire exec` with these arguments, its link behind 20 ms, and what it said at its start.
+struct Running {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStderr>>,
+    said: Vec<String>,
+    /// The URL that it printed.
+    url: String,
+}
+
+impl Running {
+    fn start(arguments: &[&str]) -> Result<Self> {
+        let mut child = farwire()
+            .args(["exec", "--delay", "20ms"])
+            .args(arguments)
+            .args(["--", "cat"])
+            .env_remove("FARWIRE_TOKEN")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let stderr = child.stderr.take().context("its standard error")?;
+        let mut running = Self {
+            child,
+            lines: BufReader::new(stderr).lines(),
+            said: Vec::new(),
+            url: String::new(),
+        };
+        let line = running.line(SAID)?;
+        let (_, url) = line.split_once(SAID).context("an address")?;
+        running.url = url.to_owned();
+        Ok(running)
+    }
+
+    /// The next line that has these words.
+    fn line(&mut self, words: &str) -> Result<String> {
+        for line in &mut self.lines {
+            let line = line?;
+            self.said.push(line.clone());
+            if line.contains(words) {
+                return Ok(line);
+            }
+        }
+        anyhow::bail!("it never said `{words}`: {:?}", self.said)
+    }
+
+    /// The address alone.
+    fn address(&self) -> Result<&str> {
+        let address = self.url.strip_prefix("http://").context("no TLS")?;
+        Ok(address.split_once('/').context("a path")?.0)
+    }
+
+    /// The status of an answer to a request with this header.
+    fn status(&self, header: &str) -> Result<u16> {
+        let address = self.address()?;
+        let mut stream = TcpStream::connect(address)?;
+        write!(
+            stream,
+            "GET /v1/links HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{header}\r\n"
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        has(&answer.to_ascii_lowercase(), "farwire-version: ")?;
+        Ok(answer.split(' ').nth(1).context("no status")?.parse()?)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Ok(pid) = i32::try_from(self.child.id()) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+#[test_support::test(Namespaces)]
+fn on_loopback_nobody_changes_a_link_without_the_token_of_the_printed_url() -> Result<()> {
+    let exec = Running::start(&["--listen", "127.0.0.1:0"])?;
+    let (_, token) = exec.url.split_once("/#token=").context("no token")?;
+    ensure!(exec.status("")? == 401, "without a token");
+    let sent = format!("Authorization: bearer {token}\r\n");
+    ensure!(exec.status(&sent)? == 200, "with the token");
+    let set = |at: &str| {
+        let mut set = farwire();
+        set.args(["set", "link", "--delay", "30ms", "--at", at]);
+        process::run(set.env_remove("FARWIRE_TOKEN"))
+    };
+    ends_with(&set(exec.address()?)?, 2, "wants a token")?;
+    let changed = set(&exec.url)?;
+    has(&stdout(&changed), "link: delay 30ms each way")
+}
+
+#[test_support::test(Namespaces)]
+fn without_a_token_every_user_may_ask_and_that_is_said() -> Result<()> {
+    let exec = Running::start(&api::OPEN)?;
+    ensure!(!exec.url.contains('#'), "{}", exec.url);
+    ensure!(exec.status("")? == 200, "without a token");
+    has(
+        &exec.said.join("\n"),
+        "every user of this machine can change",
+    )
+}
+
+#[test_support::test(Namespaces)]
+fn a_token_that_is_none_is_refused_at_the_start() -> Result<()> {
+    for (variable, value, words) in [
+        (
+            "FARWIRE_TOKEN",
+            &b""[..],
+            "FARWIRE_TOKEN: there is no token",
+        ),
+        (
+            "FARWIRE_TOKEN",
+            b"\xff123456789abcdef",
+            "FARWIRE_TOKEN: the token is not UTF-8",
+        ),
+        (
+            "FARWIRE_READ_TOKEN",
+            b"",
+            "FARWIRE_READ_TOKEN: there is no token",
+        ),
+    ] {
+        let mut exec = farwire();
+        exec.args(["exec", "--listen", "127.0.0.1:0", "--", "true"]);
+        exec.env_remove("FARWIRE_TOKEN");
+        exec.env(
+            variable,
+            std::os::unix::ffi::OsStrExt::from_bytes(value) as &std::ffi::OsStr,
+        );
+        ends_with(&process::run(&mut exec)?, 125, words)?;
+    }
+    let mut exec = farwire();
+    exec.arg("exec").args(api::OPEN).args(["--", "true"]);
+    let ended = process::run(exec.env("FARWIRE_TOKEN", "0123456789abcdef"))?;
+    ends_with(&ended, 125, "--no-token: FARWIRE_TOKEN has a token").map(drop)
+}
+
+/// In a mount namespace of its own, because the directory is the same for all that this user runs.
+const PRIVATE: &str = "
+set -e
+mount -t tmpfs tmpfs /run
+exec \"$FARWIRE\" exec --delay 20ms --listen -- sh -ec '
+stat -c \"mode %a\" /run/farwire /run/farwire/link.sock
+\"$FARWIRE\" set link --delay 30ms
+\"$FARWIRE\" links
+exec \"$FARWIRE\" exec --delay 40ms --listen -- sh -c \"
+\\\"$FARWIRE\\\" links; echo ended \\$?
+\\\"$FARWIRE\\\" links --at unix:/run/farwire/link-2.sock
+\\\"$FARWIRE\\\" set link --delay 50ms
+\"'
+";
+
+#[test_support::test(Namespaces, Tool("unshare"))]
+fn without_an_address_it_listens_where_only_its_user_reaches_it_and_clients_look_first()
+-> Result<()> {
+    let mut shell = Command::new("unshare");
+    shell.args(["--user", "--map-root-user", "--mount", "sh", "-c", PRIVATE]);
+    let ended = process::run(shell.env("FARWIRE", process::program()))?;
+    let (said, errors) = (stdout(&ended), stderr(&ended));
+    for words in [
+        "mode 700\nmode 600\n",
+        "link: delay 30ms each way from ",
+        "link: delay 30ms each way (revision 2)\n",
+        // Two listen.
+        "ended 2\n",
+        "link: delay 40ms each way (revision 1)\n",
+        // By its name, it is the first of them.
+        "link: delay 50ms each way from ",
+    ] {
+        ensure!(said.contains(words), "`{words}` is not in: {said}{errors}");
+    }
+    has(
+        &errors,
+        "watch and change it at unix:/run/farwire/link.sock",
+    )?;
+    has(
+        &errors,
+        "several farwires listen: name one of them with --at: unix:/run/farwire/link-2.sock, unix:/run/farwire/link.sock",
+    )?;
+    ensure!(ended.status.success(), "{errors}");
+    Ok(())
+}
+
+#[test_support::test]
+fn clients_take_no_answer_but_a_farwires() -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let at = listener.local_addr()?.to_string();
+    std::thread::spawn(move || -> Result<()> {
+        for stream in listener.incoming() {
+            let mut stream = stream?;
+            let _ = stream.read(&mut [0; 4096])?;
+            let body = r#"{"links":[{"name":"link","says":"delay 20ms"}]}"#;
+            let length = body.len();
+            write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+            )?;
+        }
+        Ok(())
+    });
+    for words in [&["links"][..], &["set", "link", "--delay", "1ms"]] {
+        let ended = process::run(farwire().args(words).args(["--at", &at]))?;
+        let said = ends_with(&ended, 1, "what answers there is no farwire")?;
+        ensure!(stdout(&ended).is_empty(), "{said}");
+    }
+    Ok(())
+}
+
+#[test_support::test(Namespaces)]
+fn every_change_is_logged_with_its_time_and_who_made_it() -> Result<()> {
+    const TOKEN: &str = "0123456789abcdef";
+    let folder = tempfile::tempdir()?;
+    let (token, socket) = (folder.path().join("token"), folder.path().join("api"));
+    std::fs::write(&token, TOKEN)?;
+    let (token, socket) = (
+        token.to_str().context("UTF-8")?,
+        format!("unix:{}", socket.display()),
+    );
+    let guarded = ["--listen", "127.0.0.1:0", "--token-file", token];
+    let mut exec = Running::start(&guarded)?;
+    let at = exec.address()?.to_owned();
+    let set = |words: &str| {
+        let mut set = farwire();
+        set.args(["set", "link", "--at", &at, "--token-file", token]);
+        process::succeeds(set.args(words.split(' ')))
+    };
+    let profile = "--delay 30ms --jitter 2ms --rate 10mbit --queue 50pkt --reorder 1% --duplicate 1% --corrupt 0.1%";
+    set(profile)?;
+    let line = exec.line("revision 2 by 127.0.0.1:")?;
+    has(&line, ", full-access token: corrupt 0.1%, delay 30ms, ")?;
+    check_line(&line)?;
+    let id = stdout(&set("--loss 1% --for 60s")?);
+    let (_, id) = id.split_once("lease ").context("a lease")?;
+    let id = id.get(..8).context("its ID")?;
+    let line = exec.line("revision 3 by 127.0.0.1:")?;
+    has(&line, format!(", full-access token, lease {id} for 60s: "))?;
+    check_line(&line)?;
+    set("--revert")?;
+    let line = exec.line("the lease has ended by 127.0.0.1:")?;
+    has(&line, format!("({id})"))?;
+    check_line(&line)?;
+
+    let mut exec = Running::start(&["--log-format", "json", "--listen", &socket])?;
+    let mut set = farwire();
+    set.args(["set", "link", "--at", &socket]);
+    process::succeeds(set.args(profile.split(' ')))?;
+    let line = exec.line("revision 2 by the Unix socket, user ")?;
+    let entry: serde_json::Value = serde_json::from_str(&line)?;
+    let words = entry["msg"].as_str().context("a message")?;
+    has(words, "reorder 1%")?;
+    ensure!(words.len() > 160, "JSON has all of it: {words}");
+    Ok(())
+}
+
+/// A line for people begins with its time and fits 160 columns.
+fn check_line(line: &str) -> Result<()> {
+    let time = line.split(' ').next().context("words")?;
+    ensure!(time.parse::<jiff::Timestamp>().is_ok(), "{line}");
+    ensure!(line.chars().count() <= 160, "{line}");
+    Ok(())
+}
