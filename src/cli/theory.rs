@@ -457,7 +457,7 @@ mod tests {
             &[
                 "kbit/s",
                 "256.000",
-                "200.000 kbit/s is 83.0 % of 241.019 kbit/s (line rate)",
+                "200.000 kbit/s is 83.0 % of 241.020 kbit/s (line rate)",
             ],
         );
         says(
