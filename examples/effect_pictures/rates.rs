@@ -158,7 +158,7 @@ fn path_mtu() -> Result<Picture> {
     }
     let axes = [
         between("L3 bytes", 1_200.0, 1_500.0),
-        Axis::names("", vec!["passes".to_owned(), "is dropped".to_owned()]),
+        Axis::names("", vec!["passes".to_owned(), "dropped".to_owned()]),
     ];
     let title = "Which lengths a path MTU drops";
     Ok(picture("path-mtu", title, axes, curves))
