@@ -145,15 +145,12 @@ fn every_limit_of_validity_is_in_its_file_and_has_its_test() {
 
 /// Whether a Rust file in `folder`, or below it, has the function `name`.
 fn has_test(folder: &Path, name: &str) -> bool {
-    let entries = std::fs::read_dir(folder).unwrap();
-    let mut paths = entries.map(|entry| entry.unwrap().path());
-    paths.any(|path| match path.is_dir() {
-        true => has_test(&path, name),
-        false => {
-            path.extension().is_some_and(|end| end == "rs")
-                && std::fs::read_to_string(path)
-                    .unwrap()
-                    .contains(&format!("fn {name}()"))
-        }
+    let function = format!("fn {name}()");
+    let mut entries = std::fs::read_dir(folder).expect("a folder of sources");
+    entries.any(|entry| {
+        let path = entry.expect("an entry").path();
+        let is_source = path.extension().is_some_and(|end| end == "rs");
+        let text = || std::fs::read_to_string(&path).expect("a source");
+        path.is_dir() && has_test(&path, name) || is_source && text().contains(&function)
     })
 }

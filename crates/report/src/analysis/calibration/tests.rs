@@ -256,7 +256,7 @@ fn the_true_loss_of_damaged_packets_is_the_probability_of_damage_that_a_checksum
             up.dropped = [("queue_full".to_owned(), queue_full)].into();
         }
         let report = CalibrationReport::of(&record);
-        Some(report.instruments.first()?.figures[0].cells[0].truth?)
+        report.instruments.first()?.figures[0].cells[0].truth
     };
     let up = "up = { corrupt = '5%', loss = '1%' }";
     assert_near(truth(up, 0, 0), Some(100.0 * (1.0 - 0.95 * 0.99)), up);
