@@ -342,13 +342,17 @@ fn a_replayed_answer_is_a_duplicate() -> Result<()> {
 
 #[test_support::test]
 fn answers_without_end_end_the_measurement() -> Result<()> {
-    let (address, _reflector) = reflect(1, |socket, request, number, from| {
+    let (address, reflector) = reflect(1, |socket, request, number, from| {
         let answer = answer(request, number);
-        // Until the other end is closed.
-        while socket.send_to(&answer, from).is_ok() {}
+        // Only a connected socket is told that the other end is closed.
+        socket.connect(from)?;
+        while socket.send(&answer).is_ok() {}
         Ok(())
     })?;
-    fails(address, "-c 100 -i 100ms", "sends packets without end")
+    fails(address, "-c 100 -i 100ms", "sends packets without end")?;
+    let ended = reflector.join();
+    ended.map_err(|_| anyhow::anyhow!("the reflector panicked"))??;
+    Ok(())
 }
 
 #[test_support::test]

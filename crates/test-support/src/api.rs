@@ -101,7 +101,8 @@ impl Listening {
         for line in &mut lines {
             let line = line?;
             // A warning may name it before.
-            if let Some((_, url)) = line.split_once("it at http://") {
+            let marks = ["it at http://", "are at http://"];
+            if let Some((_, url)) = marks.iter().find_map(|mark| line.split_once(mark)) {
                 let (address, _) = url.split_once('/').unwrap_or((url, ""));
                 at = Some(address.parse()?);
                 break;
