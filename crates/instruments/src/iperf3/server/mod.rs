@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 
-
 use self::dispatcher::Dispatcher;
 use crate::endpoint::Local;
 use crate::service::{BoundService, ConnectionPermit, Shared, accept_all, listen};
