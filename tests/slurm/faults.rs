@@ -93,7 +93,7 @@ fn a_torn_record_a_damaged_one_and_a_deleted_shard_are_done_again() -> Result<()
     fs::remove_dir_all(shard(3))?;
     let output = succeeded(run(&mut experiment.submit()?)?)?;
     let said = stderr(&output);
-    has(&said, "2/pass-1/record.jsonl: ")?;
+    has(&said, "2/pass-1/record.jsonl:1: ")?;
     has(&said, "its shard is done again")?;
     ensure!(shard(2).join("pass-1.damaged/record.jsonl").exists());
     has(&said, ": 3 shards")?;

@@ -119,7 +119,7 @@ const MISTAKES: &[Mistake] = &[
     mistake(r#"median" = "31ms""#, r#"median" = []"#, "published: latency.rtt_ms.median", "a value of each run"),
     // Counts that cannot be.
     mistake("repeats = 2\n", "repeats = 0 # here\n", "repeats", "from 1 to 1000000"),
-    mistake("[quick]\nrepeats = 1", "[quick]\nrepeats = 0 # here", "quick: repeats", "from 1 to 1000000"),
+    mistake("[quick]\nrepeats = 1", "[quick]\nrepeats = 0 # here", "quick: repeats", "at least 1"),
     mistake("repeats = 2\n", "repeats = { of = \"latency.rtt_ms.median\", within = \"5%\", most = 99 } # here\n",
         "repeats: most", "the first 5 say how many it takes"),
     mistake(r#"kind = "netns""#, "kind = \"netns\"\nmtu = 150 # here", "bed: mtu", "1280 to 65535"),
