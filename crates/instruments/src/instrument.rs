@@ -172,11 +172,18 @@ pub(crate) fn seconds(text: &str) -> Result<Nanos> {
     }
 }
 
-/// So many seconds of an estimate; at most ten years, so that sums of estimates stay times.
+/// The longest time that is estimated: ten years, so that sums of estimates stay times.
+const LONGEST: Duration = Duration::from_secs(3650 * 24 * 3600);
+
+/// This many seconds of an estimate, at most ten years.
 pub(crate) fn estimated(seconds: f64) -> Duration {
-    const LONGEST: Duration = Duration::from_secs(3650 * 24 * 3600);
     let time = Duration::try_from_secs_f64(seconds);
     time.map_or(LONGEST, |time| time.min(LONGEST))
+}
+
+/// The time that `count` intervals take, at most ten years.
+pub(crate) fn intervals(interval: Duration, count: u32) -> Duration {
+    interval.saturating_mul(count).min(LONGEST)
 }
 
 /// A time that is not 0.

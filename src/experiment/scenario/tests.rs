@@ -684,3 +684,24 @@ fn what_shipped_cases_should_take_is_within_a_third_of_what_they_took() {
         near(&case.name, estimate.unwrap().as_secs_f64(), took_s);
     }
 }
+
+#[test]
+fn absurd_counts_and_intervals_have_an_estimate() {
+    for (kind, count) in [
+        ("ping", u32::MAX),
+        ("connect", u32::MAX),
+        ("tls", u32::MAX),
+        ("probe", 1_000_000),
+    ] {
+        let text = format!(
+            "name = 'x'\n[[instruments]]\nkind = '{kind}'\n\
+             parameters = {{ count = {count}, interval = '9000000000s' }}\n[[cases]]\nname = 'a'\n"
+        );
+        let plan = parse("x.toml", &text, false).unwrap();
+        let estimate = crate::experiment::runner::estimate(&plan.cases[0]);
+        assert!(
+            estimate > Duration::from_secs(1_000_000_000) / 4,
+            "{kind}: {estimate:?}"
+        );
+    }
+}

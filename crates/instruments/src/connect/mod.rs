@@ -20,7 +20,7 @@ use crate::echo_stats::lines;
 use crate::endpoint::{self, Local};
 use crate::failure::{Blame, Failure};
 use crate::instrument::{
-    CommonArgs, FarEnd, Instrument, MeasureOutput, above_zero, estimated, interval,
+    CommonArgs, FarEnd, Instrument, MeasureOutput, above_zero, estimated, interval, intervals,
 };
 use crate::measured::{self, QUANTILE_INTERVAL};
 use record::lateness::Traffic;
@@ -107,12 +107,12 @@ pub(crate) struct ConnectPlan {
 impl ConnectPlan {
     /// From the first connection's beginning to the last one's.
     pub(crate) fn sending(&self) -> Duration {
-        Duration::from(self.interval) * self.count.saturating_sub(1)
+        intervals(self.interval.into(), self.count.saturating_sub(1))
     }
 
     /// How long it takes if every connection is lost.
     pub(crate) fn longest(&self) -> Duration {
-        Duration::from(self.interval.max(self.timeout)) * self.count
+        intervals(self.interval.max(self.timeout).into(), self.count)
     }
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::echo_stats::{self, lines};
 use crate::external::Tool;
 use crate::failure::{Blame, Failure};
-use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, estimated};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, estimated, intervals};
 use crate::ping::tool::{self, PingTool};
 use crate::ping::{self, PingPlan};
 use crate::{Session, endpoint};
@@ -65,7 +65,7 @@ impl Instrument for PingArgs {
         let plan = &self.plan;
         // The last answer comes; a path of which nothing is known takes no time.
         let round_trip = pace.map(|pace| pace.round_trip_s(plan.size.into(), plan.size.into()));
-        let sent = plan.interval() * plan.count.saturating_sub(1);
+        let sent = intervals(plan.interval(), plan.count.saturating_sub(1));
         Some(sent + estimated(round_trip.unwrap_or(0.0)))
     }
 

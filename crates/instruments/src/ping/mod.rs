@@ -29,7 +29,7 @@ use super::echo_stats::EchoStats;
 use crate::codec::ones_complement_sum;
 use crate::endpoint::{self, Local};
 use crate::failure::go_on;
-use crate::instrument::interval;
+use crate::instrument::{interval, intervals};
 use crate::iperf3::args::{dscp, tos};
 use crate::measured::{QUANTILE_INTERVAL, failed, failure};
 use netio::stop::STOP_INTERVAL;
@@ -73,7 +73,7 @@ pub(crate) struct PingPlan {
 impl PingPlan {
     /// When the last answer can be expected at the latest.
     pub(crate) fn longest(&self) -> Duration {
-        self.interval() * self.count + self.timeout()
+        intervals(self.interval(), self.count) + self.timeout()
     }
 
     /// From one request to the next, absolute.

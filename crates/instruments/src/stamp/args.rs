@@ -12,7 +12,7 @@ use clap::Args;
 use model::BitsPerSec;
 
 use crate::failure::{Blame, Failure};
-use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, estimated};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, estimated, intervals};
 use crate::iperf3::client::Iperf3Server;
 use crate::iperf3::plan::{Iperf3Test, MOST_STREAMS, Transport, Until};
 use crate::iperf3::{self, tcp, udp};
@@ -106,14 +106,14 @@ impl Instrument for ProbeArgs {
     }
 
     fn expected(&self) -> Option<Duration> {
-        let once = self.plan.interval() * self.plan.count + self.plan.timeout();
+        let once = intervals(self.plan.interval(), self.plan.count) + self.plan.timeout();
         Some(if self.under.is_some() { 2 * once } else { once })
     }
 
     fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
         let size = self.plan.size.into();
         let round_trip = pace.map_or(0.0, |pace| pace.round_trip_s(size, size));
-        let sent = self.plan.interval() * self.plan.count.saturating_sub(1);
+        let sent = intervals(self.plan.interval(), self.plan.count.saturating_sub(1));
         let once = sent + estimated(round_trip);
         Some(if self.under.is_some() { 2 * once } else { once })
     }

@@ -8,6 +8,7 @@ use netio::clock;
 
 use super::{ProbePlan, ProbeResults};
 use crate::Session;
+use crate::instrument::intervals;
 use netio::stop::STOP_INTERVAL;
 use record::{Measurement, Phase, Sample};
 
@@ -49,7 +50,7 @@ pub(crate) fn measure<E>(
             failure,
         });
     }
-    let lasting = WARM_UP + plan.interval() * plan.count + LEAD_OUT;
+    let lasting = WARM_UP + intervals(plan.interval(), plan.count) + LEAD_OUT;
     let began = clock::now();
     thread::scope(|scope| {
         let load = scope.spawn(|| load(lasting, session));
