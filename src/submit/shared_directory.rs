@@ -1,7 +1,7 @@
 //! What a submit keeps on the file system that all nodes share, and what the shards have put there.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use super::paths::{self, write_whole};
 use crate::experiment::sharding::Size;
 use crate::notes::note;
 use instruments::failure::{Blame, Failure};
+use record::output_directory::OutputDirectory;
 use record::{MOST_ATTEMPTS, Record};
 
 const STATE: &str = "submit.json";
@@ -407,10 +408,8 @@ pub(super) fn missing(shards: u32, found: &BTreeMap<u32, ShardRecord>) -> Vec<u3
 
 /// The lock that a submit holds, which ends with it, however it ends.
 fn lock(file: &Path) -> Result<File, Failure> {
-    let mut options = OpenOptions::new();
-    let open = options.read(true).write(true).create(true).truncate(false);
-    let mut lock = open
-        .open(file)
+    let opened = OutputDirectory::of(file).and_then(|(within, name)| within.read_write(name));
+    let mut lock = opened
         .with_context(|| format!("{}: cannot write", file.display()))
         .or_bad_input()?;
     if let Err(TryLockError::WouldBlock) = lock.try_lock() {
@@ -464,6 +463,17 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn a_lock_that_is_a_link_to_another_file_is_refused_and_that_file_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("mine"), "content").unwrap();
+        symlink(at("mine"), at(LOCK)).unwrap();
+        let refused = lock(&at(LOCK)).unwrap_err();
+        assert!(refused.to_string().contains(LOCK), "{refused}");
+        assert_eq!(fs::read_to_string(at("mine")).unwrap(), "content");
+    }
 
     #[test]
     fn a_submit_goes_on_by_whatever_link_one_comes_and_its_paths_keep_them() {

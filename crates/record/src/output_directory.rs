@@ -112,6 +112,14 @@ impl OutputDirectory {
         self.open_own(name, OFlag::O_WRONLY | OFlag::O_CREAT)
     }
 
+    /// The same for reading and writing.
+    ///
+    /// # Errors
+    /// As [`OutputDirectory::append`].
+    pub fn read_write(&self, name: &OsStr) -> io::Result<File> {
+        self.open_own(name, OFlag::O_RDWR | OFlag::O_CREAT)
+    }
+
     /// A new, empty file `name` in it, in place of what has this name.
     ///
     /// # Errors
