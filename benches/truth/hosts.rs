@@ -16,7 +16,7 @@ const SCENARIO: &str = include_str!("starved.toml");
 const OUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/truth-starved");
 /// Parts of the notes with which `exec` and `measure` mark what a starved host measured.
 const MARKS: [&str; 3] = ["starved of CPU", "fell short of its schedule", "ms late"];
-/// How often each command is run.
+/// Each command is run this many times.
 const TIMES: usize = 3;
 /// A receive buffer of a few datagrams.
 const WINDOW: &str = "4KiB";
@@ -90,7 +90,7 @@ pub(crate) fn full_sockets_are_no_loss_of_the_link() -> Result<bool> {
             dropped += usize::from(lost > Some(0.0));
             covered += usize::from(contains_all_that_was_sent(&measured));
         }
-        // Where no socket was full nothing is tried.
+        // A run in which no socket was full tries nothing.
         let verdict = if covered == TIMES && dropped > 0 {
             ""
         } else {
@@ -144,7 +144,7 @@ fn contains_all_that_was_sent(measured: &Measurement) -> bool {
         && sent.is_some_and(|sent| contains(Metric::GoodputBitPerS, sent))
 }
 
-/// What a measurement says of all streams up.
+/// Finds the figure of all streams up together.
 fn up(measured: &Measurement, metric: Metric) -> Option<&Figure> {
     let wanted = (metric, Some(Direction::Up), None);
     let mut figures = measured.figures.iter();

@@ -5,9 +5,9 @@ use std::fmt;
 use record::{Direction, Metric};
 use report::analysis::calibration::{PooledLosses, Suite, SuiteCell};
 
-/// What the names of the cases with bursts begin with.
+/// The names of the cases with bursts begin with this.
 const BURSTS: &str = "bursts-of-";
-/// What the name of the case with rare losses begins with.
+/// The name of the case with rare losses begins with this.
 const RARE: &str = "rare: ";
 /// The share of intervals that must contain the truth where losses come in bursts: 165 of 180.
 pub(crate) const LEAST_OF_BURSTS: f64 = 165.0 / 180.0;
@@ -25,7 +25,7 @@ pub(crate) struct Coverage {
 }
 
 impl Coverage {
-    /// Of losses in bursts: a cell is what one instrument says of the lossy direction in one case.
+    /// Adds up the cells of losses in bursts. A cell is the loss in the lossy direction that one instrument states in one case.
     pub(crate) fn of_bursts(suite: &Suite) -> Self {
         let is_own = |cell: &SuiteCell<'_>| {
             let figure = cell.figure();
@@ -39,7 +39,7 @@ impl Coverage {
         Self::sum("losses in bursts", LEAST_OF_BURSTS, coverage)
     }
 
-    /// Of rare losses, five runs together.
+    /// Adds up the pooled losses of the rare case, five runs together.
     pub(crate) fn of_rare(pooled: &[PooledLosses]) -> Self {
         let way = |one: &PooledLosses| (!one.case.ends_with(": ping")).then_some(Direction::Up);
         let own = pooled.iter().filter(|one| one.case.starts_with(RARE));
@@ -48,7 +48,7 @@ impl Coverage {
         Self::sum("rare losses, five runs together", LEAST_OF_RARE, coverage)
     }
 
-    /// Of cells of which so many intervals contain the truth, of so many.
+    /// Adds up cells, each given as the intervals that contain the truth and all its intervals.
     pub(crate) fn sum(
         what: &'static str,
         least: f64,
@@ -79,7 +79,7 @@ impl Coverage {
         self.intervals > 0 && self.covered >= self.needed()
     }
 
-    /// How many intervals must contain the truth.
+    /// The number of intervals that must contain the truth.
     #[expect(clippy::cast_possible_truncation, reason = "a number of intervals")]
     fn needed(&self) -> usize {
         // 165 / 180 of 180 are 165, and not a hair more.

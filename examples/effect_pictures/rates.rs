@@ -138,7 +138,7 @@ fn policer() -> Result<Picture> {
     ))
 }
 
-/// Which of the packets of all lengths are dropped.
+/// Draws which packet lengths are dropped.
 fn path_mtu() -> Result<Picture> {
     const ETHERNET: u32 = 14;
     let sizes = || (1_200..=1_500_u32).step_by(2);

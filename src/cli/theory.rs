@@ -274,7 +274,7 @@ fn greatest(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 fn limits(protocol: &str, limits: &GoodputLimits) -> Table {
-    // What binds decides: other limits may be a thousand times as high.
+    // The binding limit decides the unit, because other limits may be a thousand times as high.
     let binding = limits.expected.unwrap_or(limits.binding);
     let (by, unit) = rate_unit(binding.bit_per_s);
     let columns = [
@@ -330,7 +330,7 @@ fn sizes(sizes: &[OfSize]) -> Table {
     Table::new(title, columns.concat()).with(sizes.iter().map(row))
 }
 
-/// In rates that are `by` bit/s.
+/// Makes the cells of a row, with rates in units of `by` bit/s.
 fn cells(carried: MessageCost, by: f64) -> [String; 5] {
     [
         carried.counted.packets.to_string(),

@@ -59,7 +59,7 @@ pub(crate) struct Forwarder<P: PortSet> {
     agenda: Agenda,
     shared: ForwarderShared<P>,
     load: RecentArrivals,
-    /// What captures may take of its time.
+    /// The share of its time that captures may take.
     captures: TimeShare,
     /// Every arrival can wait this long, because no packet is due sooner.
     min_delay: Nanos,

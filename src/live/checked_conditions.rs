@@ -12,7 +12,7 @@ use super::words::in_force;
 #[derive(Debug, Default)]
 pub(super) struct CheckedConditions {
     pub(super) spec: Arc<LinkSpec>,
-    /// In one line.
+    /// The conditions in one line.
     pub(super) said: Arc<str>,
     /// `None` on a link whose conditions stay as they are.
     pub(super) built: Option<(CheckedPaths, Rules)>,

@@ -147,7 +147,7 @@ impl LiveLink {
                 (state.as_before(), lease, state.classes.clone())
             };
             let (spec, schedule) = order.conditions.over(&now.conditions.spec)?;
-            // What has no schedule keeps no time that a later one would begin with.
+            // Conditions without a schedule keep no time for a later schedule.
             let clock = match spec.has_schedule() {
                 true => now.clock,
                 false => ScheduleClock::default(),
@@ -199,7 +199,7 @@ impl LiveLink {
         }
     }
 
-    /// What a change to `next` would come to now.
+    /// Tells what a change to `next` would do now.
     fn would_change(
         &self,
         next: &CheckedConditions,
@@ -421,8 +421,7 @@ impl LiveLink {
         Some(Duration::from_nanos(super::sample::EVERY.0))
     }
 
-    /// What the forwarder is told of conditions whose schedules have the time of a clock on which an order is carried out at the
-    /// instant of the change.
+    /// Makes the forwarder's part of a change. The clock of the schedules carries out its order at the instant of the change.
     fn to_forwarder(
         &self,
         conditions: &CheckedConditions,
@@ -489,8 +488,8 @@ impl LiveLink {
         ));
     }
 
-    /// Puts into force what stood before the lease, and ends it; `cause` says in the log how it comes to its end. Where a stage of conditions since then still has packets that would
-    /// be overtaken, it stands until they have passed: the keeper comes back to it.
+    /// Ends the lease and restores the conditions from before it; `cause` says in the log why it ends. If a stage of later conditions
+    /// still has packets that would be overtaken, the lease stays until they have passed: the keeper tries again.
     fn revert(
         &self,
         state: &mut LinkState,
@@ -779,7 +778,7 @@ mod tests {
             assert_eq!(leased.revision, 2);
             link.end_connection(&leased.grant.unwrap());
             assert_eq!(link.view().revision, 3);
-            // What was checked for other conditions is checked again.
+            // A change that was checked against other conditions is checked again.
             (0..2).for_each(|_| go_on.send(()).unwrap());
             assert_eq!(slow.join().unwrap().unwrap().revision, 4);
         });

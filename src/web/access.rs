@@ -25,7 +25,7 @@ const ANOTHER: Duration = Duration::from_secs(6);
 /// Addresses whose wrong tokens are remembered; beyond them those that sent none for the longest time are forgotten.
 const REMEMBERED: usize = 1_024;
 
-/// Where a request comes from.
+/// The origin of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
     /// By TCP, from this address.

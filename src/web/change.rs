@@ -51,7 +51,7 @@ impl Whole {
     }
 }
 
-/// Who sent a request: where it comes from, and with which token.
+/// The sender of a request: its address or user, and its token.
 pub(super) struct RequestOrigin(pub(super) Origin);
 
 impl<S: Sync> FromRequestParts<S> for RequestOrigin {

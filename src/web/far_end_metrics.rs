@@ -41,7 +41,7 @@ impl Collector for Counted {
             refusals,
         } = &self.0;
         begin(&mut page, BUILD)?.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
-        // What has not happened yet is listed too: a rate needs a count to begin from.
+        // Counts of 0 are listed too, because a rate needs a count to begin from.
         let known = TESTS.iter().flat_map(|(protocol, test)| {
             [false, true].map(|has_failed| ((*protocol, *test, has_failed), 0))
         });

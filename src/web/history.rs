@@ -26,10 +26,11 @@ pub(super) fn stream(link: Arc<LiveLink>) -> Body {
 
 struct History {
     link: Arc<LiveLink>,
-    /// The last revision that is sent, and the last one that was.
+    /// The last revision that will be sent.
     until: u64,
+    /// The last revision that was sent.
     last: u64,
-    /// What comes before the next change; nothing once all is sent.
+    /// The text before the next change; `None` once everything is sent.
     next: Option<&'static str>,
 }
 

@@ -232,7 +232,7 @@ impl Listening {
     }
 }
 
-/// In front of the token of a URL.
+/// The text of a URL before the token.
 pub(crate) const TOKEN_FRAGMENT: &str = "#token=";
 
 /// Sockets of one name: as many commands of one user that listen without an address.

@@ -146,7 +146,7 @@ fn a_host_that_forwards_sends_nothing_twice() -> Result<()> {
     Ok(())
 }
 
-/// The kernel solicits routers as soon as its link-local address is in use, which is at once without duplicate address detection.
+/// The kernel solicits routers as soon as its link-local address is in use, which happens immediately without duplicate address detection.
 #[test_support::test(Namespaces, Tool("ip"))]
 fn the_hosts_own_router_solicitations_stay_off_both_wires() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;

@@ -14,10 +14,10 @@ use serde_json::Value;
 use test_support::process::{self, farwire, ip, root, succeeds, wait_for};
 use test_support::scenario::{PING, PLAIN, Small};
 
-/// What a panic of a Rust program ends with.
+/// A Rust program that panics ends with this code.
 const PANICKED: i32 = 101;
 
-/// Where output goes.
+/// The destination of output.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Sink {
     /// A pipe whose reader is gone.
@@ -37,7 +37,7 @@ impl Sink {
     }
 }
 
-/// How `command` ends, without input.
+/// Runs `command` without input to its end.
 fn end_of(command: &mut Command) -> Result<ExitStatus> {
     let mut child = command.stdin(Stdio::null()).spawn()?;
     let ended = process::end_of(&mut child);
@@ -96,7 +96,7 @@ fn no_command_panics_where_its_output_cannot_be_written() -> Result<()> {
             let status = end_of(command().stdout(sink.open()?))?;
             let is_panic = status.code() == Some(PANICKED) || status.signal().is_some();
             ensure!(!is_panic, "{line}, standard output {sink:?}: {status}");
-            // Who reads no further has read enough.
+            // A reader that stops has read enough.
             ensure!(
                 sink != Sink::Closed || status == usual,
                 "{line}, standard output {sink:?}: {status}, usually {usual}"

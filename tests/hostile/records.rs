@@ -286,7 +286,7 @@ fn a_link_in_the_directory_of_a_record_leads_no_write_of_resume_out_of_it() -> R
         let found = small.path("out").join(report).symlink_metadata()?;
         ensure!(!found.is_symlink(), "{report} is still a link");
     }
-    // So is what a run leaves.
+    // The same is true of the files that a run leaves.
     fs::write(&record, &head)?;
     let artifacts = small.path("out/artifacts");
     let mut left = fs::read_dir(&artifacts)?;

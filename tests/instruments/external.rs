@@ -165,7 +165,7 @@ fn tools_are_instruments_of_a_scenario_with_their_servers_at_the_far_end() -> Re
         // Ten times the link's rate: a machine that does not run a tool makes its time short, and what it says large.
         ensure!(goodput > 0.0 && goodput < 500e6, "{measurement}");
     }
-    // What the server's socket dropped is read in its namespace.
+    // The drops of the server's socket are read in its namespace.
     let udp = measurements
         .iter()
         .find(|one| one["instrument"] == "iperf-udp");

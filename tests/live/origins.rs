@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use test_support::api;
 use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
 
-/// What begins when farwire says where it listens.
+/// farwire prints its address after these words.
 const SAID: &str = "watch and change it at ";
 
 /// `farwire exec` with these arguments, its link behind 20 ms, and what it said at its start.
@@ -151,7 +151,7 @@ fn a_token_that_is_none_is_refused_at_the_start() -> Result<()> {
     ends_with(&ended, 125, "--no-token: FARWIRE_TOKEN has a token").map(drop)
 }
 
-/// In a mount namespace of its own, because the directory is the same for all that this user runs.
+/// The test runs in another mount namespace, because all programs of this user share the directory.
 const PRIVATE: &str = "
 set -e
 mount -t tmpfs tmpfs /run
@@ -263,7 +263,7 @@ fn every_change_is_logged_with_its_time_and_who_made_it() -> Result<()> {
     let line = exec.line("revision 2 by the Unix socket, user ")?;
     let entry: serde_json::Value = serde_json::from_str(&line)?;
     let words = entry["msg"].as_str().context("a message")?;
-    // What the line for people has no room for.
+    // The line for people has no room for this.
     has(words, "reorder 1% each way")?;
     Ok(())
 }

@@ -106,7 +106,7 @@ fn wilson_s_interval_holds_the_probability_that_a_link_was_told() {
     }
 }
 
-/// What `scripts/limits` lifts.
+/// A limit that `scripts/limits` lifts.
 #[derive(serde::Deserialize)]
 struct ValidityLimit {
     what: String,

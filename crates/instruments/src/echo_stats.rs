@@ -84,7 +84,7 @@ impl EchoStats {
             .push(Sample::new(probe.sent_s, extra, index, rtt_ms));
     }
 
-    /// How far probes that were to leave once an `interval` did so, by when the last of them left.
+    /// Compares the time at which the last probe left with the schedule of one probe an `interval`.
     fn pace(&self, interval: Duration) -> Option<Pace> {
         let sent = self.count();
         let last_s = self.sent_at(sent)? - self.sent_at(1)?;

@@ -154,7 +154,7 @@ impl FarEndServer {
         self.shared.log_refusals(false);
     }
 
-    /// What gives the counts so far, from any thread.
+    /// Returns a function that reads the present counts from any thread.
     pub fn counts(&self) -> impl Fn() -> Tally + Clone + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.tally()

@@ -56,7 +56,7 @@ impl Link {
         let places = self.places(&new);
         self.check_change(&new, &places)?;
         let at = self.instant_of_change(at);
-        // What happens at this instant happens under the new conditions.
+        // Events at this instant happen under the new conditions.
         while at > Nanos::ZERO && self.step(Nanos(at.0 - 1)) {}
         self.clocks = [at; 2];
         let CheckedPaths { stages, mut paths } = new;
@@ -86,7 +86,7 @@ impl Link {
         at.max(self.clocks[0]).max(self.clocks[1])
     }
 
-    /// Which of the link's stages each new one is, by name.
+    /// Finds the stage of the link that has the name of each new one.
     fn places(&self, new: &CheckedPaths) -> Vec<Option<usize>> {
         let own = self.stages.iter().zip(0..);
         let own = own.filter(|(stage, _)| !stage.is_retired());
@@ -156,7 +156,7 @@ impl Link {
         new.into_iter().zip(places).map(set).collect()
     }
 
-    /// The path of `new`; what leaves stands in it where it stood. `stages` are the indexes of the new stages.
+    /// Makes the path of `new`, in which stages that leave keep their places. `stages` are the indexes of the new stages.
     fn merge_leaving(&self, new: &CheckedPath, stages: &[usize]) -> Path {
         let mut indexes: Vec<usize> = new.stages.iter().map(|number| stages[*number]).collect();
         let old = self.current[new.side.index()].get(usize::from(new.class));
@@ -245,7 +245,7 @@ impl Link {
     /// Finds out anew where packets wait, which directions share a stage, how many packets can come of one, and when every stage
     /// is to be woken.
     fn settle_order(&mut self) {
-        // How many paths of either side have each stage.
+        // The number of paths of each side that have each stage.
         let mut users = vec![[0_u32; 2]; self.stages.len()];
         self.most_copies = 1;
         for path in self.current.iter().flatten() {

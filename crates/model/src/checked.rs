@@ -19,7 +19,7 @@ use crate::time::Nanos;
 pub struct CheckedPaths {
     /// Every stage once, in the order in which paths name them.
     pub(crate) stages: Vec<CheckedStage>,
-    /// In the order of their classes.
+    /// The paths, in the order of their classes.
     pub(crate) paths: Vec<CheckedPath>,
 }
 
@@ -28,7 +28,7 @@ pub struct CheckedPaths {
 pub(crate) struct CheckedStage {
     pub(crate) name: String,
     pub(crate) effect: Effect,
-    /// What it does from later times on, counted from the link's start.
+    /// Its later effects, each with its time since the link's start.
     pub(crate) schedule: Vec<(Nanos, Effect)>,
     pub(crate) kind: Effect,
     pub(crate) timing: Timing,

@@ -1,4 +1,4 @@
-//! What the conditions of a link may cost.
+//! Limits of the cost of a link's conditions.
 
 /// The most packets that may come of one, itself included: each stage of a path that copies doubles them.
 pub const MOST_COPIES: u32 = 16;

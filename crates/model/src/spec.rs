@@ -524,17 +524,17 @@ pub enum ConfigError {
     TooManyCopies {
         /// The stages that copy.
         stages: usize,
-        /// What comes of one packet: 2 to the power of the stages.
+        /// The packets that come of one: 2 to the power of the stages.
         copies: u64,
     },
     /// Conditions that would cost more than a link is allowed to.
     #[error("{count} {what}: at most {most} are allowed")]
     TooMany {
-        /// What there is too much of.
+        /// The things of which there are too many.
         what: &'static str,
-        /// How many there are.
+        /// Their number.
         count: usize,
-        /// How many there may be.
+        /// The largest number that is allowed.
         most: usize,
     },
     /// Stages of former conditions that would still have packets on their way.
@@ -543,7 +543,7 @@ pub enum ConfigError {
          the packets have left"
     )]
     TooManyLeave {
-        /// How many.
+        /// Their number.
         stages: usize,
     },
     /// The link was stopped.

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// How long the first line waits for a reader that has stopped reading. The lines after it do not wait.
+/// The first line waits this long for a reader that has stopped reading. The lines after it do not wait.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// As many bytes as a pipe takes without waiting once it is writable (PIPE_BUF of pipe(7)).
+/// A pipe that is writable takes this many bytes without waiting (PIPE_BUF of pipe(7)).
 const AT_ONCE: usize = 4096;
 
-/// What has not been written.
+/// Lines that were left out.
 #[derive(Debug)]
 struct Missing {
     /// Lines since the last one that was written.

@@ -26,7 +26,7 @@ pub struct PrivateDir {
 pub struct PrivateDirError {
     /// Its path.
     pub path: PathBuf,
-    /// Why.
+    /// The cause.
     pub source: io::Error,
 }
 
@@ -55,7 +55,7 @@ impl PrivateDir {
         opened.filter(|dir| dir.is_only_of(own)).collect()
     }
 
-    /// Where this user's own may be, the preferred one first; they need not exist.
+    /// The paths at which this user's own may be, the preferred one first; they need not exist.
     pub fn candidates() -> Vec<PathBuf> {
         let user = std::env::var_os("XDG_RUNTIME_DIR").map(|dir| Path::new(&dir).join("farwire"));
         let own = geteuid().as_raw();

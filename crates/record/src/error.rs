@@ -1,10 +1,10 @@
-//! Why a record cannot be read, merged or written.
+//! Errors of reading, merging and writing a record.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// What went wrong with a record's file. Its text has all causes.
+/// An error with a record's file. Its text has all causes.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The content of a record, or what was asked for, cannot be right.
@@ -16,26 +16,26 @@ pub enum Error {
     /// A line of a record cannot be right.
     #[error("line {line}: {cause}")]
     InLine {
-        /// From 1.
+        /// The number of the line, from 1.
         line: u64,
-        /// What went wrong.
+        /// The cause.
         cause: Box<Self>,
     },
-    /// What was being done, or with which file, when something else went wrong.
+    /// Another error, with what was being done or with which file.
     #[error("{doing}: {cause}")]
     While {
-        /// What was being done.
+        /// The activity or the file.
         doing: String,
-        /// What went wrong.
+        /// The cause.
         cause: Box<Self>,
     },
 }
 
-/// What may fail with an [`Error`].
+/// A result whose error is an [`Error`].
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// Content that needs a sentence of its own.
+    /// Makes an error of content from a whole sentence.
     pub(crate) fn content(sentence: impl fmt::Display) -> Self {
         conditions::Error::other(sentence).into()
     }

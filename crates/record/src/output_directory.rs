@@ -1,7 +1,7 @@
 //! Writing below one directory, whoever made it: no symbolic link in it leads a write elsewhere.
 //!
 //! The directory is held by its descriptor. Files are named relative to it and opened without following links (openat(2),
-//! `O_NOFOLLOW`). A file that replaces another one is written under a name of its own and renamed, so that the old content
+//! `O_NOFOLLOW`). A file that replaces another one is written under a temporary name and renamed, so that the old content
 //! stays until the new one is whole.
 
 use std::ffi::{OsStr, OsString};

@@ -111,14 +111,14 @@ pub enum Published {
     Runs(Vec<f64>),
     /// Likewise, as they were published.
     QuotedRuns {
-        /// In the metric's unit.
+        /// The values in the metric's unit.
         values: Vec<f64>,
-        /// As many, with the units in which they were published.
+        /// Their texts, with the units in which they were published.
         texts: Vec<String>,
     },
 }
 
-/// Of more published runs than this only their number is said.
+/// A list of more published runs than this is shown as their number.
 const MOST_QUOTED: usize = 5;
 
 /// How many times a case runs, each with a seed of its own.

@@ -479,7 +479,7 @@ pub(crate) struct Lines<R> {
     /// How many of the file's bytes were whole lines until here.
     pub(crate) whole: u64,
     number: u64,
-    /// How often the host has changed.
+    /// The number of changes of the host.
     changes: usize,
     /// The last one, as it stands in the file.
     pub(crate) text: Vec<u8>,

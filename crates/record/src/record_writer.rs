@@ -17,7 +17,7 @@ use crate::record::{
 };
 use crate::{Baseline, HostFacts};
 
-/// What the file is called until it is whole.
+/// The name of the file until it is whole.
 const PARTIAL: &str = "record.partial";
 
 /// A record that grows. Its file is locked against other writers as long as this lives.
@@ -201,7 +201,7 @@ fn make(directory: &Path) -> Result<()> {
     Ok(OutputDirectory::open(above)?.sync()?)
 }
 
-/// What a record that is to be resumed holds.
+/// Reads a record that is to be resumed.
 fn read_to_resume(file: &File) -> Result<FoundRecord> {
     let found = read(file)?;
     require!(

@@ -21,7 +21,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let file = options.read(true).custom_flags(NEVER_WAIT.bits());
     let file = file.open(path)?;
-    // Another file may have come to this place meanwhile.
+    // Another file may have this name meanwhile.
     check(&file.metadata()?)?;
     Ok(file)
 }

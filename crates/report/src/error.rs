@@ -1,8 +1,8 @@
-//! Why a report cannot be made.
+//! Errors of making a report.
 
 use std::fmt;
 
-/// What went wrong with a report that is made in memory; one that is written piece by piece fails with [`std::io::Error`].
+/// An error of a report that is made in memory. A report that is written piece by piece fails with [`std::io::Error`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The record lacks what the report shows, or two records cannot be compared.
@@ -19,5 +19,5 @@ pub enum Error {
     OpenMetrics(#[from] fmt::Error),
 }
 
-/// What may fail with an [`Error`].
+/// A result whose error is an [`Error`].
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;

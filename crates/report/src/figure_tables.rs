@@ -179,7 +179,7 @@ fn change_unit(metric: Metric) -> &'static str {
     }
 }
 
-/// How far to trust the figures in these tables; with `is_steady` also the rate over the steady part of runs.
+/// Lists the rows of trust for the figures in these tables and, with `is_steady`, for the rate over the steady part of runs.
 pub(super) fn trust(tables: &[FigureTable<'_>], is_steady: bool) -> Vec<OccurringRow> {
     let headings = tables.iter().flat_map(|table| {
         table.columns.iter().map(|column| {

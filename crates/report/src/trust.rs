@@ -1,31 +1,31 @@
-//! How far to trust each headline figure: what its interval contains, by which method, from how many samples on, and what makes it
-//! invalid.
+//! The table of trust. Each row states what the interval of a headline figure contains, by which method it is computed, how many samples it
+//! needs, and what makes the figure invalid.
 //!
 //! Reports show the rows of the figures that occur in them, and docs/statistics.md shows all.
 
 use record::profile::{Carrier, InstrumentProfile};
 use record::{Metric, Statistic};
 
-/// What makes more than one figure invalid, in sentences.
+/// The causes that make more than one figure invalid, in sentences.
 pub(crate) const EVERY_FIGURE: &str = "A packet is late when it left the emulator later than the late budget after its due time. The \
     shares of late packets are those of the figure's own packets in its own time. Besides, a paced sender that falls more than 1 % short of its \
     schedule makes every figure of its measurement invalid, and a host that was starved of processor time, or an emulator that lost packets of \
     its own accord, makes every figure of the run invalid.";
 
-/// What is true of the figures that a row names.
+/// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TrustRow {
     /// The name of its place in docs/statistics.md, which reports put `trust-` before.
     pub(crate) anchor: &'static str,
     /// The figures, as records name them.
     pub(crate) figures: &'static str,
-    /// What its 95 % interval contains.
+    /// The quantity that the 95 % interval contains.
     pub(crate) contains: &'static str,
-    /// How the interval is computed.
+    /// The method that computes the interval.
     pub(crate) method: &'static str,
-    /// From how many samples on there is an interval.
+    /// The smallest number of samples that has an interval.
     pub(crate) least: &'static str,
-    /// What makes the figure invalid.
+    /// The causes that make the figure invalid.
     pub(crate) invalid: &'static str,
 }
 
@@ -136,7 +136,7 @@ const SENT: TrustRow = TrustRow {
     least: NONE,
     invalid: LATE_BULK,
 };
-/// Of the rate over the steady part of a run.
+/// The row of the rate over the steady part of a run.
 pub(crate) const STEADY: TrustRow = TrustRow {
     anchor: "steady",
     figures: "steady throughput",
@@ -145,7 +145,7 @@ pub(crate) const STEADY: TrustRow = TrustRow {
     least: "50 intervals that are worth 20 independent ones; with fewer it is marked",
     invalid: LATE_BULK,
 };
-/// Of what several runs say.
+/// The row of figures over several runs.
 const OVER_RUNS: TrustRow = TrustRow {
     anchor: "over-runs",
     figures: "any figure over N runs",
@@ -215,7 +215,7 @@ impl TrustRow {
         }
     }
 
-    /// Where a report has it.
+    /// The anchor of the row in a report.
     pub(crate) fn place(&self) -> String {
         format!("trust-{}", self.anchor)
     }

@@ -63,7 +63,7 @@ enum Place {
     Tls { host: String, port: u16 },
 }
 
-/// Where clients ask if no farwire of this user listens at a socket of its own.
+/// Clients use this address if no farwire of this user listens at its private socket.
 const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7700);
 
 impl ApiArgs {

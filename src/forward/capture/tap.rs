@@ -304,7 +304,7 @@ impl Tap {
         self.side.is_none_or(|only| only == side)
     }
 
-    /// By side: whether packets are there in a capture that keeps all.
+    /// Tells for each side whether a capture of all packets has these.
     fn is_seen(&self, packets: &ObservedPackets<'_>, departure: Option<Nanos>) -> [bool; 2] {
         let (ingress, egress) = (packets.ingress, packets.ingress.other());
         let has_arrived = !packets.changes.is_copy && packets.frame.arrival >= self.start;

@@ -23,15 +23,15 @@ pub(crate) struct TimeShare(Rc<Account>);
 #[derive(Debug)]
 struct Account {
     clock: fn() -> Nanos,
-    /// What may be taken, in nanoseconds; below 0 where the last look took more than was left.
+    /// The time that may be taken, in nanoseconds. It is below 0 if the last look took more than was left.
     left: Cell<i64>,
-    /// When it was added to last.
+    /// The time of the last addition.
     at: Cell<Nanos>,
     is_spent: Cell<bool>,
 }
 
 impl TimeShare {
-    /// All of a burst, which is measured with `clock`.
+    /// Begins with a whole burst. Times are measured with `clock`.
     pub(super) fn measured_by(clock: fn() -> Nanos) -> Self {
         Self(Rc::new(Account {
             clock,
@@ -41,7 +41,7 @@ impl TimeShare {
         }))
     }
 
-    /// When a look at a frame begins; `None` if captures have taken all of their time.
+    /// The time at which a look at a frame begins; `None` if captures have taken all of their time.
     pub(super) fn begin(&self) -> Option<Nanos> {
         (!self.0.is_spent.get()).then(self.0.clock)
     }

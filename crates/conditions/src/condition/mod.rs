@@ -51,7 +51,7 @@ pub trait ConditionType:
 {
     /// What flags, files, forms and tables show of it.
     const KIND: ConditionKind;
-    /// What it needs beside it.
+    /// The condition that must be stated beside it.
     const NEEDS: Option<Needs> = None;
     /// Its key in files.
     const KEY: &'static str = Self::KIND.key;

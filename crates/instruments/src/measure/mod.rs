@@ -32,7 +32,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// What it takes as all do.
+            /// The arguments that every instrument takes.
             pub fn common(&self) -> &CommonArgs {
                 match self {
                     $(Self::$kind(arguments) => &arguments.common,)*

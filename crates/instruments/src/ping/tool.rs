@@ -100,7 +100,7 @@ fn sending_times(answers: &[Answer], sent: u64, interval: Duration) -> Vec<f64> 
     }
     let interval_s = interval.as_secs_f64();
     let first = known.first_key_value();
-    // Where the first request has no answer it left as many intervals before the first one that has.
+    // A first request without an answer left that many intervals before the first one that has an answer.
     let began = first.map_or(0.0, |(number, left)| {
         left - interval_s * number.saturating_sub(1) as f64
     });
@@ -116,7 +116,7 @@ fn sending_times(answers: &[Answer], sent: u64, interval: Duration) -> Vec<f64> 
     times
 }
 
-/// What became of the interval that was asked for.
+/// States that the schedule cannot be judged, with the time that the requests took.
 fn schedule(sent: u64, took_s: f64, plan: &PingPlan) -> String {
     let asked_s = plan.interval().as_secs_f64() * (sent - 1) as f64;
     format!(
@@ -155,7 +155,7 @@ impl Answer {
         Self { number, ..self }
     }
 
-    /// When its request left, by the same clock.
+    /// The time at which its request left, by the same clock.
     fn left_s(&self) -> Option<f64> {
         Some(self.at_s? - self.rtt_ms / 1e3)
     }
@@ -249,7 +249,7 @@ rtt min/avg/max/mdev = 1.740/1.745/1.750/0.005 ms
             at
         };
         assert_eq!(sent_at(ANSWERED), ["0.0000", "0.1002", "0.2004"]);
-        // Without stamps the interval is all that is known.
+        // The interval is all that is known without stamps.
         let bare = ANSWERED.replace("[1795291848.", "[");
         let bare = bare.replace("[603981] ", "").replace("[703278] ", "");
         assert_eq!(

@@ -77,11 +77,11 @@ pub(super) struct Refused<'a> {
     pub(super) protocol: &'static str,
     /// The last of them.
     pub(super) peer: SocketAddr,
-    /// In a word.
+    /// The cause in one word.
     pub(super) cause: &'static str,
-    /// In words, of the last of them.
+    /// The reason of the last refusal, in words.
     pub(super) why: &'a str,
-    /// How many were refused for this cause since the last entry.
+    /// The number of refusals for this cause since the last entry.
     pub(super) count: u64,
 }
 

@@ -215,7 +215,7 @@ impl Shared {
         self.counting_refusal(test, peer, admit())
     }
 
-    /// With whom a client counts.
+    /// The address or network under which a client is counted.
     ///
     /// # Errors
     /// It may not test.
@@ -252,7 +252,7 @@ impl Shared {
         self.counts.log_refusals(&self.log, is_end);
     }
 
-    /// What was done so far.
+    /// The present counts.
     pub(crate) fn tally(&self) -> Tally {
         self.counts.tally()
     }
@@ -422,7 +422,7 @@ impl AdmissionRefusal {
     }
 }
 
-/// With an IPv4 address as such.
+/// Returns the address with a mapped IPv4 address as IPv4.
 fn canonical(peer: SocketAddr) -> SocketAddr {
     SocketAddr::new(peer.ip().to_canonical(), peer.port())
 }

@@ -27,7 +27,7 @@ pub struct Tally {
     pub refusals: BTreeMap<(&'static str, RefusalCause), u64>,
 }
 
-/// Why somebody was refused.
+/// The cause of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusalCause {
     /// All places are taken, or all that one client may have.

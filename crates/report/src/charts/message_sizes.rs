@@ -27,7 +27,7 @@ const SHOWN: [(Metric, Statistic); 6] = [
 
 /// By what a metric's values are divided in a drawing, and what they then are.
 pub(super) type Unit = (f64, &'static str);
-/// Where only the number of values counts.
+/// The unit of a count of values.
 const USUAL: Unit = (1.0, "");
 
 /// Round-trip time and throughput against message size.

@@ -229,7 +229,7 @@ impl Panel<'_> {
 }
 
 impl Track {
-    /// In a unit that is `by` of the metric's own.
+    /// Draws the values in a unit that is `by` times the metric's own.
     fn curve(&self, looks: &[String], nth: usize, by: f64) -> Curve {
         let look = looks.iter().position(|known| *known == self.label);
         Curve {

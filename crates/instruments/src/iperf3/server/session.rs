@@ -305,7 +305,7 @@ fn connection_failed(error: &Error) -> Failed {
 }
 
 impl Failed {
-    /// Why the far end refuses what the client asked for; nothing of a failure that is none of the far end's choices.
+    /// The cause for which the far end refuses the client's request; `None` if it failed without being refused.
     fn refusal(&self) -> Option<RefusalCause> {
         match self.code? {
             ErrorCode::TOO_LONG | ErrorCode::MEMORY => Some(RefusalCause::OverLimit),

@@ -1,4 +1,5 @@
-//! What a tool counts as lost and its own full UDP socket dropped: as much as the receiving host's namespace tells.
+//! Counts the datagrams that a tool reports as lost although its own full UDP socket dropped them, by the receiving namespace's
+//! counters.
 
 use std::sync::Arc;
 
@@ -45,7 +46,7 @@ impl SocketWatch {
         }
     }
 
-    /// What was dropped since.
+    /// Counts the drops since the start.
     pub(super) fn end(self) -> SocketDrops {
         let now = UdpErrors::so_far().ok();
         let near = now.zip(self.near);

@@ -6,10 +6,10 @@ use record::figure_name::FigureName;
 use record::plan::{Case, PlannedInstrument};
 use record::{Record, Run};
 
-/// How many runs are taken together.
+/// The number of runs that are taken together.
 const POOLED: usize = 5;
 
-/// How often the interval of several runs together contains the probability with which the network was told to lose packets.
+/// Counts the pooled intervals that contain the probability with which the link was set to lose packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PooledLosses {
     /// The case, which has one instrument.
