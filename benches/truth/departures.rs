@@ -83,26 +83,42 @@ pub(crate) fn capture(file: &Path, rate: u64) -> Result<()> {
     let (passed, missed) = tap.finish()?;
     ensure!(missed == 0, "the capture missed {missed} frames");
     let mut lines = String::new();
-    let datagrams = passed.iter().filter(|frame| is_datagram(frame));
-    for (frame, expected) in datagrams.zip(1_u64..) {
-        // Seconds and microseconds of its sending come before it.
+    let mut expected = 1_u64;
+    for frame in &passed {
+        let segments = datagrams(frame);
+        if segments == 0 {
+            continue;
+        }
+        // The seconds and microseconds of the sending time precede the number.
         let number = frame.head[HEADERS + 8..]
             .first_chunk()
             .context("a number")?;
         let number = u64::from_be_bytes(*number);
         ensure!(number == expected, "{number} in place of {expected}");
-        lines += &format!("{}\n", frame.at.0);
+        expected += segments as u64;
+        for _ in 0..segments {
+            lines += &format!("{}\n", frame.at.0);
+        }
     }
     Ok(fs::write(file, lines)?)
 }
 
-/// Of iperf3's protocol, whole, on its way in.
-fn is_datagram(frame: &Passed) -> bool {
+/// Returns how many of the far end's datagrams an incoming frame carries, 0 for any other frame. A sender that was delayed sends what is due as one train,
+/// which the capture sees as one frame.
+fn datagrams(frame: &Passed) -> usize {
     const UDP_OVER_IPV4: (u8, u8) = (0x45, 17);
     let is_udp = (frame.head[14], frame.head[23]) == UDP_OVER_IPV4;
     let from = [frame.head[34], frame.head[35]];
     let is_served = u16::from_be_bytes(from) == 5201;
-    frame.way == Way::In && frame.len == HEADERS + LENGTH && is_udp && is_served
+    if frame.way != Way::In || !is_udp || !is_served {
+        return 0;
+    }
+    let payload = frame.len.saturating_sub(HEADERS);
+    if payload % LENGTH == 0 {
+        payload / LENGTH
+    } else {
+        0
+    }
 }
 
 /// Captured arrival less logged departure of every datagram, in microseconds, in ascending order.
