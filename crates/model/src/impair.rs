@@ -1,4 +1,4 @@
-//! What happens to packets: one effect a file, and the list of them all.
+//! The effects on packets, one in each file, and the list of all.
 
 mod bit_errors;
 mod corrupt;
@@ -34,7 +34,7 @@ use crate::stage::{Entered, Out, Stage};
 use crate::time::Nanos;
 
 impl Effect {
-    /// What it does to packets.
+    /// Returns its behaviour.
     #[must_use]
     pub fn behaviour(&self) -> Behaviour<'_> {
         match self {
@@ -62,20 +62,20 @@ impl Effect {
     }
 }
 
-/// Lists every kind of stage: the one enum through which the link calls them.
+/// Lists every kind of stage in one enum, through which the link calls them.
 macro_rules! kinds {
     ($($kind:ident($stage:ty): $($effect:ident)|+,)+) => {
         /// A stage of any kind.
         #[derive(Debug, Default)]
         pub(crate) enum AnyStage {
             $($kind($stage),)+
-            /// One that never does anything.
+            /// A stage that never does anything.
             #[default]
             Nothing,
         }
 
         impl AnyStage {
-            /// A stage of the kind of `effect`, which does nothing yet.
+            /// Creates a stage of the kind of `effect`, which does nothing yet.
             pub(crate) fn of_kind(effect: &Effect, start: Nanos, draws: Draws) -> Self {
                 match effect {
                     $($(Effect::$effect(_))|+ => Self::$kind(<$stage>::new(start, draws)),)+

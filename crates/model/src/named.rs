@@ -1,4 +1,4 @@
-//! A stage of a link with all that the link keeps for it.
+//! A stage of a link, with everything that the link keeps for it.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,41 +13,42 @@ use crate::spec::Effect;
 use crate::stage::{Entered, Out, Stage, Timing};
 use crate::time::Nanos;
 
-/// A stage, its name, its schedule, its counters, and the packets that passed it at a time that lies ahead.
+/// A stage with its name, its schedule, its counters, and the packets that passed it with a time that lies ahead.
 #[derive(Debug, Default)]
 pub(crate) struct NamedStage {
     name: String,
-    /// What it may turn into: its kind.
+    /// The kind of its effects.
     kind: Effect,
     stage: AnyStage,
     timing: Timing,
-    /// What it delays every packet by, at least.
+    /// A lower bound of its delay.
     least_delay: Nanos,
     copies: bool,
-    /// What it will do, the next first, at times of the model.
+    /// Its later effects in order, at times of the model.
     schedule: Vec<(Nanos, Effect)>,
-    /// How much of the schedule is over.
+    /// The number of entries of the schedule that have taken effect.
     over: usize,
-    /// When the schedule goes on.
+    /// The time of the next entry of the schedule.
     pub(crate) changes_at: Nanos,
     pub(crate) line: Line,
-    /// Whether it left the conditions, and stands in paths only until nothing that it passed can be overtaken.
+    /// Whether the conditions no longer name it, so that paths contain it only until nothing that it passed can be
+    /// overtaken.
     pub(crate) is_leaving: bool,
-    /// Whether it left for good: only packets that came before meet it, to whom it does nothing.
+    /// Whether it has left for good: only packets that came earlier still meet it, and it does nothing to them.
     is_retired: bool,
     entered: [u64; 2],
     pub(crate) dropped: u64,
     pub(crate) copied: u64,
-    /// Runs of packets in a row that it dropped as they came, and whether the last one was.
+    /// Runs of consecutive packets that it dropped as they entered, and whether it dropped the last one.
     runs: u64,
     is_dropping: bool,
-    /// What it does, if that has been the same all the time.
+    /// Its effect, if that has never changed.
     effect: Option<Effect>,
     is_set: bool,
 }
 
 impl NamedStage {
-    /// A stage that does nothing yet, and is of no kind.
+    /// Creates a stage that does nothing yet and has no kind.
     pub(crate) fn new(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -64,13 +65,14 @@ impl NamedStage {
         &self.kind
     }
 
-    /// Does from `at` on what `new` says, which is of its kind if it has one; the schedule counts from `start`.
+    /// Takes over the effects of `new` from `at` on, which are of its kind if it has one. The schedule counts from
+    /// `start`.
     pub(crate) fn set(&mut self, new: CheckedStage, start: Nanos, at: Nanos, draws: Draws) {
         if self.kind == Effect::Nothing {
             self.kind = new.kind;
             self.stage = AnyStage::of_kind(&self.kind, start, draws);
         }
-        // Though it does nothing now, it may hold what it took in before.
+        // Even if it does nothing now, it may hold packets that it took in before.
         self.timing = new.timing.and(self.kind.behaviour().timing);
         self.least_delay = new.least_delay;
         self.copies |= new.copies;
@@ -79,7 +81,8 @@ impl NamedStage {
         for (time, _) in &mut self.schedule {
             *time = start + *time;
         }
-        // What is over by now is not gone through: what stood for no time would change what the stage holds.
+        // Entries that are over by now are skipped: an effect that was in force for no time would change what the stage
+        // holds.
         self.over = self.schedule.partition_point(|(time, _)| *time <= at);
         let last = self.over.checked_sub(1).map(|last| &self.schedule[last].1);
         self.stage.set(at, last.unwrap_or(&new.effect));
@@ -88,7 +91,7 @@ impl NamedStage {
         self.changes_at = self.next_change();
     }
 
-    /// Whether it copies packets, or did under former conditions, and may again.
+    /// Returns whether it copies packets, or did so under former conditions; false while it is leaving.
     pub(crate) fn copies(&self) -> bool {
         !self.is_leaving && self.copies
     }
@@ -98,7 +101,7 @@ impl NamedStage {
         next.map_or(Nanos::MAX, |(time, _)| *time)
     }
 
-    /// Does nothing from `at` on, and keeps the order of what it passed.
+    /// Does nothing from `at` on, except that it keeps the order of the packets that it passed.
     pub(crate) fn leave(&mut self, at: Nanos) {
         self.is_leaving = true;
         self.least_delay = Nanos::ZERO;
@@ -107,7 +110,7 @@ impl NamedStage {
         self.stage.set(at, &Effect::Nothing);
     }
 
-    /// Leaves for good: its name may be another's.
+    /// Leaves for good; another stage may then have its name.
     pub(crate) fn retire(&mut self) {
         self.is_leaving = false;
         self.is_retired = true;
@@ -117,7 +120,7 @@ impl NamedStage {
         self.is_retired
     }
 
-    /// Whether nothing that it passed can be overtaken any more.
+    /// Returns whether nothing that it passed can be overtaken any more.
     pub(crate) fn is_settled(&self, at: Nanos) -> bool {
         self.line.len() == 0 && self.stage.settled(at)
     }
@@ -126,7 +129,7 @@ impl NamedStage {
         self.timing
     }
 
-    /// No packet leaves it sooner after it came; nothing is known of most kinds.
+    /// Returns a lower bound of its delay; 0 for most kinds, because nothing is known of them.
     pub(crate) fn least_delay(&self) -> Nanos {
         self.least_delay
     }
@@ -148,7 +151,8 @@ impl NamedStage {
         entered
     }
 
-    /// Does what is due at `at`; the packet that leaves then, if one does, before all that is said through `out`.
+    /// Does what is due at `at`. Returns the packet that leaves then, if any, which leaves before everything that is
+    /// reported through `out`.
     #[inline]
     pub(crate) fn wake(&mut self, at: Nanos, out: &mut Out) -> Option<InFlight> {
         if at >= self.changes_at {
@@ -163,7 +167,7 @@ impl NamedStage {
         self.stage.wake(at, out)
     }
 
-    /// When it is to be woken next.
+    /// Returns when it is to be woken next.
     #[inline]
     pub(crate) fn next(&self) -> Option<Nanos> {
         let held = match (self.line.next(), self.stage.next()) {
@@ -178,7 +182,8 @@ impl NamedStage {
         held
     }
 
-    /// Gives up all that it holds, at the end, which changes nothing of what it did until then.
+    /// Releases everything that it holds, at the end of the link. Its report still shows the effect that it had until
+    /// then.
     pub(crate) fn empty(&mut self, at: Nanos, out: &mut Out) {
         while let Some((_, t)) = self.line.pop() {
             out.pass(at, t);
@@ -207,12 +212,12 @@ impl NamedStage {
         }
     }
 
-    /// What waits in it at `at`, if it is a server.
+    /// Returns what waits in it at `at`, if it is a server.
     pub(crate) fn backlog(&self, at: Nanos) -> Option<Waiting> {
         self.stage.backlog(at)
     }
 
-    /// Does what the schedule has for times up to `at`, each at its own time.
+    /// Applies the entries of the schedule up to `at`, each at its own time.
     #[cold]
     fn follow_schedule(&mut self, at: Nanos) {
         while let Some((time, effect)) =

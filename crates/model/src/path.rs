@@ -1,37 +1,38 @@
-//! A path: the stages that packets of one class from one side meet, and where they must wait between them.
+//! A path: the stages that packets of one class from one side pass, and where they have to wait between them.
 
 use alloc::vec::Vec;
 
 use crate::packet::Side;
 use crate::stage::{Departures, Entries, Timing};
 
-/// A way through the link. It never changes: other conditions make another one, and packets keep theirs.
+/// A path through the link. It never changes: new conditions make a new path, and packets that are on their way keep
+/// theirs.
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) side: Side,
     pub(crate) class: u16,
     pub(crate) steps: Vec<Step>,
-    /// Packets on it whose outcome is not decided.
+    /// Packets on this path whose outcome is not decided yet.
     pub(crate) inside: u64,
-    /// Whether packets that arrive now take another one.
+    /// Whether packets that arrive now take another path.
     pub(crate) is_old: bool,
 }
 
-/// A stage of a path.
+/// A stage of a path, and how packets continue behind it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) stage: usize,
     pub(crate) after: After,
 }
 
-/// How a packet goes on that passed a stage.
+/// The way in which a packet continues behind a stage that it has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
-    /// At once, even if its time lies ahead: nothing can change what becomes of it.
+    /// Immediately, even if its time lies ahead: nothing can change its outcome.
     Go,
-    /// When model time is its time.
+    /// When model time reaches its time, if that lies ahead; otherwise immediately.
     WaitIfAhead,
-    /// When model time is its time, behind all events of that time that are due by then.
+    /// When model time reaches its time, and behind all events that are due by then.
     Wait,
 }
 
@@ -50,20 +51,20 @@ impl Path {
         }
     }
 
-    /// The stages, in order.
+    /// Returns the stages in order.
     pub(crate) fn stages(&self) -> impl Iterator<Item = usize> {
         self.steps.iter().map(|step| step.stage)
     }
 
-    /// Whether no packet takes it any more.
+    /// Returns whether no packet uses it any more.
     pub(crate) fn is_free(&self) -> bool {
         self.is_old && self.inside == 0
     }
 
-    /// Finds out where packets must wait.
+    /// Determines where packets have to wait.
     ///
-    /// Up to the last stage that needs model time, packets enter every stage at their time. After it they are carried ahead,
-    /// and wait only where order is needed and was lost.
+    /// Up to the last stage that needs model time, packets enter every stage at their time. Behind it they are carried
+    /// ahead, and wait only where a stage needs them in order and the order was lost.
     pub(crate) fn find_waits(&mut self, timing: impl Fn(usize) -> Timing) {
         let needs_now = |step: &Step| timing(step.stage).entries == Entries::Now;
         let last_now = self.steps.iter().rposition(needs_now);
@@ -99,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// Where packets wait among stages of these timings.
+    /// Returns how packets continue behind stages with these timings.
     fn afters(timings: &[(Entries, Departures)]) -> Vec<After> {
         let mut path = Path::new(Side::A, 0, 0..timings.len());
         path.find_waits(|stage| {

@@ -1,4 +1,4 @@
-//! The bottleneck: a server, and the queue before it, one discipline a file, and the list of them all.
+//! The bottleneck: a server and the queue before it. Each discipline has its own file; this one lists them all.
 
 mod backlog;
 pub(crate) mod bucket;
@@ -46,7 +46,7 @@ pub(crate) enum AnyDiscipline {
     Pie(Box<PieQueue>),
 }
 
-/// Calls the discipline that it is.
+/// Calls a method of whichever discipline it is.
 macro_rules! each {
     ($any:expr, $queue:ident => $call:expr) => {
         match $any {
@@ -62,7 +62,7 @@ macro_rules! each {
 }
 
 impl AnyDiscipline {
-    /// An empty queue, from `at` on; what it drops at random is drawn from `draws`.
+    /// Creates an empty queue at `at`; its random drops are drawn from `draws`.
     pub(crate) fn new(at: Nanos, queue: &Queue, draws: Draws) -> Self {
         match queue.discipline {
             Discipline::DropTail => Self::Fifo(Fifo::new(queue.limit)),
@@ -77,14 +77,14 @@ impl AnyDiscipline {
         }
     }
 
-    /// Whether a packet that finds the server idle goes to it without looking at anything else.
+    /// Returns whether a packet that finds the server idle goes to it without any check.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self, Self::Fifo(_) | Self::DropHead(_))
     }
 
-    /// Follows `queue`'s parameters from `at` on; if they are of another kind, as a new discipline that takes over what waits,
-    /// with the times of arrival.
+    /// Takes over the parameters of `queue` from `at` on. If they are of another kind, it becomes a new discipline that
+    /// takes over the waiting packets with their times of arrival.
     pub(crate) fn turn_into(&mut self, at: Nanos, queue: &Queue, service: &Service, draws: Draws) {
         if self.set(at, queue) {
             return;

@@ -8,7 +8,7 @@ use crate::spec::{BitErrorRate, Effect};
 use crate::stage::{Entered, Out, Stage};
 use crate::time::Nanos;
 
-/// A frame is lost if one of its bits is wrong: longer ones more often; see [`BitErrorRate`].
+/// Loses a frame if one of its bits is wrong, so that longer frames are lost more often; see [`BitErrorRate`].
 #[derive(Debug)]
 pub(crate) struct BitErrors {
     rate: BitErrorRate,

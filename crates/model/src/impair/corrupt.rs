@@ -1,4 +1,4 @@
-//! Corruption.
+//! Corruption of packets.
 
 use core::num::NonZeroU8;
 
@@ -10,7 +10,7 @@ use crate::spec::{Corruption, Effect};
 use crate::stage::{Entered, Out, Stage};
 use crate::time::Nanos;
 
-/// Bits of a packet are flipped, with a probability; which ones is drawn too.
+/// Flips bits of a packet with a probability; the choice of the bits is drawn, too.
 #[derive(Debug)]
 pub(crate) struct Corrupt {
     chance: Chance,

@@ -16,22 +16,23 @@ use crate::stage::{Departures, Entered, Entries, Out, Stage, Timing};
 use crate::time::Nanos;
 use crate::units::Bytes;
 
-/// Places to which flows are hashed where each keeps its own order.
+/// The number of places to which flows are hashed if each flow keeps its order.
 const PLACES: usize = 4_096;
 
-/// Propagation: a constant, perhaps a part that grows with the packet, perhaps a random one.
+/// A propagation delay: a constant part, optionally a part that grows with the packet's length, optionally a random
+/// part.
 ///
-/// In order, a later packet never leaves before an earlier one: due = max(own, the previous packet's), of all packets or of
-/// those of its flow; unless it passes at once.
+/// If the order is kept, a later packet never leaves before an earlier one of all packets or of its flow: due =
+/// max(own, the previous packet's). Packets that skip the delay are the exception.
 #[derive(Debug, Default)]
 pub(crate) struct DelayLaw {
     law: Delay,
     offsets: Box<Offsets>,
     at_once: AtOnce,
     draws: Draws,
-    /// When the last of all that entered leaves.
+    /// The time at which the last of all packets that entered leaves.
     last: Nanos,
-    /// When the last leaves of those whose flows share a place; empty unless each flow keeps its own order.
+    /// The times at which the last packets of each place leave; empty unless each flow keeps its order.
     last_of_flows: Box<[Nanos]>,
     tally: Tally,
 }
@@ -45,7 +46,7 @@ impl DelayLaw {
         }
     }
 
-    /// How long a packet of `len` takes by itself, apart from jitter.
+    /// Returns the delay of a packet of `len` bytes without jitter.
     #[inline]
     fn mean(&self, len: Bytes) -> Nanos {
         let growing = self
@@ -55,7 +56,7 @@ impl DelayLaw {
         self.law.time + growing
     }
 
-    /// When a packet of `flow` leaves that would leave at `own` by itself.
+    /// Returns when a packet of `flow` leaves that would leave at `own` on its own.
     #[inline]
     fn leaves(&mut self, own: Nanos, flow: Flow) -> Nanos {
         self.last = self.last.max(own);
@@ -76,7 +77,7 @@ impl Delay {
         let is_varied = self.jitter.is_some() || self.reorder.is_some();
         let half_life = self.jitter.as_ref().and_then(|jitter| jitter.half_life);
         let (entries, departures) = match self.ordering {
-            // Who passes at once is counted.
+            // The packets that skip the delay are found by counting.
             _ if self.reorder.is_some() => (Entries::InOrder, Departures::AnyOrder),
             Ordering::Free if half_life.is_some() => (Entries::InOrder, Departures::AnyOrder),
             Ordering::Free => (Entries::AnyOrder, Departures::AnyOrder),
@@ -191,9 +192,9 @@ mod tests {
         assert_eq!(due(&mut delay, 0, 10, 1), 10_000);
         assert_eq!(due(&mut delay, 1, 1, 1), 10_000);
         assert_eq!(due(&mut delay, 2, 1, 2), 1_002);
-        // Flows that share a place share its order.
+        // Flows that share a place keep a common order.
         assert_eq!(due(&mut delay, 3, 1, 1 + 4_096), 10_000);
-        // What was free meanwhile is not overtaken by its flow either.
+        // A packet that passed freely in the meantime is not overtaken by its flow, either.
         delay.set(Nanos(3), &per_flow(Ordering::Free));
         assert_eq!(due(&mut delay, 4, 20, 2), 20_004);
         delay.set(Nanos(4), &per_flow(Ordering::PerFlow));

@@ -1,4 +1,4 @@
-//! Duplication.
+//! Duplication of packets.
 
 use crate::behaviour::Behaviour;
 use crate::draw::{Chance, Draws};
@@ -7,7 +7,8 @@ use crate::spec::{Duplication, Effect};
 use crate::stage::{Departures, Entered, Out, Stage, Timing};
 use crate::time::Nanos;
 
-/// Each packet is followed by a copy, with a probability, at once or later. Copies are copied too, by draws of their own.
+/// Has each packet followed by a copy with a probability, immediately or later. Copies are copied, too, by separate
+/// draws.
 #[derive(Debug)]
 pub(crate) struct Duplicate {
     chance: Chance,

@@ -1,4 +1,4 @@
-//! What a delay that varies will come to.
+//! Estimates of a delay that varies.
 
 use crate::draw::Draws;
 use crate::impair::delay::DelayLaw;
@@ -10,35 +10,35 @@ use crate::stage::{Entered, Out, Stage};
 use crate::time::Nanos;
 use crate::units::Bytes;
 
-/// Packets that an estimate is made of.
+/// The number of packets that an estimate is made of.
 const PACKETS: u64 = 1 << 17;
 
-/// The least that pass in a row before time jumps ahead.
+/// The smallest number of packets that pass in a row before time jumps ahead.
 const LEAST_IN_ROW: u64 = 2_048;
 
-/// What a delay that varies at random comes to under packets that are so far apart.
+/// An estimate of a delay that varies at random, for packets at regular intervals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DelayEstimate {
-    /// What order adds to the mean.
+    /// The time that keeping the order adds to the mean.
     pub added: Nanos,
     /// The standard deviation of the delay.
     pub deviation: Nanos,
-    /// The share of packets whose own delay would be below 0, and is 0.
+    /// The share of packets whose own delay would be below 0 and is set to 0, from 0 to 1.
     pub clamped: f64,
 }
 
 impl Delay {
-    /// What this delay comes to under packets `gap` apart, found by passing 131,072 of 1,514 bytes in virtual time; `None` without
-    /// jitter. In order the mean grows, because one late packet holds up those behind it; the mean is within some hundredths
-    /// of the spread.
+    /// Estimates this delay for packets `gap` apart, by passing 131,072 packets of 1,514 bytes in virtual time; `None`
+    /// without jitter. If order is kept, the mean grows, because a late packet holds up those behind it. The error of
+    /// the mean is some hundredths of the spread.
     #[must_use]
     pub fn estimate(&self, gap: Nanos) -> Option<DelayEstimate> {
         let jitter = self.jitter.as_ref()?;
         let gap = Nanos(gap.0.max(1));
-        // How long a late packet may hold up others: ten spreads. As many pass again and are counted.
+        // A late packet may hold up others for ten spreads. As many packets pass again and are counted.
         let reach = (jitter.spread.saturating_mul(10).0 / gap.0).min(PACKETS / 8);
         let in_row = (2 * reach).max(LEAST_IN_ROW);
-        // Then so much time that the score is another one.
+        // After a pause of this length, the score does not depend on the one before.
         let half_life = jitter.half_life.unwrap_or_default();
         let pause = half_life.saturating_mul(20) + jitter.spread.saturating_mul(100);
         let mut kept = Run::of(self.clone());
@@ -63,7 +63,7 @@ impl Delay {
     }
 }
 
-/// Packets that pass a delay, and what the delays of those that count add up to.
+/// Packets that pass a delay, and the statistics of those that count.
 struct Run {
     delay: DelayLaw,
     counted: Tally,
@@ -119,7 +119,7 @@ mod tests {
             [thousand.added, thousand.deviation].map(|time| time.0 as f64 / MS);
         assert!((4.3..4.7).contains(&added), "{added}");
         assert!((3.1..3.3).contains(&deviation), "{deviation}");
-        // So far apart that none holds up another.
+        // At this distance, no packet holds up another.
         let alone = at(Nanos::from_secs(1));
         assert_eq!(alone.added, Nanos::ZERO);
         assert!((4.95..5.05).contains(&(alone.deviation.0 as f64 / MS)));
@@ -149,7 +149,7 @@ mod tests {
         let wide = Jitter::new(Nanos::from_millis(50), Law::Normal);
         let wide = delay(wide, Ordering::Free);
         let clamped = wide.estimate(Nanos::from_millis(1)).unwrap().clamped;
-        // Phi(-1), within four standard errors.
+        // The share is Phi(-1), within four standard errors.
         assert!((clamped - 0.158_655).abs() < 0.004, "{clamped}");
     }
 }

@@ -10,7 +10,7 @@ use crate::spec::Effect;
 use crate::stage::{Entered, Out, Stage, Timing};
 use crate::time::Nanos;
 
-/// Drops every n-th packet, and of copies every n-th by a count of their own.
+/// Drops every n-th packet. Copies have a separate count, and every n-th of them is dropped.
 #[derive(Debug)]
 pub(crate) struct EveryNth {
     n: Option<NonZeroU32>,

@@ -8,13 +8,13 @@ use crate::spec::{Effect, FourState};
 use crate::stage::{Entered, Out, Stage, Timing};
 use crate::time::Nanos;
 
-/// Loss as tc's `loss state` has it; see [`FourState`].
+/// Loss as in tc's `loss state`; see [`FourState`].
 ///
-/// Originals and copies each walk a chain of their own, so that duplication changes nothing for originals.
+/// Originals and copies have separate chains, so that duplication changes nothing for originals.
 #[derive(Debug)]
 pub(crate) struct FourStateLoss {
     rows: Rows,
-    /// Of originals, of copies.
+    /// The state of the originals' chain and that of the copies' chain.
     states: [State; 2],
     draws: Draws,
 }
@@ -27,8 +27,8 @@ enum State {
     LostInGap,
 }
 
-/// What each draw leads to: below the first of a row to one state, below the second to another, and else to no other. By
-/// default nothing is lost, in whatever state; that stays as it is.
+/// The transitions of the chain: a draw below the first chance of a row leads to one state, a draw below the second to
+/// another, and any other draw keeps the state. By default no packet is lost, in whatever state, and the state stays.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rows {
     p14: Chance,
@@ -61,7 +61,7 @@ impl Rows {
         }
     }
 
-    /// The state behind `state`.
+    /// Returns the state that follows `state`.
     #[inline]
     fn next(&self, state: State, draw: u64) -> State {
         use State::{LostInBurst, LostInGap, ReceivedInBurst, ReceivedInGap};
@@ -104,7 +104,7 @@ impl Stage for FourStateLoss {
     fn set(&mut self, _at: Nanos, effect: &Effect) {
         match effect {
             Effect::FourState(law) => self.rows = Rows::of(law),
-            // From its first state it never comes to a loss.
+            // From its first state, it never reaches a loss.
             _ => {
                 self.rows = Rows::default();
                 self.states = [State::ReceivedInGap; 2];

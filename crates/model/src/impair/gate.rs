@@ -11,15 +11,15 @@ use crate::stage::{Entered, Out, Stage, Timing};
 use crate::time::Nanos;
 use crate::units::QueueLimit;
 
-/// Holds what comes while it is closed, and lets all of it go at once when it opens.
+/// Holds packets that come while it is closed, and lets all of them go together when it opens.
 #[derive(Debug)]
 pub(crate) struct GateStage {
     gate: Gate,
     waiting: VecDeque<InFlight>,
-    /// L2 bytes waiting.
+    /// The L2 bytes that wait.
     bytes: u64,
     longest: usize,
-    /// When it opened on packets that still wait for it.
+    /// The time at which it opened, while packets still wait.
     opened: Option<Nanos>,
 }
 

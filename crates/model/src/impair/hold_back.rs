@@ -1,4 +1,4 @@
-//! Packets that others overtake, so many as were asked for.
+//! Reordering with a given extent: a set number of packets overtakes another one.
 
 use alloc::collections::VecDeque;
 
@@ -9,20 +9,20 @@ use crate::spec::{Effect, HoldBack};
 use crate::stage::{Entered, Out, Stage, Timing};
 use crate::time::Nanos;
 
-/// Holds packets back until later ones have passed; see [`HoldBack`]. Copies pass, and overtake nobody.
+/// Holds packets back until later ones have passed; see [`HoldBack`]. Copies pass, and do not count as overtaking.
 #[derive(Debug, Default)]
 pub(crate) struct HoldingBack {
     chance: Chance,
     extent: u64,
     timeout: Nanos,
-    /// In the order in which they came.
+    /// The held packets, in the order in which they came.
     held: VecDeque<Held>,
-    /// Originals that were not held back.
+    /// The number of originals that were not held back.
     passed: u64,
     draws: Draws,
 }
 
-/// A packet that is held back until so many have passed in all, or until a time.
+/// A packet that is held back until `passed` reaches a number, or until a time.
 #[derive(Debug)]
 struct Held {
     until_passed: u64,
@@ -94,7 +94,7 @@ impl Stage for HoldingBack {
         {
             self.extent = u64::from(extent.get());
             self.timeout = *timeout;
-            // None waits for longer than one that comes now: so they stay in order.
+            // No packet waits for longer than one that comes now, so they stay in order.
             for held in &mut self.held {
                 held.until_passed = held.until_passed.min(self.passed + self.extent);
                 held.until = held.until.min(at + self.timeout);

@@ -1,4 +1,4 @@
-//! Loss by number.
+//! Loss of numbered packets.
 
 use alloc::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::spec::Effect;
 use crate::stage::{Entered, Out, Stage, Timing};
 use crate::time::Nanos;
 
-/// Drops the packets of stated numbers, and no copy.
+/// Drops the originals with given numbers.
 #[derive(Debug)]
 pub(crate) struct Indexes {
-    /// In ascending order.
+    /// The numbers, in ascending order.
     all: Arc<[u64]>,
-    /// How many of them lie behind.
+    /// The number of them that have passed.
     over: usize,
 }
 

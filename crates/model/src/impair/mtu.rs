@@ -1,4 +1,4 @@
-//! A hop that a packet may be too long for.
+//! A hop with an MTU that packets may exceed.
 
 use crate::behaviour::{Behaviour, LossLaw};
 use crate::draw::Draws;
@@ -8,7 +8,7 @@ use crate::spec::Effect;
 use crate::stage::{Entered, Out, Stage};
 use crate::time::Nanos;
 
-/// Drops what is longer than an MTU, and has its sender told, as a router does that may not fragment.
+/// Drops packets longer than an MTU and requests an ICMP reply to their senders, like a router that may not fragment.
 #[derive(Debug)]
 pub(crate) struct Mtu {
     mtu: Option<u16>,

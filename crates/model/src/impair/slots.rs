@@ -1,4 +1,4 @@
-//! Slots: packets wait for a turn and leave in bursts.
+//! Slots: packets wait for a slot and leave in bursts.
 
 use alloc::boxed::Box;
 
@@ -10,14 +10,14 @@ use crate::spec::{Effect, Slots};
 use crate::stage::{Departures, Entered, Entries, Out, Stage, Timing};
 use crate::time::Nanos;
 
-/// netem's slots behind its delay (Linux, `net/sched/sch_netem.c`, `netem_dequeue` and `get_slot_next`), as arithmetic on the
-/// times at which packets come: which slot a packet leaves in is known when it enters.
+/// netem's slots behind its delay (Linux, `net/sched/sch_netem.c`, `netem_dequeue` and `get_slot_next`), as arithmetic
+/// on arrival times: a packet's slot is known when it enters.
 #[derive(Debug, Default)]
 pub(crate) struct SlotStage {
     slots: Slots,
     offsets: Box<Offsets>,
     draws: Draws,
-    /// When the latest slot that was drawn opens.
+    /// The time at which the latest slot that was drawn opens.
     opens: Option<Nanos>,
     packets_left: u32,
     bytes_left: u64,
@@ -33,7 +33,7 @@ impl SlotStage {
         }
     }
 
-    /// Draws the slot that opens a wait after `from`, with all its room.
+    /// Draws the slot that opens a wait after `from`, with its full room.
     fn draw(&mut self, from: Nanos, draws: Draws, stream: Stream, index: u64) {
         let offset = self.offsets.next(from, draws, stream, index);
         self.opens = Some(from + Nanos(self.slots.delay.0.saturating_add_signed(offset)));
@@ -43,7 +43,7 @@ impl SlotStage {
 }
 
 impl Slots {
-    /// A packet that comes earlier than another one waits longer for the slot of both.
+    /// The delay varies, because a packet that comes earlier than another one waits longer for the same slot.
     pub(crate) fn behaviour(&self) -> Behaviour<'static> {
         Behaviour {
             varies: true,
@@ -100,7 +100,7 @@ mod tests {
     use crate::spec::{Jitter, Law};
     use crate::units::Bytes;
 
-    /// When packets of these times and lengths leave.
+    /// Returns when packets with these times and lengths leave.
     fn leave(slots: Slots, packets: &[(u64, u64)]) -> Vec<u64> {
         let mut stage = SlotStage::new(Nanos::ZERO, Draws::new(1, 0, "box.up.slots"));
         stage.set(Nanos::ZERO, &Effect::Slots(slots));
@@ -140,7 +140,7 @@ mod tests {
             leave(slots(2, 10_000), &at_once),
             vec![10, 10, 20, 20, 30, 45]
         );
-        // The packet that reaches the limit still leaves: 300 of 250 bytes.
+        // The packet that reaches the limit still leaves: 300 bytes with a limit of 250.
         assert_eq!(
             leave(slots(99, 250), &at_once),
             vec![10, 10, 10, 20, 20, 45]

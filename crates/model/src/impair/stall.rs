@@ -1,4 +1,4 @@
-//! A link that stands still for a while in every period.
+//! A link that stalls for a while in every period.
 
 use crate::behaviour::{Behaviour, Holding};
 use crate::draw::Draws;
@@ -12,7 +12,7 @@ use crate::time::Nanos;
 pub(crate) struct StallStage {
     start: Nanos,
     stall: Stall,
-    /// When the last of all that entered leaves.
+    /// The time at which the last of all packets that entered leaves.
     last: Nanos,
 }
 
@@ -25,7 +25,7 @@ impl StallStage {
         }
     }
 
-    /// How long a stall goes on that holds a packet at `at`; 0 where there is none.
+    /// Returns the remaining time of a stall that holds a packet at `at`; 0 if there is none.
     fn remaining(&self, at: Nanos) -> Nanos {
         let Stall { every, lasts } = self.stall;
         match at.0.saturating_sub(self.start.0).checked_rem(every.0) {
@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    /// When packets leave that come at these times to a link that starts at 1,000.
+    /// Returns when packets leave that come at these times to a link that starts at 1,000.
     fn leave(stall: Stall, times: &[u64]) -> Vec<u64> {
         let draws = Draws::new(1, 0, "box.up.stall");
         let mut stage = StallStage::new(Nanos(1_000), draws);

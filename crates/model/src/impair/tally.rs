@@ -1,9 +1,9 @@
-//! What the delays that a stage gave add up to.
+//! Statistics of the delays that a stage gave.
 
 use crate::counters::Achieved;
 use crate::time::Nanos;
 
-/// Sums over delays, counted from the first of them, so that their squares keep their digits.
+/// Sums over delays. They count from the first delay, so that the squares keep their precision.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     packets: u64,
@@ -14,7 +14,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// One more; whether it would have been below 0.
+    /// Adds a delay; `is_clamped` tells whether it would have been below 0.
     #[inline]
     pub(crate) fn add(&mut self, delay: Nanos, is_clamped: bool) {
         if self.packets == 0 {
@@ -27,7 +27,7 @@ impl Tally {
         self.squares += from_origin * from_origin;
     }
 
-    /// What they came to; `None` if there was none.
+    /// Returns the statistics; `None` if there was no delay.
     pub(crate) fn achieved(&self) -> Option<Achieved> {
         if self.packets == 0 {
             return None;
@@ -68,7 +68,7 @@ mod tests {
         let achieved = Achieved {
             packets: 8,
             mean: Nanos(hour + 5_000),
-            // The root of 32/7.
+            // The square root of 32/7.
             deviation: Nanos(2_138),
             clamped: 1,
         };

@@ -5,26 +5,26 @@ use core::f64::consts::LN_2;
 use crate::in_flight::Stream;
 use crate::time::Nanos;
 
-/// A standard normal score that is the less alike the more time has passed: after dt it is rho z + sqrt(1 - rho²) e, with
-/// rho = 2^(-dt / half-life) and a fresh score e (Ornstein and Uhlenbeck 1930, at the times of packets). At any one time its
+/// A standard normal score that becomes less similar with time: after dt it is rho z + sqrt(1 - rho²) e, with rho =
+/// 2^(-dt / half-life) and a fresh score e (Ornstein and Uhlenbeck 1930, at the times of packets). At any one time its
 /// law is the standard normal one, however many packets came before.
 ///
-/// Originals alone carry it on. A copy goes on from the latest original with a fresh score of its own, and nobody from it: at the
-/// same instant it has its original's score, and no original's ever depends on copies.
+/// Only originals advance it. A copy starts from the latest original, with a fresh score, and no packet starts from a
+/// copy: at the same instant a copy has its original's score, and no original's score ever depends on copies.
 #[derive(Debug, Default)]
 pub(crate) struct Wandering {
     latest: Option<(Nanos, f64)>,
 }
 
 impl Wandering {
-    /// The score of the packet of `stream` that enters at `at`; `fresh` is a score of its own.
+    /// Returns the score of the packet of `stream` that enters at `at`; `fresh` is an independent score for it.
     #[inline]
     pub(crate) fn next(&mut self, at: Nanos, half_life: Nanos, fresh: f64, stream: Stream) -> f64 {
         let score = match self.latest {
             None => fresh,
             Some((then, score)) => {
                 let half_lives = (at - then).0 as f64 / half_life.0 as f64;
-                // 1 - rho², which is far below 1 for packets that follow closely.
+                // This is 1 - rho², which is far below 1 for packets that follow each other closely.
                 let new = -libm::expm1(-2.0 * LN_2 * half_lives);
                 libm::sqrt(1.0 - new) * score + libm::sqrt(new) * fresh
             }
@@ -51,7 +51,7 @@ mod tests {
         assert!((next(5, 9.0) - 2.0).abs() < 1e-12);
         assert!((next(1_005, 0.0) - 1.0).abs() < 1e-12);
         assert!((next(1_505, 0.0) - 0.5_f64.sqrt()).abs() < 1e-12);
-        // Of a fresh score as much as keeps the variance at 1.
+        // The fresh score has the weight that keeps the variance at 1.
         assert!((next(2_505, 1.0) - (0.125_f64.sqrt() + 0.75_f64.sqrt())).abs() < 1e-12);
     }
 

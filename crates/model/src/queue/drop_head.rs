@@ -1,4 +1,4 @@
-//! A drop-head queue: first in, first out; what comes to a full one pushes out what has waited longest.
+//! A drop-head queue: first in, first out; a packet that finds it full pushes out the packets that have waited longest.
 
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
@@ -10,8 +10,8 @@ use crate::spec::{Discipline, Queue};
 use crate::stage::{Entered, Out};
 use crate::time::Nanos;
 
-/// As tc's `pfifo_head_drop`, with a limit in any unit: as many go as make room for the one that comes, and that one too if it
-/// does not fit into an empty queue.
+/// A queue like tc's `pfifo_head_drop`, with a limit in any unit. It drops as many packets as make room for the one
+/// that arrives, and that one, too, if it does not fit into an empty queue.
 #[derive(Debug)]
 pub(crate) struct DropHead(pub(crate) Fifo);
 

@@ -1,4 +1,4 @@
-//! A drop-tail queue, and the packets and bytes of any queue.
+//! A drop-tail queue, which also holds the packets of other disciplines.
 
 use alloc::collections::VecDeque;
 
@@ -12,7 +12,8 @@ use crate::stage::{Entered, Out};
 use crate::time::Nanos;
 use crate::units::{Bytes, QueueLimit};
 
-/// First in, first out, up to a limit; neither the packet in service nor those further along the path are in it.
+/// A queue that is first in, first out, up to a limit. It contains neither the packet in service nor those further
+/// along the path.
 #[derive(Debug)]
 pub(crate) struct Fifo {
     pub(crate) limit: QueueLimit,
@@ -29,17 +30,17 @@ impl Fifo {
         }
     }
 
-    /// The L2 bytes that wait.
+    /// Returns the L2 bytes that wait.
     pub(crate) fn bytes(&self) -> Bytes {
         self.backlog.bytes
     }
 
-    /// Whether what waits may wait.
+    /// Returns whether the packets that wait are within the limit.
     pub(crate) fn fits(&self, now: Nanos, service: &Service) -> bool {
         self.backlog.fits(self.limit, now, service)
     }
 
-    /// Whether `t` may wait too.
+    /// Returns whether `t` could wait, too.
     pub(crate) fn has_room_for(&self, now: Nanos, t: &InFlight, service: &Service) -> bool {
         let backlog = self.backlog.plus(t.packet.len, service);
         backlog.fits(self.limit, now, service)

@@ -1,19 +1,19 @@
-//! A rate that varies, as that of a radio channel.
+//! A rate that varies, like the rate of a radio channel.
 
 use crate::draw::Draws;
 use crate::spec::Fluctuation;
 use crate::time::Nanos;
 use crate::units::BitsPerSec;
 
-/// A rate drawn anew for every period; draw number N is for the Nth period after the first packet.
+/// A rate that is drawn anew for every period; draw number N is for the Nth period after the first packet.
 #[derive(Debug)]
 pub(crate) struct Fluctuating {
     rate: BitsPerSec,
     config: Fluctuation,
     draws: Draws,
-    /// The draw of the first period.
+    /// The number of the draw for the first period.
     first: u64,
-    /// When the first packet was served.
+    /// The time at which the first packet was served.
     origin: Option<Nanos>,
     /// The last period in which a packet was served.
     last: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Fluctuating {
 }
 
 impl Fluctuating {
-    /// Draws from number `first` on.
+    /// Creates a rate whose draws have the numbers from `first` on.
     pub(crate) fn new(rate: BitsPerSec, config: Fluctuation, draws: Draws, first: u64) -> Self {
         Self {
             rate,
@@ -35,7 +35,7 @@ impl Fluctuating {
         }
     }
 
-    /// The rate at `now`.
+    /// Returns the rate at `now`.
     pub(crate) fn at(&self, now: Nanos) -> BitsPerSec {
         let from_origin = now - self.origin.unwrap_or(now);
         let rate = self.in_period(from_origin.0 / self.config.hold.0);
@@ -45,17 +45,17 @@ impl Fluctuating {
         rate.unwrap_or(self.rate)
     }
 
-    /// Work done in advance in the last busy period does not count in the next.
+    /// Begins a busy period: work done in advance in the last one does not count.
     pub(crate) fn begin_busy_period(&mut self) {
         self.credit = 0;
     }
 
-    /// The first draw that no period has used.
+    /// Returns the number of the first draw that no period has used.
     pub(crate) fn drawn(&self) -> u64 {
         self.first + self.last + 1
     }
 
-    /// The work that is left at `at` of what ends at `ends`.
+    /// Returns the work that is left at `at` of a service that ends at `ends`.
     pub(crate) fn left(&self, at: Nanos, ends: Nanos) -> u128 {
         let origin = self.origin.unwrap_or(at);
         let (mut from, until) = (
@@ -77,7 +77,8 @@ impl Fluctuating {
         work.saturating_sub(self.credit)
     }
 
-    /// When `work` done from `at` on is done; when the rate changes, what is left of it is done at the new rate.
+    /// Returns when `work` whose service begins at `at` is done. When the rate changes, the rest is done at the new
+    /// rate.
     pub(crate) fn serve(&mut self, at: Nanos, work: u128) -> Nanos {
         let origin = *self.origin.get_or_insert(at);
         let mut left = work.saturating_sub(self.credit);
@@ -99,7 +100,7 @@ impl Fluctuating {
         }
     }
 
-    /// Bits a second, uniform within the spread about the mean; 1 at least.
+    /// Returns the rate of a period in bits per second, uniform within the spread about the mean; at least 1.
     fn in_period(&self, period: u64) -> u128 {
         let mean = u128::from(self.rate.get());
         let spread = (mean * self.config.spread.threshold()) >> 64;
@@ -127,7 +128,7 @@ mod tests {
         Fluctuating::new(rate.parse().unwrap(), config, draws, 0)
     }
 
-    /// What is served of 1500-byte packets in each second, in bit/s.
+    /// Returns the rate at which 1500-byte packets are served in each second, in bit/s.
     fn rates(server: &mut Fluctuating, seconds: u64) -> Vec<f64> {
         let mut served = vec![0.0; usize::try_from(seconds).unwrap() + 1];
         let mut now = Nanos::ZERO;
@@ -160,7 +161,7 @@ mod tests {
                 .all(|r| (15e6 - packet..=25e6 + packet).contains(r))
         );
         let mean = rates.iter().sum::<f64>() / 400.0;
-        // The mean of 400 draws of a standard deviation of 5 / sqrt(3) Mbit/s.
+        // This is the mean of 400 draws with a standard deviation of 5 / sqrt(3) Mbit/s.
         assert!((mean - 20e6).abs() < 4.0 * 0.145e6, "{mean}");
         let apart = rates
             .windows(2)

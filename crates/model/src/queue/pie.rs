@@ -1,4 +1,4 @@
-//! PIE (RFC 8033): drops at arrival, with a probability that follows the queue's delay.
+//! PIE (RFC 8033): it drops at arrival, with a probability that follows the queue's delay.
 
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
@@ -11,39 +11,40 @@ use crate::spec::{Discipline, Pie, Queue};
 use crate::stage::{Entered, Out};
 use crate::time::Nanos;
 
-/// One queue under PIE, by the pseudo-code of RFC 8033, appendix A, with what sections 5.1, 5.4 and 5.5 add.
+/// One queue under PIE: the pseudo-code of RFC 8033, appendix A, with the additions of sections 5.1, 5.4 and 5.5.
 ///
-/// The delay is taken from time stamps. When the last packet leaves, there is none (as in Linux): nothing would tell the
-/// controller of an idle queue otherwise. It has no timer: it catches up before anything else happens, its first tick one
-/// `tupdate` after its beginning, a tick before what happens at its instant.
+/// The delay is taken from time stamps. When the last packet leaves, the delay is 0 (as in Linux); nothing else would
+/// inform the controller that the queue is idle. The controller has no timer: it catches up before anything else
+/// happens. Its first tick is one `tupdate` after it begins, and a tick comes before anything else at the same instant.
 #[derive(Debug)]
 pub(crate) struct PieQueue {
     law: Pie,
     draws: Draws,
     fifo: Fifo,
     control: Control,
-    /// The probabilities of packets since the last one that was dropped or marked, added up.
+    /// The sum of the probabilities of all packets since the last one that was dropped or marked.
     accumulated: f64,
     next_tick: Nanos,
 }
 
-/// What a tick reads and writes.
+/// The values that a tick reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Control {
     probability: f64,
-    /// How long the packet that left last had waited.
+    /// The time that the packet that left last had waited.
     delay: Nanos,
-    /// That at the last tick.
+    /// The same at the last tick.
     before: Nanos,
-    /// For how long nothing is dropped any more.
+    /// The time for which nothing is dropped any more.
     allowance: Nanos,
 }
 
-/// How much the probability changes for a second of delay beyond the target, and of growing delay, at each tick.
+/// The change of the probability at each tick, for each second of delay above the target (ALPHA) and for each second by
+/// which the delay has grown (BETA).
 const ALPHA: f64 = 0.125;
 const BETA: f64 = 1.25;
 
-/// The less likely drops are, the smaller the steps are (section 4.2): below which probability, divided by what.
+/// The divisor of the steps below each probability: the less likely drops are, the smaller the steps are (section 4.2).
 const SMALLER_STEPS: [(f64, f64); 6] = [
     (0.000_001, 2_048.0),
     (0.000_01, 512.0),
@@ -53,21 +54,22 @@ const SMALLER_STEPS: [(f64, f64); 6] = [
     (0.1, 2.0),
 ];
 
-/// The probability up to which packets are marked, and from which on it grows by no more than [`STEP`] at a tick.
+/// The probability up to which packets are marked, and from which on it grows by at most [`STEP`] at a tick.
 const HIGH: f64 = 0.1;
 const STEP: f64 = 0.02;
 
-/// The delay above which the probability grows by another [`STEP`] at each tick, of Linux's `sch_pie.c`.
+/// The delay above which the probability grows by another [`STEP`] at each tick, as in Linux's `sch_pie.c`.
 const LONG: Nanos = Nanos::from_millis(250);
 
 /// The probability below which nothing is dropped while the delay is low.
 const CALM: f64 = 0.2;
 
-/// The probabilities of packets that must have added up before one is dropped, and at which one is dropped in any case.
+/// The sums of probabilities before which no packet is dropped (TOO_CLOSE) and at which one is dropped in any case
+/// (TOO_FAR).
 const TOO_CLOSE: f64 = 0.85;
 const TOO_FAR: f64 = 8.5;
 
-/// The bytes that may always wait: two packets of `MEAN_PKTSIZE`, which RFC 8034 has as 1,024 bytes.
+/// The bytes that may always wait: two packets of `MEAN_PKTSIZE`, which is 1,024 bytes in RFC 8034.
 const SPARED: u64 = 2_048;
 
 impl PieQueue {
@@ -85,12 +87,12 @@ impl PieQueue {
         }
     }
 
-    /// Lets every tick up to `now` happen. Nothing else has happened since the last one.
+    /// Carries out all ticks up to `now`. Nothing else has happened since the last one.
     fn catch_up(&mut self, now: Nanos) {
         while self.next_tick <= now {
             let before = self.control;
             self.control.tick(&self.law);
-            // Nothing has changed, so nothing will.
+            // If a tick changed nothing, further ticks will not, either.
             let ticks = match self.control == before {
                 true => (now - self.next_tick).0 / self.law.tupdate.0 + 1,
                 false => 1,
@@ -103,7 +105,7 @@ impl PieQueue {
         }
     }
 
-    /// Judges `t` as it comes.
+    /// Decides on `t` when it arrives; it may be marked.
     fn judge(&mut self, now: Nanos, index: u64, t: &mut InFlight) -> Entered {
         self.catch_up(now);
         if self.control.is_calm(&self.law) && self.control.probability == 0.0 {
@@ -140,7 +142,7 @@ impl PieQueue {
 }
 
 impl Control {
-    /// The RFC's `calculate_drop_prob`.
+    /// Carries out a tick (the RFC's `calculate_drop_prob`).
     fn tick(&mut self, law: &Pie) {
         let seconds = |time: Nanos| time.0 as f64 / 1e9;
         let delay = seconds(self.delay);
@@ -162,11 +164,11 @@ impl Control {
         }
         self.probability = self.probability.clamp(0.0, 1.0);
         self.before = self.delay;
-        // Saturates at 0.
+        // The difference saturates at 0.
         self.allowance = self.allowance - law.tupdate;
     }
 
-    /// Whether delays were short at the last tick, and are.
+    /// Returns whether the delay is short and was short at the last tick.
     fn is_calm(&self, law: &Pie) -> bool {
         is_below_half(self.delay, law.target) && is_below_half(self.before, law.target)
     }
@@ -189,7 +191,7 @@ impl QueueDiscipline for PieQueue {
         }
     }
 
-    /// It is not dropped, since nothing waits, but may be the first of a burst.
+    /// Takes in `t`. It is not dropped, because no packet waits, but it may be the first of a burst.
     fn enqueue_at_idle(&mut self, at: Entry, mut t: InFlight, service: &Service) -> Entered {
         let entered = self.judge(at.now, at.index, &mut t);
         self.fifo.adopt(t, service);
@@ -206,7 +208,7 @@ impl QueueDiscipline for PieQueue {
         Some(next)
     }
 
-    /// The next tick stays where it is.
+    /// Takes over the parameters; the next tick keeps its time.
     fn set(&mut self, at: Nanos, queue: &Queue) -> bool {
         let Discipline::Pie(law) = queue.discipline else {
             return false;

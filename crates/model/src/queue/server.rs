@@ -1,4 +1,4 @@
-//! A bottleneck server: one packet in service, the others wait.
+//! A bottleneck server: one packet is in service, and the others wait.
 
 use core::iter;
 
@@ -20,8 +20,8 @@ use crate::units::QueueLimit;
 
 /// A bottleneck that serves one packet after the other.
 ///
-/// What it holds are events, not departures computed in advance, so that a change of the rate reaches the packet in service,
-/// which keeps what was served of it, and those that wait.
+/// It holds events and not departures that were computed in advance. Therefore a change of the rate affects the waiting
+/// packets and the packet in service, which keeps the part of its service that is done.
 #[derive(Debug)]
 pub(crate) struct Server {
     start: Nanos,
@@ -30,17 +30,17 @@ pub(crate) struct Server {
     service: Service,
     queue: AnyDiscipline,
     in_service: Option<InFlight>,
-    /// When that is done; [`Nanos::MAX`] in a stall.
+    /// The time at which the packet in service is done; [`Nanos::MAX`] in a stall.
     ends: Nanos,
-    /// What is left of its work, in a stall.
+    /// The work that is left of the packet in service, in a stall.
     left: u128,
     longest: usize,
 }
 
-/// The draws that decide which packets a discipline drops; the others are those of a rate that fluctuates.
+/// The stream of draws that decide which packets a discipline drops; the other draws are for a rate that fluctuates.
 const DISCIPLINE: u64 = 1;
 
-/// The queue of a server that does nothing: nobody waits long, and nobody is dropped.
+/// The queue of a server that does nothing: no packet waits long, and none is dropped.
 const UNLIMITED: Queue = Queue {
     limit: QueueLimit::Packets(u32::MAX),
     discipline: Discipline::DropTail,
@@ -102,7 +102,7 @@ impl Trace {
 }
 
 impl Toffee {
-    /// A packet's time varies with those of the other direction.
+    /// A packet's time varies with the packets of the other direction.
     pub(crate) fn behaviour(&self) -> Behaviour<'_> {
         of_server(Bottleneck::Toffee(self), self.queue)
     }
@@ -124,7 +124,7 @@ fn of_server(bottleneck: Bottleneck<'_>, queue: Queue) -> Behaviour<'_> {
 impl Stage for Server {
     #[inline]
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered {
-        // Written only where it changes: a copy that follows a write at once waits for it.
+        // It is written only if it changes, because a copy that follows a write immediately has to wait for it.
         if t.since != at {
             t.since = at;
         }
@@ -168,7 +168,7 @@ impl Stage for Server {
         if *effect == self.effect {
             return;
         }
-        // What a queue counts of a packet follows the framing, so that one changes while the queue is empty.
+        // A queue counts packets as the framing says, so the framing changes while the queue is empty.
         let mut waiting = Vec::new();
         if framing(effect) != framing(&self.effect) {
             waiting.extend(iter::from_fn(|| self.queue.give_up(&self.service)));
@@ -227,7 +227,7 @@ fn framing(effect: &Effect) -> Framing {
     }
 }
 
-/// Whether two effects differ in their queues at most.
+/// Returns whether two effects are equal except for their queues.
 fn is_same_service(one: &Effect, other: &Effect) -> bool {
     match (one, other) {
         (Effect::Rate(one), Effect::Rate(other)) => {

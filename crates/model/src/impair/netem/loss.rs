@@ -1,4 +1,4 @@
-//! Which packets are lost (`loss_event`, `loss_4state`, `loss_gilb_ell`).
+//! The loss of packets (`loss_event`, `loss_4state`, `loss_gilb_ell`).
 
 use crate::draw::Draws;
 use crate::spec::{FourState, GilbertElliott, NetemLoss};
@@ -25,7 +25,7 @@ impl LossModel {
         }
     }
 
-    /// Whether the next packet is lost.
+    /// Returns whether the next packet is lost.
     #[inline]
     pub(super) fn loses(&mut self, key: Key) -> bool {
         match self {
@@ -37,7 +37,7 @@ impl LossModel {
     }
 }
 
-/// The chain of four states: the state that is entered decides. Sums of shares wrap at 2^32, as the kernel's do.
+/// The chain of four states: the state that is entered decides. Sums of shares wrap at 2^32, as in the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FourStates {
     state: State,
@@ -51,13 +51,13 @@ pub(super) struct FourStates {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// 1: passes.
+    /// State 1: the packet passes.
     Gap,
-    /// 2: passes within a burst.
+    /// State 2: the packet passes within a burst.
     Within,
-    /// 3: is lost in a burst.
+    /// State 3: the packet is lost in a burst.
     Burst,
-    /// 4: is lost by itself.
+    /// State 4: a single packet is lost.
     Single,
 }
 
@@ -77,7 +77,7 @@ impl FourStates {
 
     fn loses(&mut self, key: Key) -> bool {
         let draw = draw(self.draws, key);
-        // A draw that equals a bound moves nothing and loses nothing.
+        // A draw that equals a bound changes no state and loses no packet.
         let (state, lost) = match self.state {
             State::Gap if draw < self.p14 => (State::Single, true),
             State::Gap if self.p14 < draw && draw < self.p13_p14 => (State::Burst, true),
@@ -99,9 +99,9 @@ pub(super) struct Gemodel {
     is_bad: bool,
     p: u32,
     r: u32,
-    /// What passes in the bad state.
+    /// The probability that a packet passes in the bad state.
     h: u32,
-    /// What is lost in the good state: tc's 1-k.
+    /// The probability that a packet is lost in the good state: tc's 1-k.
     k1: u32,
     transitions: Draws,
     losses: Draws,

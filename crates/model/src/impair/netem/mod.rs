@@ -1,7 +1,7 @@
-//! Linux's netem, packet for packet in the order of `netem_enqueue` and `netem_dequeue` (`net/sched/sch_netem.c`, 6.1).
+//! Linux's netem, packet by packet in the order of `netem_enqueue` and `netem_dequeue` (`net/sched/sch_netem.c`, 6.1).
 //!
-//! Only its random numbers are not the kernel's: they are this model's keyed draws, taken to 32 bits. All packets share its chains
-//! and its counter of the gap, copies too, as in the kernel.
+//! Only its random numbers differ from the kernel's: they are this model's keyed draws, reduced to 32 bits. All
+//! packets, copies included, share its chains and the counter of its gap, as in the kernel.
 
 mod crandom;
 mod delay;
@@ -30,7 +30,7 @@ use self::delay::DelayDraw;
 use self::loss::LossModel;
 use self::slot::NetemSlots;
 
-/// One netem: what it does, and the packets that it holds in the order in which they are due (the kernel's tfifo).
+/// One netem: its options, and the packets that it holds in the order in which they are due (the kernel's tfifo).
 #[derive(Debug, Default)]
 pub(crate) struct NetemStage {
     start: Nanos,
@@ -41,26 +41,26 @@ pub(crate) struct NetemStage {
     corrupt: Hits,
     bits: Draws,
     reorder: Hits,
-    /// 0 where nothing is reordered.
+    /// The gap; 0 if no packet is reordered.
     gap: u32,
-    /// Packets that were delayed since one was not.
+    /// The number of packets that were delayed since one was not.
     counter: u32,
     delay: DelayDraw,
     rate: Option<NetemRate>,
     slots: Option<Box<NetemSlots>>,
     held: Line,
-    /// When the last of those is due.
+    /// The time at which the last of the held packets is due.
     last: Nanos,
     longest: usize,
-    /// Of the delays that it gave, if they vary.
+    /// Statistics of the delays that it gave, if they vary.
     tally: Tally,
-    /// The latest time that it was asked at: what is due earlier leaves now.
+    /// The time of the latest call; a packet that is due earlier leaves now.
     now: Nanos,
-    /// Whether the copy that it just made is what enters next.
+    /// Whether the copy that it just made enters next.
     copies: bool,
 }
 
-/// A netem that was taken away: what it holds keeps its time, what comes passes.
+/// The options after a netem was removed: held packets keep their times, and new packets pass.
 const NOTHING: Netem = Netem {
     limit: u32::MAX,
     ..Netem::PLAIN
@@ -77,12 +77,13 @@ impl NetemStage {
         }
     }
 
-    /// Whether a packet is lost, and not marked in place of that.
+    /// Returns whether a packet is lost and cannot be marked instead.
     fn loses(&mut self, key: Key, t: &mut InFlight) -> bool {
         self.loss.loses(key) && !(self.spec.ecn && t.mark())
     }
 
-    /// Duplication and loss. A copy is made of what is not lost; what is both copied and lost passes once.
+    /// Handles duplication and loss; returns whether `t` passes. A packet that is not lost is copied; one that is both
+    /// copied and lost passes once.
     fn count(&mut self, at: Nanos, key: Key, t: &mut InFlight, out: &mut Out) -> bool {
         let is_doubled = self.duplicate.hits(key);
         let is_lost = self.loses(key, t);
@@ -91,11 +92,12 @@ impl NetemStage {
         }
         self.copies = true;
         out.copy_again(at, *t);
-        // The kernel has its copy go first, and through loss once more: of two equal packets that is this one.
+        // In the kernel, the copy goes first and meets loss once more. The two packets are equal, so here the original
+        // takes that place.
         !self.loses(Key { again: true, ..key }, t)
     }
 
-    /// When `t`, which came at `at` and is not reordered, is due.
+    /// Returns when `t` is due, which came at `at` and is not reordered.
     fn due(&mut self, at: Nanos, key: Key, t: &InFlight) -> Nanos {
         self.counter = self.counter.wrapping_add(1);
         let due = Nanos(at.0.saturating_add_signed(self.delay.draw(key)));
@@ -120,7 +122,7 @@ impl NetemStage {
         Entered::Taken
     }
 
-    /// Has leave what is due and fits into the slot that has come, if packets leave in slots.
+    /// If packets leave in slots, makes those leave that are due and fit into the slot that has come.
     fn serve_slots(&mut self, at: Nanos, out: &mut Out) {
         let Some(slots) = &mut self.slots else {
             return;
