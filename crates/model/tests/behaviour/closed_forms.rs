@@ -1,4 +1,4 @@
-//! Hops in a row, arrivals out of order, and TOFFEE's shared server: closed forms.
+//! Hops in a row, arrivals out of order and TOFFEE's shared server, compared with closed forms.
 
 use crate::drive::{
     Arrival, Hop, Way, delay, drain, drive, dues, hop, link, loss, packet, rate, stream,
@@ -8,7 +8,8 @@ use farwire_model::{
     Toffee,
 };
 
-/// The frame of the ping of The TOFFEE Project, "TOFFEE-Mocha test cases, Raspberry Pi", 2016: 1,200 bytes of data.
+/// The frame of the ping in The TOFFEE Project, "TOFFEE-Mocha test cases, Raspberry Pi", 2016, which has 1,200 bytes of
+/// data.
 const PING: Bytes = Bytes(1_242);
 
 fn toffee_hop(delay: &str, dynamic: Option<f64>, queue: u32) -> Hop {
@@ -28,7 +29,7 @@ fn toffee(delay: &str, dynamic: Option<f64>) -> LinkConfig {
     link(vec![toffee_hop(delay, dynamic, 1_000)])
 }
 
-/// When a frame of `len` that enters an idle link leaves it.
+/// Returns when a frame of `len` bytes that enters an idle link at `at` leaves it.
 fn crossing(link: &mut Link, at: Nanos, side: Side, len: Bytes) -> Nanos {
     link.offer(at, side, packet(0, len));
     match drain(link, Nanos::MAX)[..] {
@@ -37,7 +38,7 @@ fn crossing(link: &mut Link, at: Nanos, side: Side, len: Bytes) -> Nanos {
     }
 }
 
-/// What the link adds to a ping that is answered at once.
+/// Returns the time that the link adds to a ping that is answered immediately.
 fn round_trip(config: &LinkConfig) -> Nanos {
     let mut link = Link::new(config).unwrap();
     let there = crossing(&mut link, Nanos(0), Side::A, PING);
@@ -111,7 +112,8 @@ fn a_download_through_one_millisecond_gets_a_segment_and_half_an_ack_per_1500_us
             }
         }
     }
-    // Exact but for where in its cycle of three the exchange stands: at most the window's acks.
+    // The exchange takes this time except for its position in its cycle of three, which matters by at most the window's
+    // acks.
     let exact = Nanos::from_micros(2_000 * 1_500);
     assert!(exact - now <= Nanos::from_millis(10), "{now}");
     assert!(now <= exact, "{now}");

@@ -1,11 +1,11 @@
-//! CoDel and FQ-CoDel against models written from RFC 8289 and RFC 8290, packet for packet.
+//! CoDel and FQ-CoDel, compared packet by packet with models that were written from RFC 8289 and RFC 8290.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::discipline::{self, Fate, Item, Tally, every, fates, model, patterns};
 use farwire_model::{Bytes, Codel, Discipline, DropCause, Ecn, FqCodel, Nanos, Queue, QueueLimit};
 
-/// RFC 8289's variables, in its types: times are nanoseconds, and 0 is its "not yet".
+/// The variables of RFC 8289 with its types: times are in nanoseconds, and 0 means "not yet".
 #[derive(Default)]
 struct Rfc8289 {
     first_above: u64,
@@ -15,16 +15,17 @@ struct Rfc8289 {
     in_drop_state: bool,
 }
 
-/// A queue of the model.
+/// One queue of the model.
 #[derive(Default)]
 struct Shelf {
     items: VecDeque<Item>,
     state: Rfc8289,
-    /// FQ-CoDel's.
+    /// The credits of FQ-CoDel.
     credits: i64,
 }
 
-/// A model of a whole bottleneck's queue: what arrives, what is served next, and what became of the others.
+/// A model of a bottleneck's whole queue: it takes arrivals and returns the packet to serve next and the outcomes of
+/// the others.
 struct Model {
     params: FqCodel,
     limit: QueueLimit,
@@ -40,7 +41,7 @@ impl Shelf {
         self.items.iter().map(|item| item.len).sum()
     }
 
-    /// `dodequeue()` of the RFC, with `elsewhere` bytes on the other shelves (section 4.4).
+    /// The RFC's `dodequeue()`, with `elsewhere` bytes in the other queues (section 4.4).
     fn do_dequeue(
         &mut self,
         now: u64,
@@ -63,7 +64,7 @@ impl Shelf {
         (Some(item), false)
     }
 
-    /// `dequeue()` of the RFC, with marks.
+    /// The RFC's `dequeue()`, with marks.
     fn dequeue(
         &mut self,
         now: u64,
@@ -118,7 +119,8 @@ impl Shelf {
     }
 }
 
-/// interval / sqrt(count): the greatest whole number whose square, times the count, does not exceed the interval's.
+/// Returns interval / sqrt(count): the largest integer whose square, times the count, does not exceed the interval's
+/// square.
 fn interval_by_root(params: &Codel, count: u64) -> u64 {
     let squared = u128::from(params.interval.0).pow(2);
     let (mut low, mut high) = (0, u128::from(params.interval.0) + 1);
@@ -182,7 +184,7 @@ impl Model {
         place
     }
 
-    /// RFC 8290, section 4.1, second half.
+    /// The overflow of RFC 8290, section 4.1, second half.
     fn drop_half_of_the_fattest(&mut self, now: u64, fates: &mut [Fate]) {
         let most = self.shelves.values().map(Shelf::bytes).max().unwrap();
         let fattest = self
@@ -196,7 +198,7 @@ impl Model {
         }
     }
 
-    /// RFC 8290, section 4.2.
+    /// The scheduler of RFC 8290, section 4.2.
     fn dequeue_fairly(&mut self, now: u64, fates: &mut [Fate]) -> Option<Item> {
         loop {
             let is_fresh = !self.fresh.is_empty();
@@ -257,7 +259,7 @@ impl model::Waiting for Model {
     }
 }
 
-/// Holds the link against the model.
+/// Compares the link with the model.
 fn compare(discipline: Discipline) -> Tally {
     let limits = [
         QueueLimit::Packets(1_000),
@@ -316,14 +318,14 @@ fn a_sparse_flow_does_not_wait_for_a_fat_one_under_fq_codel() {
         });
         waits.max().unwrap()
     };
-    // Its own 60 bytes and a packet of 1,500 that may be in service, at 1 us a byte.
+    // The packet waits for its own 60 bytes and a packet of 1,500 that may be in service, at 1 us for each byte.
     assert!(of(Discipline::FqCodel(FqCodel::default())) <= 1_560_000);
     assert!(of(Discipline::DropTail) > 100_000_000);
 }
 
 #[test]
 fn many_flows_under_fq_codel_wait_no_longer_than_one() {
-    // A tenth too much for a minute. A packet of each of 200 flows alone takes 300 ms.
+    // The load is a tenth too high for a minute. A single packet of each of 200 flows takes 300 ms in total.
     let settled = |flows| {
         let items = every(44_000, 1_363_636, |n| (1_500, n % flows, Ecn::NotEct));
         let limit = QueueLimit::Packets(10_240);
@@ -343,7 +345,8 @@ fn many_flows_under_fq_codel_wait_no_longer_than_one() {
 
 #[test]
 fn a_jumbo_that_found_the_queue_full_is_the_longest_packet() {
-    // Always twenty small ones wait: for 6 ms, which is above target, but with fewer bytes than the jumbo has.
+    // Twenty small packets always wait. They take 6 ms, which is above target, but have fewer bytes than the jumbo
+    // frame.
     let items = every(4_000, 200_000, |n| match n {
         100 => (9_000, 1, Ecn::NotEct),
         _ => (300, 1, Ecn::NotEct),

@@ -1,4 +1,4 @@
-//! A link driven in virtual time, and strategies for links and traffic.
+//! Drives a link in virtual time, and generates links and traffic.
 
 use farwire_model::{
     BitsPerSec, Bytes, Delay, Effect, Factor, Framing, Link, LinkConfig, Nanos, Outcome, Packet,
@@ -7,7 +7,7 @@ use farwire_model::{
 use proptest::option;
 use proptest::prelude::*;
 
-/// A packet to offer; its id is its place in the list of arrivals.
+/// A packet to offer. Its id is its index in the list of arrivals.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) at: Nanos,
@@ -15,18 +15,18 @@ pub(crate) struct Arrival {
     pub(crate) len: Bytes,
 }
 
-/// How the caller wakes up before an arrival.
+/// The way in which the caller wakes up before an arrival.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wake {
-    /// Not at all.
+    /// It does not wake up.
     Never,
-    /// At every deadline that the link names.
+    /// It wakes up at every deadline that the link names.
     AtDeadlines,
-    /// Once, this share (of 255) of the way to the arrival.
+    /// It wakes up once, after this share (of 255) of the time to the arrival.
     Once(u8),
 }
 
-/// What a link answered, in the order of decision.
+/// Returns the outcomes of a link, in the order of decision.
 pub(crate) fn drive(config: &LinkConfig, arrivals: &[Arrival], wakes: &[Wake]) -> Vec<Outcome> {
     let mut link = Link::new(config).unwrap();
     let mut outcomes = Vec::new();
@@ -51,7 +51,7 @@ pub(crate) fn drive(config: &LinkConfig, arrivals: &[Arrival], wakes: &[Wake]) -
     outcomes
 }
 
-/// Offers `traffic` and wakes whenever `link` asks for it, to the end; shows each step to `seen`.
+/// Offers `traffic` and wakes up whenever `link` asks for it, to the end; passes each step to `seen`.
 pub(crate) fn attend(
     link: &mut Link,
     traffic: &[Arrival],
@@ -77,12 +77,12 @@ pub(crate) fn attend(
     }
 }
 
-/// Everything decided by `now`.
+/// Returns everything decided by `now`.
 pub(crate) fn drain(link: &mut Link, now: Nanos) -> Vec<Outcome> {
     std::iter::from_fn(|| link.poll(now)).collect()
 }
 
-/// Each packet's due time, by id; `None` for what was dropped.
+/// Returns each packet's due time, by id; `None` for dropped packets.
 pub(crate) fn dues(outcomes: &[Outcome]) -> Vec<Option<Nanos>> {
     let mut dues = vec![None; outcomes.len()];
     for outcome in outcomes {
@@ -93,7 +93,7 @@ pub(crate) fn dues(outcomes: &[Outcome]) -> Vec<Option<Nanos>> {
     dues
 }
 
-/// `count` packets of `len` from `side`, `gap` apart.
+/// Returns `count` packets of `len` bytes from `side`, `gap` apart.
 pub(crate) fn stream(side: Side, count: u64, gap: Nanos, len: u64) -> Vec<Arrival> {
     (0..count)
         .map(|n| Arrival {
@@ -108,17 +108,17 @@ pub(crate) fn packet(id: usize, len: Bytes) -> Packet {
     Packet::new(PacketId(id as u64), len)
 }
 
-/// A hop: what each direction meets, and what both share.
+/// A hop: the stages of each direction, and a stage that both share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hop {
     pub(crate) name: String,
     pub(crate) up: Way,
     pub(crate) down: Way,
-    /// TOFFEE's server before everything else, and its loss in each direction.
+    /// TOFFEE's server in front of everything else, and its loss in each direction.
     pub(crate) toffee: Option<(Toffee, Probability)>,
 }
 
-/// One direction of a hop, in this order.
+/// One direction of a hop, with its stages in this order.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Way {
     pub(crate) rate: Option<Rate>,
@@ -162,7 +162,7 @@ impl Hop {
     }
 }
 
-/// A link of hops, which a packet going down meets in reverse.
+/// Creates a link of hops, which a packet going down meets in reverse order.
 pub(crate) fn config(seed: u64, link: u64, hops: &[Hop]) -> LinkConfig {
     let up = hops.iter().flat_map(|hop| hop.stages("up", &hop.up));
     let down = hops
@@ -215,7 +215,7 @@ pub(crate) fn rate(rate: &str, queue: &str) -> Way {
     }
 }
 
-/// One to three hops with every kind of stage that keeps order.
+/// Generates one to three hops with every kind of stage that keeps order.
 pub(crate) fn any_hops() -> impl Strategy<Value = Vec<Hop>> {
     let hop = (any_way(), any_way(), option::of(any_toffee()));
     let named = |(n, (up, down, toffee))| Hop {
@@ -228,7 +228,7 @@ pub(crate) fn any_hops() -> impl Strategy<Value = Vec<Hop>> {
         .prop_map(move |hops| hops.into_iter().enumerate().map(named).collect())
 }
 
-/// Links of such hops.
+/// Generates links of such hops.
 pub(crate) fn any_link() -> impl Strategy<Value = LinkConfig> {
     (any::<u64>(), any::<u64>(), any_hops())
         .prop_map(|(seed, link, hops)| config(seed, link, &hops))
@@ -301,7 +301,7 @@ pub(crate) fn any_loss() -> impl Strategy<Value = Probability> {
     prop_oneof![Just(0.0), 0.0..100.0].prop_map(|p| Probability::from_percent(p).unwrap())
 }
 
-/// Packets of both sides: bursts at one instant, and gaps.
+/// Generates packets from both sides, with bursts at one instant and gaps.
 pub(crate) fn any_traffic() -> impl Strategy<Value = Vec<Arrival>> {
     let gap = prop_oneof![Just(0), 0..100_000_u64, 0..3_000_000_u64];
     let side = prop_oneof![Just(Side::A), Just(Side::B)];
@@ -328,7 +328,7 @@ pub(crate) fn any_wakes() -> impl Strategy<Value = Vec<Wake>> {
     prop::collection::vec(wake, 200)
 }
 
-/// Numbers that follow from the first one alone (splitmix64), so that a case is the same wherever and whenever it is made.
+/// Numbers that follow from the first one alone (splitmix64), so that a case is always the same.
 #[derive(Debug)]
 pub(crate) struct Draw(pub(crate) u64);
 

@@ -1,4 +1,4 @@
-//! A drop-head queue against a list from whose front packets are taken until the rest fits, packet for packet.
+//! A drop-head queue, compared packet by packet with a list that loses packets at its front until the rest fits.
 
 use crate::discipline::{Fate, Item, Tally, compare, every, fates, model};
 use farwire_model::{Bytes, Discipline, DropCause, Ecn, Nanos, Queue, QueueLimit};

@@ -1,4 +1,4 @@
-//! DualPI2 against a model written from RFC 9332, appendix A, and what it is for.
+//! DualPI2, compared with a model that was written from RFC 9332, appendix A, and tested for its purpose.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -9,7 +9,7 @@ use farwire_model::{
     QueueLimit, Side,
 };
 
-/// The RFC's pseudo-code with overload handling, one tick at a time; times of queues in seconds.
+/// The RFC's pseudo-code with overload handling, one tick at a time. Queue delays are in seconds.
 struct Model {
     params: DualPi2,
     limit: QueueLimit,
@@ -19,7 +19,7 @@ struct Model {
     prevq: f64,
     l_count: f64,
     c_count: f64,
-    /// Bytes that L is ahead of its share.
+    /// The number of bytes by which L is ahead of its share.
     ahead: i64,
     ticked: u64,
 }
@@ -163,27 +163,28 @@ fn dual_pi2_is_rfc_9332_packet_for_packet() {
     assert!(marked > 1_000, "{aqm} {full} {marked}");
 }
 
-/// What a sender does about congestion.
+/// A sender's response to congestion.
 #[derive(Clone, Copy, PartialEq)]
 enum Sender {
-    /// Halves its window, once a round trip.
+    /// It halves its window once per round trip.
     Classic(Ecn),
-    /// Half a packet less for each mark, as scalable congestion controls do in the mean.
+    /// It reduces its window by half a packet for each mark, as scalable congestion controls do on average.
     Scalable,
 }
 
-/// What one sender saw after it had settled.
+/// Counts for one sender after it had settled.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     packets: f64,
-    /// Marked or dropped.
+    /// Packets marked or dropped.
     told: f64,
     dropped: f64,
-    /// Time in the bottleneck, all together, in milliseconds.
+    /// The total time in the bottleneck, in milliseconds.
     waited: f64,
 }
 
-/// Senders that always have something to send, for a minute over 100 Mbit/s and 20 ms; the first ten seconds do not count.
+/// Runs senders that always have data to send, for a minute over 100 Mbit/s and 20 ms. The first ten seconds do not
+/// count.
 fn compete(queue: &Queue, senders: &[Sender]) -> Vec<Seen> {
     let round_trip = 20_000_000;
     let mut config = bottleneck(queue);
@@ -196,7 +197,8 @@ fn compete(queue: &Queue, senders: &[Sender]) -> Vec<Seen> {
     let mut out = vec![0.0; senders.len()];
     let mut calm_until = vec![0; senders.len()];
     let mut sent: Vec<(usize, u64)> = Vec::new();
-    // When it is known what became of a packet: its number, whether it is to slow down, whether it was lost.
+    // The time when the outcome of a packet is known, its sender's number, whether the sender is to slow down, and
+    // whether the packet was lost.
     let mut news: BinaryHeap<Reverse<(u64, usize, bool, bool)>> = BinaryHeap::new();
     let mut now = 0;
     loop {
@@ -295,11 +297,12 @@ fn classic_delay_settles_about_target_and_l4s_delay_far_below() {
         assert!(wait(l4s) < 1.5, "{seen:?}");
         assert!(l4s.dropped == 0.0);
         assert!((classics.dropped > 0.0) == (classic == Ecn::NotEct));
-        // p_L = k p' and p_C = p'^2: the L4S share is twice the root of the Classic one, less what p' varies by.
+        // p_L = k p' and p_C = p'^2, so the L4S share is twice the square root of the Classic one, minus an effect of
+        // the variation of p'.
         let share = |seen: Seen| seen.told / seen.packets;
         let coupling = share(l4s) / share(classics).sqrt();
         assert!((1.6..2.05).contains(&coupling), "{coupling} {seen:?}");
-        // Neither is starved: within a factor of two of each other.
+        // Neither sender starves: they are within a factor of two of each other.
         let balance = l4s.packets / classics.packets;
         assert!((0.5..2.0).contains(&balance), "{balance}");
     }
@@ -317,7 +320,7 @@ fn l4s_packets_are_dropped_only_in_overload() {
             count(|fate| matches!(fate, Fate::Delivered { mark: true, .. })),
         )
     };
-    // Exactly what is served, then twice as much by senders that do not listen.
+    // First the load is exactly what is served, then twice as much, from senders that do not respond.
     assert_eq!(aqm(1_000_000), (0, 0));
     let (dropped, marked) = aqm(500_000);
     assert!(dropped > 2_500 && marked > 3_500, "{dropped} {marked}");
@@ -342,10 +345,10 @@ fn an_idle_controller_costs_nothing_and_forgets_in_time() {
     };
     let first = marked(&mut link, config.start);
     assert!(first.contains(&true));
-    // 500 years later, on a tick as the first time: 16 ms divides the time between.
+    // 500 years later, a tick falls on the same time as at first: 16 ms divides the time in between.
     let later = config.start + Nanos::from_millis(16 * 1_000_000_000_000);
     let again = marked(&mut link, later);
-    // Only what `recur` had counted up is left.
+    // Only the sum of `recur` is left.
     let count = |marks: &[bool]| marks.iter().filter(|mark| **mark).count();
     assert!(count(&first).abs_diff(count(&again)) <= 1);
 }

@@ -1,4 +1,4 @@
-//! Every effect of a stage: what is asked for is what happens. Intervals are those of p = 1e-4: 3.89 standard errors.
+//! Every effect of a stage does what it was configured to do. Intervals are those of p = 1e-4: 3.89 standard errors.
 
 use crate::drive::{drain, packet};
 use std::num::NonZeroU32;
@@ -21,7 +21,7 @@ fn up(stages: Vec<(&str, Effect)>) -> LinkConfig {
     LinkConfig::new(5, named.collect(), vec![])
 }
 
-/// What becomes of `count` packets of `len(id)` bytes, `gap` apart.
+/// Returns the outcomes of `count` packets of `len(id)` bytes, `gap` ns apart, and the link.
 fn cross(
     config: &LinkConfig,
     count: usize,
@@ -39,7 +39,7 @@ fn cross(
     (outcomes, link)
 }
 
-/// Which packets themselves, and not their copies, were delivered, and when.
+/// Returns when the packets themselves, without their copies, are due; `None` for dropped ones.
 fn dues(outcomes: &[Outcome], count: usize) -> Vec<Option<u64>> {
     let mut dues = vec![None; count];
     for outcome in outcomes {
@@ -60,7 +60,7 @@ fn a_stall_holds_its_share_of_the_packets_for_half_its_length_on_average() {
         lasts: Nanos::from_millis(20),
     };
     let config = up(vec![("stall", Effect::Stall(stall))]);
-    // 100,000 packets over 100 periods, one each 100 us.
+    // There are 100,000 packets over 100 periods, one each 100 us.
     let (outcomes, link) = cross(&config, 100_000, 100_000, |_| 1_000);
     let dues = dues(&outcomes, 100_000);
     let waits: Vec<u64> = dues
@@ -71,7 +71,7 @@ fn a_stall_holds_its_share_of_the_packets_for_half_its_length_on_average() {
     assert!(dues.is_sorted());
     let held = waits.iter().filter(|wait| **wait > 0).count();
     assert_eq!(held, 20_000);
-    // 0.1, 0.2, ... 20 ms.
+    // The waits are 0.1, 0.2, ... 20 ms.
     assert_eq!(waits.iter().sum::<u64>() / 20_000, 10_050_000);
     assert_eq!(waits.iter().max(), Some(&20_000_000));
     assert_eq!(link.stages().next().unwrap().dropped, 0);
@@ -172,7 +172,7 @@ fn copies_go_through_what_follows_and_every_one_has_an_outcome() {
         ("far.up.rate", rate("8mbit", "20pkt")),
         ("far.up.loss", Effect::Loss(percent("5%").into())),
     ]);
-    // At the rate if nothing were copied.
+    // Packets come exactly at the rate if none is copied.
     let (outcomes, link) = cross(&config, count, 1_000_000, |_| 1_000);
     let mut promised = vec![Vec::new(); count];
     let mut begun = vec![false; count];
@@ -295,7 +295,7 @@ fn what_can_be_marked_is_marked_in_place_of_every_loss() {
                 _ => None,
             })
             .collect();
-        // What came marked has no new mark.
+        // A packet that arrived marked gets no new mark.
         assert_eq!(marks, [None, Some(true), Some(true), Some(false)]);
     }
 }
@@ -319,13 +319,13 @@ fn packets_of_stated_numbers_are_lost_and_none_of_their_copies() {
     assert_eq!(numbers(&copied), [0, 3, 4, 11]);
     let (_, link) = cross(&copied, 12, 1_000, |_| 100);
     assert_eq!(link.counters(Side::A).dropped(DropCause::Loss), 4);
-    // A number counts what comes to the stage itself.
+    // The numbers count the packets that reach the stage itself.
     let behind = up(vec![
         ("box.up.nth", Effect::EveryNth(NonZeroU32::new(2).unwrap())),
         ("box.up.indexes", indexes(&[1, 2])),
     ]);
     assert_eq!(numbers(&behind), [1, 2, 3, 4, 5, 7, 9, 11]);
-    // Another list from a time on is of the same numbers.
+    // Another list that the schedule sets refers to the same numbers.
     let mut later = up(vec![("box.up.indexes", indexes(&[1, 9]))]);
     later.paths[0].stages[0].schedule = vec![(Nanos(5_000), indexes(&[2, 7, 8]))];
     assert_eq!(numbers(&later), [1, 7, 8]);
@@ -347,7 +347,7 @@ fn four_states_whose_ways_out_are_more_than_certain_are_refused() {
         ecn: false,
     };
     let built = |law| Link::new(&up(vec![("box.up.loss", Effect::FourState(law))]));
-    // Percentages whose sum is not exact.
+    // These are percentages whose sum is not exact in floating point.
     built(chain("0.1%", "70.1%", "29.9%", "99.9%")).unwrap();
     let refused = |law| built(law).unwrap_err().to_string();
     assert_eq!(
@@ -369,9 +369,9 @@ fn the_state_that_a_chain_of_four_comes_to_decides() {
         ecn: false,
     };
     let config = |law| up(vec![("box.up.four-state", Effect::FourState(law))]);
-    // 1 to 3, lost; to 2, received; to 3 again.
+    // The chain goes from 1 to 3, lost; to 2, received; and to 3 again.
     assert_eq!(lost(&config(first), 5), [true, false, true, false, true]);
-    // 1 to 4, lost; and always back to 1.
+    // The chain goes from 1 to 4, lost, and always back to 1.
     let alone = FourState {
         p13: none,
         p14: all,
@@ -402,7 +402,7 @@ fn every_third_packet_passes_a_delay_at_once() {
     }
     let never = up(vec![("box.up.delay", reordering("0%", 1, Ordering::Fifo))]);
     assert!(dues(&cross(&never, 9, 1_000, |_| 100).0, 9).is_sorted());
-    // What waits behind it sees packets in the order in which they left.
+    // A queue behind it gets the packets in the order in which they left.
     let before_a_queue = up(vec![
         ("box.up.delay", reordering("100%", 3, Ordering::Fifo)),
         ("far.up.rate", rate("8gbit", "9pkt")),
@@ -438,7 +438,7 @@ fn a_packet_that_is_held_back_is_overtaken_by_as_many_as_was_asked_for() {
         }
         assert!(held.len() > 300, "{}", held.len());
         for id in &held {
-            // It leaves when the last of those comes that overtake it: others that are held back do not count.
+            // It leaves when the last of the packets arrives that overtake it; others that are held back do not count.
             let mut later = (id + 1..).filter(|later| !held.contains(later));
             let last = later.nth(usize::try_from(extent).unwrap() - 1).unwrap();
             if last < count as u64 {
@@ -456,7 +456,7 @@ fn a_packet_that_nobody_overtakes_is_held_back_for_its_time() {
     let (outcomes, _) = cross(&all, 4, 1_000, |_| 100);
     let due = |id: u64| Some(id * 1_000 + 5_000);
     assert_eq!(dues(&outcomes, 4), (0..4).map(due).collect::<Vec<_>>());
-    // Until its schedule lets go of what it holds.
+    // Its schedule can also release what it holds.
     let mut until = all.clone();
     until.paths[0].stages[0].schedule = vec![(Nanos(2_500), Effect::Nothing)];
     let (outcomes, _) = cross(&until, 4, 1_000, |_| 100);
@@ -464,7 +464,7 @@ fn a_packet_that_nobody_overtakes_is_held_back_for_its_time() {
         dues(&outcomes, 4),
         [Some(2_500), Some(2_500), Some(2_500), Some(3_000)]
     );
-    // A shorter time holds for those that are held too.
+    // A shorter time applies to the packets that are held, too.
     let mut sooner = all.clone();
     sooner.paths[0].stages[0].schedule = vec![(Nanos(1_500), holding("100%", 2, 1_000))];
     let (outcomes, _) = cross(&sooner, 3, 1_000, |_| 100);
@@ -510,7 +510,7 @@ fn a_copy_goes_on_as_much_later_as_was_asked_for() {
             .into_iter()
             .eq(later(0))
     );
-    // What keeps order behind it takes the copy in when it comes: nobody waits for it.
+    // A stage behind it that keeps order takes the copy when it comes, and no packet waits for it.
     let delayed = Effect::Delay(Delay {
         time: Nanos(100),
         ..Delay::default()

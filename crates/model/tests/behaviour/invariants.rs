@@ -1,4 +1,4 @@
-//! What holds for every link under every traffic, in virtual time.
+//! Invariants of every link under all traffic, in virtual time.
 
 use crate::drive::{
     Arrival, Hop, any_hops, any_link, any_traffic, any_wakes, attend, drain, drive, dues, link,
@@ -7,7 +7,7 @@ use crate::drive::{
 use farwire_model::{Link, Nanos, Outcome, Rate, Side};
 use proptest::prelude::*;
 
-/// The least that a link adds to a packet of `len` from `side`.
+/// Returns the least delay that a link adds to a packet of this length from this side.
 fn configured_delay(hops: &[Hop], arrival: &Arrival) -> Nanos {
     let hop_delay = |hop: &Hop| {
         let own = match arrival.side {
@@ -115,7 +115,7 @@ proptest! {
     ) {
         let config = link(hops.clone());
         for (arrival, due) in traffic.iter().zip(dues(&drive(&config, &traffic, &[]))) {
-            // A busy server rounds over many packets, so that one may be a nanosecond short.
+            // A busy server rounds over many packets, so that one packet may be a nanosecond early.
             let servers = Nanos(hops.len() as u64);
             let least = arrival.at + configured_delay(&hops, arrival) - servers;
             prop_assert!(due.is_none_or(|due| due >= least), "{:?} < {:?}", due, least);

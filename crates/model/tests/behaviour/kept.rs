@@ -1,8 +1,9 @@
-//! Outcomes that must not change: ten thousand links, each drawn from its number, and a hash of what became of every packet.
+//! Outcomes that must not change: ten thousand links, each drawn from its number, and a hash of the outcomes of all
+//! packets on each.
 //!
-//! `kept.bin` was written by the model that had one verdict a packet, before stages and disciplines replaced it. 219 of the
-//! 1,525 links that have a queue in time before a rate that fluctuates were written anew when such a queue began to follow the
-//! rate of the moment.
+//! `kept.bin` was written by the model that had one verdict for each packet, before stages and disciplines replaced it.
+//! Of the 1,525 links with a queue in time before a rate that fluctuates, 219 were written again when such a queue
+//! began to follow the current rate.
 
 use crate::drive::{Arrival, Draw, Hop, Way, config, drain, packet};
 use farwire_model::{
@@ -25,7 +26,7 @@ fn ten_thousand_links_give_the_outcomes_that_they_always_gave() {
     assert!(changed.is_empty(), "{} differ: {changed:?}", changed.len());
 }
 
-/// FNV-1a over every packet's fate, by its number.
+/// Returns the FNV-1a hash of all packets' outcomes, in the order of their numbers.
 fn hash(number: u64) -> u64 {
     let mut draw = Draw(number);
     let (seed, link) = (draw.next(), draw.below(1 << 20));
@@ -41,7 +42,7 @@ fn hash(number: u64) -> u64 {
         })
 }
 
-/// Each packet's number, and when it is due; 0 and 1 for the two kinds of drops.
+/// Returns each packet's number and the time at which it is due; 0 and 1 stand for the two kinds of drops.
 fn fates(link: &mut Link, draw: &mut Draw) -> Vec<(u64, u64)> {
     let mut outcomes = Vec::new();
     let mut at = Nanos(1_000);

@@ -1,4 +1,4 @@
-//! Conditions that change while packets are on their way.
+//! Changes of conditions while packets are on their way.
 
 use crate::drive::{
     Draw, Hop, Way, any_hops, any_traffic, config, delay, drain, hop, packet, rate,
@@ -10,10 +10,11 @@ use farwire_model::{
 };
 use proptest::prelude::*;
 
-/// For how long conditions change every millisecond.
+/// The time for which conditions change every millisecond.
 const SECONDS: u64 = 60;
 
-/// One direction of what never loses a packet: a gate, a bottleneck that may stall, and delays, each there or not.
+/// Returns one direction of a path that never loses a packet: a gate, a bottleneck that may stall, and delays, each
+/// present or not.
 fn lossless(draw: &mut Draw, direction: &str) -> Vec<StageSpec> {
     let queue = QueueLimit::Packets(u32::MAX);
     let stages = [
@@ -62,7 +63,8 @@ fn lossless(draw: &mut Draw, direction: &str) -> Vec<StageSpec> {
     let named =
         |(kind, effect): (&str, Effect)| StageSpec::new(format!("box.{direction}.{kind}"), effect);
     let mut stages: Vec<StageSpec> = stages.into_iter().map(named).collect();
-    // The ends may go, the middle may do nothing: so each keeps a place that the next change can name.
+    // The first and the last stage may be missing, and the middle ones may do nothing, so that each keeps a place that
+    // the next change can name.
     for stage in &mut stages[1..3] {
         if draw.one_in(4) {
             stage.effect = Effect::Nothing;
@@ -169,7 +171,7 @@ fn what_is_decided_keeps_its_outcome_and_what_follows_does_not_overtake_it() {
     };
     let decided = Nanos::from_millis(20) + Nanos(5);
     assert_eq!(due(1, Nanos::from_millis(2)), Some(decided));
-    // The delay has gone by now, and its place with it.
+    // The delay has left by now, and its place with it.
     let later = Nanos::from_millis(21);
     assert_eq!(due(2, later), Some(later));
     assert_eq!(link.stages().count(), 0);

@@ -1,4 +1,4 @@
-//! The model's behaviour in virtual time: no clock, no sleep, every draw from a seed.
+//! Tests of the model's behaviour in virtual time: no clock, no sleep, and every draw from a seed.
 #![expect(
     clippy::unwrap_used,
     reason = "a helper that cannot set up its case fails the test, as in the tests themselves"

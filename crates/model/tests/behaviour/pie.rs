@@ -1,4 +1,4 @@
-//! PIE against a model written from RFC 8033, packet for packet, and what it is for.
+//! PIE, compared packet by packet with a model that was written from RFC 8033, and tested for its purpose.
 
 use std::collections::VecDeque;
 
@@ -9,8 +9,8 @@ use farwire_model::{
     Side,
 };
 
-/// The functions of the RFC's appendix A, one tick at a time, with ECN (5.1), derandomization (5.4) and the cap (5.5); times
-/// in seconds.
+/// The functions of the RFC's appendix A, one tick at a time, with ECN (5.1), derandomization (5.4) and the cap (5.5).
+/// Times are in seconds.
 struct Model {
     qdelay_ref: f64,
     t_update: u64,
@@ -184,12 +184,12 @@ fn pie_is_rfc_8033_packet_for_packet() {
 
 #[test]
 fn a_burst_to_an_empty_queue_is_spared_for_a_while_and_no_longer() {
-    // Twice what is served, for two seconds.
+    // Twice the load that is served comes for two seconds.
     let items = every(4_000, 500_000, |_| (1_000, 1, Ecn::NotEct));
     let fates = fates(&pie(Pie::default()), &items);
     let is_dropped = |fate: &Fate| matches!(fate, Fate::Dropped(_, DropCause::Aqm));
     let first = fates.iter().position(is_dropped).unwrap();
-    // Packet 300 comes at 150 ms, and the probability has to grow from 0 by then.
+    // Packet 300 comes at 150 ms, and the probability has to grow from 0 until then.
     assert!((300..1_200).contains(&first), "{first}");
     let last = &fates[3_000..];
     let share = last.iter().filter(|fate| is_dropped(fate)).count() as f64 / 1_000.0;
@@ -216,7 +216,7 @@ fn an_idle_controller_costs_nothing_and_forgets() {
         drops.collect::<Vec<_>>()
     };
     let first = dropped(&mut link, config.start);
-    // 500 years later nothing is left of what was.
+    // 500 years later, no trace of the past is left.
     let again = dropped(&mut link, config.start + Nanos::from_secs(16_000_000_000));
     assert!(first[0] >= 150_000_000 && again[0] >= 150_000_000);
     assert!(first.len().abs_diff(again.len()) < first.len() / 4);

@@ -1,4 +1,4 @@
-//! Loss: shares, and how losses follow each other.
+//! Loss: its share, and the correlation of losses.
 
 use farwire_model::{
     BitErrorRate, Bytes, Effect, FourState, GilbertElliott, LinkConfig, Nanos, Packet, PacketId,
@@ -12,7 +12,7 @@ fn percent(percent: f64) -> Probability {
     Probability::from_percent(percent).unwrap()
 }
 
-/// Bernoulli loss: the share is binomial, and either run is geometric.
+/// Tests Bernoulli loss: the share is binomial, and runs of both kinds are geometric.
 fn independent(crossing: &Crossing, share: f64) -> f64 {
     let lost = crossing.lost();
     let count = lost.iter().filter(|lost| **lost).count();
@@ -45,8 +45,8 @@ fn thirty_percent_of_packets_are_lost_each_by_itself() {
     .holds();
 }
 
-/// Loss that a chain of two states decides, all in one and nothing in the other: the share, whose variance has the chain's
-/// memory (it falls by 1 - p - r a packet), and the runs of both states, which are geometric.
+/// Tests loss by a chain of two states that loses everything in one and nothing in the other: the share, whose variance
+/// has the chain's memory (it falls by 1 - p - r with each packet), and the runs of both states, which are geometric.
 fn in_bursts(crossing: &Crossing, share: f64, burst: f64) -> f64 {
     let (r, n) = (1.0 / burst, crossing.packets as f64);
     let p = r * share / (1.0 - share);
@@ -87,8 +87,8 @@ fn a_burst_of_eight_is_eight_long() {
     .holds();
 }
 
-/// tc's gemodel with loss in both states, which a run length no longer tells: the share, and how often two losses follow
-/// each other.
+/// tc's gemodel with loss in both states, which the length of runs does not show: the share, and how often two losses
+/// follow each other.
 #[test]
 fn both_states_of_a_chain_lose_what_they_should() {
     Law {
@@ -108,7 +108,7 @@ fn both_states_of_a_chain_lose_what_they_should() {
             let (p, r, bad, good): (f64, f64, f64, f64) = (0.02, 0.2, 0.6, 0.01);
             let in_bad = p / (p + r);
             let share = in_bad * bad + (1.0 - in_bad) * good;
-            // The states' covariance falls by 1 - p - r a packet.
+            // The covariance of the states falls by 1 - p - r with each packet.
             let pair =
                 share * share + in_bad * (1.0 - in_bad) * (bad - good).powi(2) * (1.0 - p - r);
             let losses: Vec<f64> = lost.iter().map(|lost| f64::from(u8::from(*lost))).collect();
@@ -122,7 +122,7 @@ fn both_states_of_a_chain_lose_what_they_should() {
     .holds();
 }
 
-/// p13, p31, p32, p23 and p14 in per cent.
+/// The probabilities p13, p31, p32, p23 and p14 in per cent.
 const CHAIN: [f64; 5] = [1.0, 30.0, 20.0, 50.0, 0.5];
 
 fn chain([p13, p31, p32, p23, p14]: [f64; 5]) -> FourState {
@@ -136,14 +136,14 @@ fn chain([p13, p31, p32, p23, p14]: [f64; 5]) -> FourState {
     }
 }
 
-/// [`CHAIN`] with one of its probabilities times a factor.
+/// Creates [`CHAIN`] with one of its probabilities multiplied by a factor.
 fn off(place: usize, factor: f64) -> LinkConfig {
     let mut all = CHAIN;
     all[place] *= factor;
     up(Effect::FourState(chain(all)))
 }
 
-/// The share of packets that come to each state, by walking the chain until nothing changes.
+/// Returns the share of packets in each state, by stepping the chain until it is stationary.
 fn stationary([p13, p31, p32, p23, p14]: [f64; 5]) -> [f64; 4] {
     let [p13, p31, p32, p23, p14] = [p13, p31, p32, p23, p14].map(|percent| percent / 100.0);
     (0..100_000).fold([1.0, 0.0, 0.0, 0.0], |[one, two, three, four], _| {
@@ -156,8 +156,8 @@ fn stationary([p13, p31, p32, p23, p14]: [f64; 5]) -> [f64; 4] {
     })
 }
 
-/// The four states by what follows what: losses, pairs of them, single ones, two around a packet that is received; and how long
-/// runs go on that are longer than one, all of them in state 3.
+/// Tests the four states by their transitions: losses, pairs of losses, single losses, two losses around a received
+/// packet, and the continuation of runs that are longer than one, all of which are in state 3.
 fn four_states(crossing: &Crossing) -> f64 {
     let lost = crossing.lost();
     let [p13, p31, p32, p23, p14] = CHAIN.map(|percent| percent / 100.0);
@@ -263,11 +263,11 @@ fn a_chain_says_what_it_loses_in_the_long_run_and_in_a_row() {
         good_loss: percent(20.0),
         ecn: false,
     };
-    // Each state forgets the one before, so that losses are independent: 40 %.
+    // Each state forgets the previous one, so that losses are independent: 40 %.
     near(both.mean_burst(), 1.0 / 0.6);
 }
 
-/// Long and short packets in turn.
+/// Long and short packets alternate.
 fn of_two_sizes(number: u64) -> (Nanos, Packet) {
     let len = if number.is_multiple_of(2) { 1_514 } else { 60 };
     let packet = Packet::new(PacketId(number), Bytes(len));
