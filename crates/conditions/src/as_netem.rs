@@ -1,4 +1,4 @@
-//! Conditions as netem's options, as far as these can say them.
+//! Conditions as options of tc-netem(8), as far as these can express them.
 
 use std::num::NonZeroU8;
 
@@ -13,24 +13,24 @@ use crate::condition::{
 };
 use crate::layer::{ConditionSet, Layer};
 
-/// One direction in netem's options.
+/// One direction of a link as netem's options.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AsNetem {
-    /// What can be said.
+    /// The options that express its conditions.
     pub netem: NetemSpec,
-    /// What cannot, in words.
+    /// The conditions that no option expresses, in words.
     pub unsaid: Vec<String>,
 }
 
 impl AsNetem {
-    /// What `direction` asks for.
+    /// Expresses the conditions of `direction`.
     pub(crate) fn of(direction: &Layer) -> Self {
         let said = &direction.at_first;
         let mut options = Options {
             netem: said.get::<NetemSpec>().copied().unwrap_or_default().0,
             keys: vec!["netem"],
         };
-        // Beside a netem everything else would be a second one.
+        // A netem excludes options for the other conditions, which would be a second netem.
         if !said.has::<NetemSpec>() {
             options.say(said);
         }
@@ -55,7 +55,7 @@ impl AsNetem {
     }
 }
 
-/// The options so far, and the conditions that they say.
+/// The options so far, and the keys of the conditions that they express.
 struct Options {
     netem: Netem,
     keys: Vec<&'static str>,
@@ -71,7 +71,7 @@ impl Options {
             self.netem.delay = *delay;
             self.keys.push("delay");
         }
-        // netem flips one bit, and mends nothing.
+        // netem flips one bit and corrects no checksum.
         let flips = said.get::<CorruptSpec>();
         if let Some(flips) = flips.filter(|of| of.bits == NonZeroU8::MIN && !of.repair) {
             self.netem.corrupt = Some(share(flips.share));
@@ -87,7 +87,7 @@ impl Options {
             self.netem.ecn = ecn;
             self.keys.push("loss");
         }
-        // tc wants a delay beside it.
+        // tc requires a delay next to it.
         let reorder = said.get().filter(|_| self.netem.delay > Nanos::ZERO);
         if let Some(ReorderSpec { share: hits, gap }) = reorder {
             self.netem.reorder = Some(share(*hits));
@@ -99,7 +99,7 @@ impl Options {
             self.keys.push("reorder");
         }
         if let Some((jitter, law)) = said.get().and_then(jitter) {
-            // tc wants both times beside a distribution.
+            // tc requires both times next to a distribution.
             let has_both = self.netem.delay > Nanos::ZERO && jitter > Nanos::ZERO;
             if law.is_none() || has_both {
                 self.netem.jitter = jitter;
@@ -114,7 +114,8 @@ impl Options {
     }
 }
 
-/// Single losses, or bursts, which are netem's gemodel; and whether packets are marked in their place.
+/// Returns random losses, or bursts as netem's gemodel, and whether packets are marked instead; `None` if netem cannot
+/// express the loss.
 fn loss(spec: &LossSpec) -> Option<(NetemLoss, bool)> {
     match spec.effects() {
         [Effect::Nothing, Effect::Nothing] => Some((NetemLoss::Nothing, false)),
@@ -130,7 +131,8 @@ fn loss(spec: &LossSpec) -> Option<(NetemLoss, bool)> {
     }
 }
 
-/// A jitter that lets packets overtake each other, as netem's does, drawn for each by itself from a law that tc has.
+/// Returns a jitter that netem can express: packets may overtake each other, each is drawn independently, and tc has
+/// the law.
 fn jitter(spec: &JitterSpec) -> Option<(Nanos, Option<NetemDistribution>)> {
     let law = match spec.law {
         LawName::Uniform => None,
@@ -143,7 +145,7 @@ fn jitter(spec: &JitterSpec) -> Option<(Nanos, Option<NetemDistribution>)> {
     is_alike.then_some((spec.spread, law))
 }
 
-/// A rate of whole bytes a second, without a bucket.
+/// Returns a rate of whole bytes per second without a token bucket.
 fn rate(RateSpec { rate, burst }: &RateSpec) -> Option<NetemRate> {
     let bits = (*rate)?.get();
     (burst.is_none() && bits.is_multiple_of(8)).then_some(NetemRate {
@@ -162,7 +164,7 @@ mod tests {
     use crate::LinkSpec;
     use crate::read;
 
-    /// What the way up is in netem's options, and what these cannot say.
+    /// Returns the up direction as netem's options, and what these cannot express.
     fn as_netem(text: &str) -> (String, Vec<String>) {
         let link: LinkSpec = read::toml_text(text).unwrap();
         let [up, _] = link.as_netem();

@@ -1,24 +1,24 @@
-//! What conditions ask for and cannot get: said before, because afterwards it looks like a measurement.
+//! Conditions that cannot be reached: farwire says so before, because afterwards the effect looks like a measurement.
 
 use model::{BitsPerSec, LinkConfig, Nanos, StageSpec};
 
-/// What stands in the way of a link's conditions, whatever they say.
+/// The limits of a host, whatever the conditions are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Host {
-    /// How late a thread wakes up, in the median: no packet is noticed sooner.
+    /// The median lateness of a thread's wake-up: no packet is noticed sooner.
     pub wake_up: Nanos,
-    /// What the slower of its interfaces carries, on L1; `None` where nothing bounds it.
+    /// The rate of the slower interface, at L1; `None` if nothing limits it.
     pub wire: Option<BitsPerSec>,
 }
 
-/// The shortest delay that is asked for; `None` where there is none but 0.
+/// Returns the shortest delay above 0 in the conditions; `None` if there is none.
 pub fn shortest_delay(link: &LinkConfig) -> Option<Nanos> {
     let stages = link.paths.iter().flat_map(|path| &path.stages);
     stages.filter_map(delay).min()
 }
 
-/// A line for each delay and rate that `host` does not reach, and for each rate that another one on its way never lets packets
-/// wait for. It begins with the stages that it is about.
+/// Returns a line for each delay and rate that `host` does not reach, and for each rate at which no packet ever waits
+/// because another rate on the path is lower. A line begins with the stages that it concerns.
 pub fn beyond(link: &LinkConfig, host: &Host) -> Vec<String> {
     let mut said: Vec<(String, Vec<&str>)> = Vec::new();
     for path in &link.paths {
@@ -72,12 +72,12 @@ fn of_rate<'a>(
     [cable, other].into_iter().flatten()
 }
 
-/// The delay of every packet at a stage, if it has one.
+/// Returns the delay of every packet at a stage, if it is above 0.
 fn delay(stage: &StageSpec) -> Option<Nanos> {
     Some(stage.effect.behaviour().propagation).filter(|&time| time > Nanos::ZERO)
 }
 
-/// A stage's name and the rate that it always has.
+/// Returns a stage's name and the rate that it always has.
 fn rate(stage: &StageSpec) -> Option<(&str, BitsPerSec)> {
     let bottleneck = stage.effect.behaviour().bottleneck;
     let rate = bottleneck

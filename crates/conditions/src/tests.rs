@@ -1,4 +1,4 @@
-//! Conditions as they are written, and the stages that they become.
+//! Conditions as they are written, and the stages that they make.
 
 use std::num::NonZeroU32;
 
@@ -20,7 +20,7 @@ fn hop(text: &str) -> Hop {
     spec.hop("box").unwrap()
 }
 
-/// What the stage of this name does, in either direction.
+/// Returns the effect of the stage with this name, in either direction.
 fn effect(hop: &Hop, name: &str) -> Option<Effect> {
     let mut all = hop.rest.up.iter().chain(&hop.rest.down);
     let found = all.find(|stage| stage.name == format!("box.{name}"));
@@ -381,7 +381,7 @@ fn a_rate_may_have_a_bucket_and_a_policer_needs_one() {
     assert!(refusal("police = '2mbit'").contains("police: `burst` is missing"));
 }
 
-/// When the stage of this name changes, in milliseconds, and to what.
+/// Returns when the stage with this name changes, in milliseconds, and to which effect.
 fn schedule(stages: &[StageSpec], name: &str) -> Vec<(u64, Effect)> {
     let stage = stages.iter().find(|stage| stage.name == name);
     let schedule = stage
@@ -410,7 +410,7 @@ fn what_a_schedule_does_not_name_stays_as_it_was() {
     let [(10_000, Effect::Delay(later))] = &later[..] else {
         panic!("{later:?}");
     };
-    // A direction's own delay stays; its jitter comes.
+    // The direction's own delay stays, and the common jitter is added.
     assert_eq!(before.time, Nanos::from_millis(1));
     assert_eq!(later.time, Nanos::from_millis(1));
     assert!(before.jitter.is_none() && later.jitter.is_some());
@@ -465,7 +465,7 @@ fn a_step_takes_conditions_away() {
     };
     let seconds = |at: u64| Nanos::from_millis(at * 1_000);
     assert_eq!(schedule("rate"), [(seconds(2), Effect::Nothing)]);
-    // What stands below it comes through.
+    // The common value below it takes effect.
     assert_eq!(schedule("loss"), [(seconds(3), loss("1%").unwrap())]);
     assert_eq!(schedule("delay"), [(seconds(2), delay("5ms").unwrap())]);
     for case in [

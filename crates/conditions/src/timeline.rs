@@ -1,4 +1,4 @@
-//! Conditions that took each other's place while a link ran, as those of one link with a schedule.
+//! Conditions that replaced each other while a link ran, converted to one link with a schedule.
 
 use model::Nanos;
 
@@ -10,11 +10,12 @@ use crate::link::class::ClassSpec;
 use crate::link::stage::{ExtraStage, StageKind};
 use crate::require;
 
-/// Conditions with a schedule that do what `revisions` did: what stood from each of their times on, in order of time. Those times,
-/// as those of the revisions' own schedules, count from the link's start; the ones of the answer from the first revision.
+/// Returns conditions with a schedule that have the same effect as `revisions`: the conditions in force from each of
+/// their times on, in order of time. These times, like those of the revisions' own schedules, count from the link's
+/// start; the times in the result count from the first revision.
 ///
 /// # Errors
-/// A change that no schedule says, with its key.
+/// Returns an error with its key for a change that no schedule can express.
 pub fn over_time(revisions: &[(Nanos, LinkSpec)]) -> Result<LinkSpec, Error> {
     let Some((start, first)) = revisions.first() else {
         return Ok(LinkSpec::default());
@@ -42,7 +43,7 @@ pub fn over_time(revisions: &[(Nanos, LinkSpec)]) -> Result<LinkSpec, Error> {
     Ok(spec)
 }
 
-/// What stood when.
+/// The conditions in force, by time.
 #[derive(Clone, Copy)]
 struct Timeline<'r> {
     start: Nanos,
@@ -50,19 +51,19 @@ struct Timeline<'r> {
 }
 
 impl<'r> Timeline<'r> {
-    /// The revisions, and when each ended.
+    /// Returns the revisions with their beginnings and ends.
     fn spans(self) -> impl Iterator<Item = (Nanos, Nanos, &'r LinkSpec)> {
         let ends = self.revisions.iter().skip(1).map(|(at, _)| *at);
         let spans = self.revisions.iter().zip(ends.chain([Nanos(u64::MAX)]));
         spans.map(|((at, spec), end)| (*at, end, spec))
     }
 
-    /// An instant as the time from the start on.
+    /// Converts a time of the link to the time since the first revision.
     fn since(self, at: Nanos) -> Nanos {
         Nanos(at.0.saturating_sub(self.start.0))
     }
 
-    /// One layer of conditions over time; a revision that has none says nothing of it.
+    /// Returns one layer of conditions over time; a revision without this layer has no conditions in it.
     fn of(self, layer: impl Fn(&LinkSpec) -> Option<&Layer>) -> Layer {
         let mut all: Option<Layer> = None;
         let mut now = ConditionSet::default();
@@ -118,7 +119,7 @@ impl<'r> Timeline<'r> {
         over_time.collect()
     }
 
-    /// The stage of this number over time.
+    /// Returns the stage with this number over time.
     fn stage(self, number: usize, first: &ExtraStage) -> Result<ExtraStage, Error> {
         let mut now: Option<StageKind> = None;
         let mut at_first = first.does.clone();
@@ -144,7 +145,8 @@ impl<'r> Timeline<'r> {
         Ok(first.with(at_first, schedule))
     }
 
-    /// Classes keep their order while a link runs, and new ones come behind them: the longest list has all.
+    /// Returns the classes over time. Classes keep their order while a link runs, and new ones are appended, so the
+    /// longest list has all of them.
     fn classes(self) -> Result<Vec<ClassSpec>, Error> {
         let lists = self.revisions.iter().map(|(_, spec)| &spec.classes);
         let all = lists.clone().max_by_key(|list| list.len());
@@ -183,7 +185,7 @@ impl<'r> Timeline<'r> {
 }
 
 impl Layer {
-    /// Whether it says at all times something of each of those stages that packets share a queue in, or at none.
+    /// Returns whether each stage in which packets share a queue always has conditions in this layer, or never does.
     fn keeps_its_servers(&self) -> bool {
         let servers = |said: &ConditionSet| {
             [Shapes::Police, Shapes::Rate, Shapes::Netem].map(|stage| said.shapes(stage))

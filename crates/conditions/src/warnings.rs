@@ -1,14 +1,14 @@
-//! What conditions do that their words do not say.
+//! Effects of conditions that differ from what their words suggest.
 
 use model::{Behaviour, Delay, Effect, LinkConfig, Nanos, Ordering};
 
 use crate::condition::netem;
 
-/// The packet rate for which an estimate is made: one a millisecond.
+/// The distance of packets for which an estimate is made: one each millisecond.
 const GAP: Nanos = Nanos::from_millis(1);
 
-/// What comes of a link's jitter that is not asked for (a mean that order adds to, and delays that cannot be below 0), and what
-/// netem does otherwise than its options say. A line each, which begins with the stages that it is about.
+/// Returns notes about a link: side effects of jitter (order adds to the mean, and delays cannot be below 0), and
+/// deviations of netem from its options. Each is a line that begins with the stages that it concerns.
 pub fn of_link(link: &LinkConfig) -> Vec<String> {
     let mut known: Vec<(&Effect, Vec<&str>)> = Vec::new();
     for stage in link.paths.iter().flat_map(|path| &path.stages) {
@@ -45,7 +45,7 @@ fn of_delay(delay: &Delay) -> Vec<String> {
         return Vec::new();
     };
     let mut lines = Vec::new();
-    // A twentieth of what was asked for is not seen.
+    // An addition of less than a twentieth of the spread is not noticeable.
     if delay.ordering == Ordering::Fifo && estimate.added.0 > jitter.spread.0 / 20 {
         lines.push(format!(
             "jitter that keeps order holds packets up: at 1000 a second, {} more in the mean, and a standard deviation of {}; \
@@ -64,7 +64,7 @@ fn of_delay(delay: &Delay) -> Vec<String> {
     lines
 }
 
-/// A time in milliseconds, to two digits behind the point.
+/// A time in milliseconds, with two decimal places.
 struct Milliseconds(Nanos);
 
 impl std::fmt::Display for Milliseconds {

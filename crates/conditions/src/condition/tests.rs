@@ -1,4 +1,4 @@
-//! The text forms of conditions: what is written is printed again, and what is wrong comes with what would be right.
+//! The text forms of conditions: a value is printed as it was written, and an error comes with advice.
 
 use model::{BitsPerSec, Law};
 

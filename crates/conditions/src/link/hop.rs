@@ -1,4 +1,4 @@
-//! The stages that conditions ask for, in the order in which packets meet them.
+//! The stages that conditions make, in the order in which packets meet them.
 
 use model::{
     BitErrorRate, BitsPerSec, Bytes, Delay, Effect, LinkConfig, MOST_STAGES, Nanos, PathSpec,
@@ -20,31 +20,31 @@ use crate::require;
 use crate::route::{PathStages, Route};
 use crate::rules::{EmulatedLink, Rule};
 
-/// The waiting room of a rate for which none was asked: 100 ms at that rate.
+/// The queue of a rate for which none was stated: 100 ms at that rate.
 pub(crate) const DEFAULT_QUEUE: QueueLimit = QueueLimit::Time(Nanos(100_000_000));
-/// The waiting room of a rate that is 0 all along, of which no time can be made one.
+/// The queue of a rate that is always 0, for which a time means nothing.
 const STALLED_QUEUE: QueueLimit = QueueLimit::Packets(1_000);
 
-/// One hop's stages in either direction. A hop is what its name stands for in those of its stages: "wire", "box".
+/// The stages of one hop in both directions. The names of its stages begin with its name: "wire", "box".
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hop {
-    /// What packets that no rule takes meet.
+    /// The stages for packets of no class.
     pub rest: Stages,
-    /// What packets of each class meet.
+    /// The stages for packets of each class.
     pub classes: Vec<(Rule, Stages)>,
 }
 
-/// The stages that some packets meet in a hop.
+/// The stages of some packets in a hop.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stages {
-    /// From client to server.
+    /// The stages from client to server.
     pub up: Vec<StageSpec>,
-    /// From server to client.
+    /// The stages from server to client.
     pub down: Vec<StageSpec>,
 }
 
 impl Hop {
-    /// Its two directions the other way round.
+    /// Returns it with its two directions exchanged.
     pub fn reversed(mut self) -> Self {
         let all = self.classes.iter_mut().map(|(_, stages)| stages);
         for stages in all.chain([&mut self.rest]) {
@@ -53,7 +53,7 @@ impl Hop {
         self
     }
 
-    /// What packets of this class meet.
+    /// Returns the stages for packets of this class.
     fn stages(&self, class: usize) -> &Stages {
         let own = class
             .checked_sub(1)
@@ -62,8 +62,8 @@ impl Hop {
     }
 }
 
-/// The model's link number `link` of hops in the order in which a packet going up meets them; one going down meets them
-/// in reverse. The classes are those of the hop that has any.
+/// Creates the model's link number `link` from hops in the order in which packets meet them on the way up; on the way
+/// down, they meet them in reverse. The classes are those of the hop that has any.
 pub fn emulated_link(hops: &[Hop], seed: u64, link: u64) -> EmulatedLink {
     let rules = hops.iter().flat_map(|hop| &hop.classes);
     let rules: Vec<Rule> = rules.map(|(rule, _)| rule.clone()).collect();
@@ -88,7 +88,7 @@ pub fn emulated_link(hops: &[Hop], seed: u64, link: u64) -> EmulatedLink {
     }
 }
 
-/// What packets that no rule takes meet on such hops.
+/// Returns the stages that packets of no class meet on these hops.
 pub fn route(hops: &[Hop]) -> Route {
     let (up, down) = ways(hops, 0);
     let mut all = up.iter().chain(&down);
@@ -100,7 +100,7 @@ pub fn route(hops: &[Hop]) -> Route {
     }
 }
 
-/// What packets of a class meet up and down.
+/// Returns the stages that packets of a class meet up and down.
 fn ways(hops: &[Hop], class: usize) -> (Vec<StageSpec>, Vec<StageSpec>) {
     let up = hops.iter().flat_map(|hop| &hop.stages(class).up);
     let down = hops.iter().rev().flat_map(|hop| &hop.stages(class).down);
@@ -108,14 +108,15 @@ fn ways(hops: &[Hop], class: usize) -> (Vec<StageSpec>, Vec<StageSpec>) {
 }
 
 impl LinkSpec {
-    /// The stages that these conditions ask for in a hop of this name.
+    /// Creates the stages of these conditions in a hop with this name.
     ///
     /// # Errors
-    /// What needs a rate or a delay where there is none; a drop factor below 1; a schedule out of order; a stage or class that is wrong.
+    /// Returns an error for conditions that need a rate or a delay if there is none, for a drop factor below 1, for a
+    /// schedule that is out of order, and for a stage or a class that is not valid.
     pub fn hop(&self, name: &str) -> Result<Hop, Error> {
         self.check_layers()?;
         class::check(&self.classes)?;
-        // Before any of them is built.
+        // This is checked before any stage is built.
         let (count, most) = (self.stages.len(), 2 * MOST_STAGES);
         require!(count <= most, "stages": "there are {count}: at most {most} are allowed, {MOST_STAGES} each way");
         let up = self.direction(name, Direction::Up)?;
@@ -135,7 +136,7 @@ impl LinkSpec {
         })
     }
 
-    /// Refuses schedules out of order, and what needs a rate or a delay where there never is one.
+    /// Refuses schedules that are out of order, and conditions that need a rate or a delay if there never is one.
     fn check_layers(&self) -> Result<(), Error> {
         let has = |layers: [&Layer; 2]| {
             let ever = layers.map(Layer::ever);
@@ -172,7 +173,7 @@ impl LinkSpec {
         Ok(())
     }
 
-    /// What packets that no rule takes meet in one direction of a hop.
+    /// Creates the stages for packets of no class in one direction of a hop.
     fn direction(&self, hop: &str, direction: Direction) -> Result<OneWay, Error> {
         let toffee = self.toffee.clone().unwrap_or_default();
         let prefix = format!("{hop}.{}", direction.name());
@@ -200,11 +201,11 @@ impl LinkSpec {
     }
 }
 
-/// One direction of a hop; stages that do nothing are among them.
+/// One direction of a hop, including stages that do nothing.
 struct OneWay {
     direction: Direction,
     first: Vec<StageSpec>,
-    /// As [`ConditionSet::effects`] has them.
+    /// The stages of conditions, in the order of [`ConditionSet::effects`].
     own: [StageSpec; STAGES.len()],
     last: Vec<StageSpec>,
 }
@@ -214,7 +215,7 @@ impl OneWay {
         self.with(self.own.iter())
     }
 
-    /// With other stages of the class of this number, where it says something of them.
+    /// Returns the stages for the class with this number, which replace those that its conditions shape.
     fn of_class(&self, link: &LinkSpec, hop: &str, number: usize) -> Vec<StageSpec> {
         let class = &link.classes[number];
         let own = self.direction.choose(&class.up, &class.down);
@@ -237,7 +238,7 @@ impl OneWay {
     }
 }
 
-/// The stages that conditions alone make, and what their names end in, in order.
+/// The stages that conditions make, in order, with the ends of their names.
 const STAGES: [(Shapes, &str); 10] = [
     (Shapes::PathMtu, "path-mtu"),
     (Shapes::Police, "police"),
@@ -251,8 +252,8 @@ const STAGES: [(Shapes, &str); 10] = [
     (Shapes::Delay, "delay"),
 ];
 
-/// The stages that layers of conditions ask for, of which the first that says something of a condition has it, with what
-/// their schedules change.
+/// Creates the stages of layers of conditions, with their schedules. The first layer that states a condition determines
+/// it.
 fn over_time(layers: &[&Layer], prefix: &str) -> [StageSpec; STAGES.len()] {
     let steps = layers.iter().flat_map(|layer| &layer.schedule);
     let mut times: Vec<Nanos> = steps.map(|step| step.at).collect();
@@ -288,7 +289,7 @@ fn over_time(layers: &[&Layer], prefix: &str) -> [StageSpec; STAGES.len()] {
 }
 
 impl ConditionSet {
-    /// What each of [`STAGES`] does under these conditions. `rate` is the last one that served.
+    /// Returns the effect of each of [`STAGES`] under these conditions. `rate` is the last rate that was not 0.
     fn effects(&self, rate: Option<BitsPerSec>) -> [Effect; STAGES.len()] {
         let [loss, bursts] = match self.get::<LossSpec>() {
             Some(loss) => loss.effects(),
@@ -311,7 +312,7 @@ impl ConditionSet {
         ]
     }
 
-    /// What a condition makes of its stage, if it is there and does anything.
+    /// Returns the effect of a condition on its stage, or [`Effect::Nothing`].
     fn made<T: InCondition>(&self, effect: impl Fn(&T) -> Option<Effect>) -> Effect {
         self.get().and_then(effect).unwrap_or(Effect::Nothing)
     }
@@ -324,7 +325,7 @@ impl ConditionSet {
         let usual = aqm.and_then(AqmSpec::usual_limit).unwrap_or(DEFAULT_QUEUE);
         let asked = self.get().map_or(usual, |QueueSpec(queue)| *queue);
         let limit = match (rate, asked) {
-            // A time needs a rate: that which served before, or will serve.
+            // A time needs a rate: the last one before, or the first one after.
             (None, QueueLimit::Time(time)) => known.map_or(STALLED_QUEUE, |rate| {
                 QueueLimit::Bytes(rate.bytes_in(time).max(Bytes(1)))
             }),
@@ -342,7 +343,7 @@ impl ConditionSet {
         })
     }
 
-    /// Propagation with all that belongs to it.
+    /// Returns the propagation delay with its jitter, its part by size, and its reordering.
     pub(crate) fn delay(&self) -> Delay {
         let spec = self.get::<JitterSpec>();
         let jitter = spec.and_then(JitterSpec::to_model);
@@ -359,7 +360,7 @@ impl ConditionSet {
     }
 }
 
-/// Conditions that do nothing get no stage.
+/// Returns the effect of a condition, or [`Effect::Nothing`] if its value does nothing.
 fn or_nothing<T: PartialEq>(value: T, nothing: T, effect: impl Fn(T) -> Effect) -> Effect {
     if value == nothing {
         Effect::Nothing

@@ -1,4 +1,4 @@
-//! Links that ship, by name: the files of the folder `profiles`, which say where each of their numbers comes from.
+//! Links that ship with farwire, by name: the files in the folder `profiles`, which give the source of each number.
 
 use std::str::FromStr;
 
@@ -9,16 +9,16 @@ use crate::error::Error;
 use crate::link::LinkSpec;
 use crate::read;
 
-/// Every profile is one line here, in the order of their names.
+/// Declares the profiles, one in each line, in the order of their names.
 macro_rules! profiles {
     ($($name:literal,)+) => {
-        /// The links that ship, by name.
+        /// The profiles that ship, in the order of their names.
         pub const PROFILES: &[LinkProfile] = &[$(LinkProfile {
             name: $name,
             text: include_str!(concat!("../../../../profiles/", $name, ".toml")),
         },)+];
 
-        /// Their names.
+        /// The names of the profiles.
         pub(crate) const NAMES: &[&str] = &[$($name),+];
     };
 }
@@ -29,23 +29,23 @@ profiles! {
     "mobile",
 }
 
-/// The link of a kind of network, as others measured it. Written in a file it is its name.
+/// A link of a kind of network, as published measurements describe it. In a file, it is written as its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkProfile {
     /// The name of its file, without `.toml`.
     pub name: &'static str,
-    /// Its file: conditions, and comments that say where they come from.
+    /// The content of its file: conditions, and comments that give their sources.
     pub text: &'static str,
 }
 
 impl LinkProfile {
-    /// What it is, in one line: the first of its file.
+    /// Returns its description in one line, which is the first line of its file.
     pub fn about(&self) -> &'static str {
         let first = self.text.lines().next().unwrap_or_default();
         first.trim_start_matches('#').trim()
     }
 
-    /// Its conditions.
+    /// Returns its conditions.
     pub fn conditions(&self) -> LinkSpec {
         read::toml_text(self.text).expect("every profile that ships is read by a test")
     }
@@ -126,8 +126,8 @@ mod tests {
         }
     }
 
-    /// The conditions of a file that name neither a source which its head has nor that they are assumed; sources that
-    /// nothing names, or without title and year. A source is a comment that begins with its name in brackets.
+    /// Returns the lines of a file that neither name a source in its head nor say that they are assumed, and the
+    /// sources that are unused or have no title and year. A source is a comment that begins with its name in brackets.
     fn unfounded(text: &str) -> Vec<String> {
         let head = text.lines().filter_map(|line| {
             let (name, what) = line.strip_prefix("# [")?.split_once(']')?;
@@ -171,7 +171,7 @@ mod tests {
             beside.both.get(),
             Some(&"5ms".parse::<DelaySpec>().unwrap())
         );
-        // What is said of both directions holds in each, also where the profile says something of one.
+        // A condition for both directions holds in each, even if the profile states one for a single direction.
         assert_eq!(
             beside.both.get(),
             Some(&"1gbit".parse::<RateSpec>().unwrap())
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(beside.up.get(), Some(&"2%".parse::<LossSpec>().unwrap()));
         assert_eq!(beside.both.get::<LossSpec>(), plain.both.get::<LossSpec>());
         assert_eq!(beside.up.get::<JitterSpec>(), plain.up.get::<JitterSpec>());
-        // What is written again is the conditions, whatever a later profile of that name has.
+        // Written again, it has the conditions and not the profile, which may change later.
         let written = toml::to_string(&beside).unwrap();
         assert!(!written.contains("profile"), "{written}");
         assert_eq!(link(&written), beside);

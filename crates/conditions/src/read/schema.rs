@@ -1,4 +1,4 @@
-//! JSON Schemas of tables that may be texts too, and of tables with a key for every condition.
+//! JSON Schemas of tables that may also be texts, and of tables with a key for every condition.
 
 use std::sync::LazyLock;
 
@@ -7,12 +7,12 @@ use schemars::transform::Transform;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-/// Has a table be a text as well, as [`super::Node`] reads it.
+/// A transform that lets a table also be a text, as [`super::Node`] reads it.
 #[derive(Clone, Copy)]
 pub(crate) struct OrText {
-    /// The key whose value is the first part.
+    /// The key whose value is the first part of the text.
     pub(crate) first: &'static str,
-    /// Words that stand for a key and its value.
+    /// Words that represent a key and its value.
     pub(crate) words: &'static [&'static str],
 }
 
@@ -47,7 +47,7 @@ impl Transform for OrText {
     }
 }
 
-/// A part of a text behind the first one.
+/// Returns the pattern of a part of a text behind the first one.
 fn part(key: &str, value: &Value) -> String {
     let key = key.replace('_', "[-_]");
     if has_type(value, "boolean") {
@@ -64,7 +64,7 @@ fn has_type(value: &Value, name: &str) -> bool {
     }
 }
 
-/// The pattern of a value that is part of a text.
+/// Returns the pattern of a value that is part of a text.
 fn pattern(value: &Value) -> String {
     if let Some(pattern) = value.get("pattern").and_then(Value::as_str) {
         return bare(pattern);

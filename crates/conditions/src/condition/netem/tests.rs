@@ -108,7 +108,8 @@ fn what_is_left_out_is_as_in_tc() {
 
 #[test]
 fn the_examples_of_the_manual_are_read() {
-    // tc-netem(8) of iproute2 6.1 and 7.1, but for the two that tc itself refuses or whose point is another qdisc.
+    // The examples of tc-netem(8) of iproute2 6.1 and 7.1, without the two that tc itself refuses or that are about
+    // another qdisc.
     for example in [
         "delay 100ms",
         "delay 100ms 10ms 25%",
@@ -322,7 +323,7 @@ fn any_slot() -> impl Strategy<Value = NetemSlot> {
     })
 }
 
-/// Any that tc would take.
+/// Generates any netem that tc would accept.
 fn any_netem() -> impl Strategy<Value = Netem> {
     let rate = (1_u64..1 << 40, any::<i32>(), any::<u32>(), any::<i32>());
     let rate =
@@ -381,7 +382,7 @@ fn any_netem() -> impl Strategy<Value = Netem> {
     })
 }
 
-/// What is taken to be right is taken the same way once more after it was written.
+/// Asserts that a text that is accepted is read as the same value after it was written.
 fn again(text: &str) {
     if let Ok(netem) = text.parse::<NetemSpec>() {
         assert_eq!(netem.to_string().parse(), Ok(netem), "{text}");

@@ -1,4 +1,4 @@
-//! netem's options as text that tc reads, in the order in which tc prints them.
+//! netem's options as a text that tc reads, in the order in which tc prints them.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use model::{
 use super::NetemSpec;
 
 impl fmt::Display for NetemSpec {
-    /// What differs from what netem does without an option; the limit where nothing does.
+    /// Writes the options that differ from the defaults; the limit if none does.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let netem = &self.0;
         let mut words = Vec::new();
