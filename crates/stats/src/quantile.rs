@@ -1,35 +1,38 @@
-//! A quantile of values that were taken one after another, whose neighbours are alike, and how many independent values they are
-//! worth.
+//! A quantile of values that were taken one after another, so that neighbours are correlated, and the number of
+//! independent samples to which they are equivalent.
 //!
-//! Each value either lies below the quantile or does not. The mean of these answers has an interval by batch means, from blocks of
-//! consecutive values; the values at the ranks where that interval ends are the ends of the quantile's interval (R. S. Woodruff,
-//! "Confidence intervals for medians and other position measures", 1952). For independent values these are the ranks of
-//! [`crate::order_statistics::quantile_ranks`].
+//! Each value either lies below the quantile or does not. The mean of these indicators has an interval by batch means,
+//! from blocks of consecutive values; the values at the ranks where that interval ends are the ends of the quantile's
+//! interval (R. S. Woodruff, "Confidence intervals for medians and other position measures", 1952). For independent
+//! values, these are the ranks of [`crate::order_statistics::quantile_ranks`].
 
 use super::autocorrelation::SeriesMean;
 use super::order_statistics::{self, at_or_after, fewest, sorted};
 
-/// The cost grows with the square of the length: of more values, neighbours are taken together.
+/// The largest number of blocks. The cost grows with the square of the length, so neighbouring values are combined
+/// beyond it.
 const MOST: usize = 10_000;
 
 /// A quantile of a series, and how far it can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantile {
-    /// The median lies in the middle or between the two middle values; any other quantile is a value that was observed.
+    /// The quantile. The median is the middle value or lies between the two middle values; any other quantile is an
+    /// observed value.
     pub value: f64,
-    /// How many independent values the series is worth, as far as this quantile is concerned; no more than its length.
+    /// The number of independent samples to which the series is equivalent for this quantile; at most its length.
     pub worth: f64,
-    /// Its 95 % interval; none of a series that is worth fewer than [`fewest`] values.
+    /// Its 95 % interval; `None` if the series is equivalent to fewer than [`fewest`] samples.
     pub interval: Option<[f64; 2]>,
 }
 
 impl Quantile {
-    /// The quantile at `share` (0 to 1) of `values`, in the order in which they were taken; nothing of no values.
+    /// Computes the quantile at `share` (0 to 1) of `values`, in the order in which they were taken; `None` for no
+    /// values.
     pub fn of(values: &[f64], share: f64) -> Option<Self> {
         Self::of_sorted(values, &sorted(values), share)
     }
 
-    /// The same where the caller has the values `sorted` as well.
+    /// Computes the same if the caller already has the values `sorted`.
     pub fn of_sorted(values: &[f64], sorted: &[f64], share: f64) -> Option<Self> {
         let is_median = share == 0.5;
         let value = match is_median {
@@ -37,7 +40,7 @@ impl Quantile {
             false => order_statistics::percentile(sorted, share)?,
         };
         let count = values.len() as f64;
-        // A value equal to the median lies half below it; one equal to a percentile does not lie beyond it.
+        // A value equal to the median counts half as below it; one equal to a percentile is not beyond it.
         let equal = if is_median { 0.5 } else { 1.0 };
         let below = |at: &f64| match at.total_cmp(&value) {
             std::cmp::Ordering::Less => 1.0,
@@ -73,11 +76,11 @@ mod tests {
     use super::*;
     use crate::autocorrelation::tests::series;
 
-    /// Seeds that follow one another give series that are too much alike.
+    /// The factor of seeds, because consecutive seeds give series that are too similar.
     const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-    /// The percentage of autoregressive series of `count` values whose interval holds the true quantile at `share`, which
-    /// is `normal` for the standard normal distribution.
+    /// Returns the percentage of autoregressive series of `count` values whose interval contains the true quantile at
+    /// `share`, which is `normal` for the standard normal distribution.
     fn coverage(seeds: u64, count: usize, correlation: f64, [share, normal]: [f64; 2]) -> f64 {
         let truth = normal / (1.0 - correlation * correlation).sqrt();
         let holds = |seed: &u64| {

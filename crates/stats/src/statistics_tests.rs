@@ -1,4 +1,5 @@
-//! The statistics beside those of NumPy and SciPy: tests/fixtures/statistics.json, which scripts/statistics_fixtures.py wrote.
+//! Compares the statistics with those of NumPy and SciPy in tests/fixtures/statistics.json, which
+//! scripts/statistics_fixtures.py wrote.
 
 use serde::Deserialize;
 
@@ -52,7 +53,7 @@ fn fixtures() -> Fixtures {
     serde_json::from_str(include_str!("../../../tests/fixtures/statistics.json")).unwrap()
 }
 
-/// One in 10^9, of the number or of 1.
+/// Asserts equality within 10^-9 of the number, or of 1 if the number is smaller.
 #[track_caller]
 fn assert_close(found: f64, expected: f64) {
     let apart = (found - expected).abs();
