@@ -258,9 +258,10 @@ impl LinkSpec {
                 return here(error);
             }
         }
-        match says(way(&self.up, &self.down)) {
-            true => error.at(direction),
-            false => error,
+        if says(way(&self.up, &self.down)) {
+            error.at(direction)
+        } else {
+            error
         }
     }
 

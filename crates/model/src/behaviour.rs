@@ -144,9 +144,10 @@ impl SkipLaw {
     #[must_use]
     pub fn long_run(&self) -> f64 {
         let share = self.share.long_run().share;
-        match share > 0.0 {
-            true => 1.0 / (f64::from(self.gap - 1) + 1.0 / share),
-            false => 0.0,
+        if share > 0.0 {
+            1.0 / (f64::from(self.gap - 1) + 1.0 / share)
+        } else {
+            0.0
         }
     }
 }

@@ -97,9 +97,10 @@ fn check_costs(path: &PathSpec) -> Result<(), ConfigError> {
 }
 
 fn require_at_most(what: &'static str, count: usize, most: usize) -> Result<(), ConfigError> {
-    match count <= most {
-        true => Ok(()),
-        false => Err(ConfigError::TooMany { what, count, most }),
+    if count <= most {
+        Ok(())
+    } else {
+        Err(ConfigError::TooMany { what, count, most })
     }
 }
 

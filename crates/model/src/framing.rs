@@ -136,9 +136,10 @@ impl FromStr for Framing {
 /// Parses a number of bytes from `least` to 256, the range of sch_cake.
 fn number(text: &str, value: &str, least: i16) -> Result<i16, UnitError> {
     let value: i16 = value.trim().parse().map_err(|_| FRAMING.malformed(text))?;
-    match (least..=256).contains(&value) {
-        true => Ok(value),
-        false => Err(FRAMING.out_of_range(text)),
+    if (least..=256).contains(&value) {
+        Ok(value)
+    } else {
+        Err(FRAMING.out_of_range(text))
     }
 }
 

@@ -60,10 +60,7 @@ impl InFlight {
 
     /// Returns the ECN codepoint of its header, with marks from inside the link.
     pub(crate) fn ecn(&self) -> Ecn {
-        match self.mark {
-            true => Ecn::Ce,
-            false => self.packet.ecn,
-        }
+        if self.mark { Ecn::Ce } else { self.packet.ecn }
     }
 
     /// Marks it (CE) if its sender understands marks, and returns whether it is marked now.

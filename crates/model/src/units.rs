@@ -313,9 +313,10 @@ impl FromStr for QueueLimit {
             Self::Bytes(Bytes(0)),
             Self::Time(Nanos::ZERO),
         ];
-        match nothing.contains(&limit) {
-            true => Err(QUEUE.out_of_range(text)),
-            false => Ok(limit),
+        if nothing.contains(&limit) {
+            Err(QUEUE.out_of_range(text))
+        } else {
+            Ok(limit)
         }
     }
 }

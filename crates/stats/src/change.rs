@@ -282,9 +282,10 @@ fn welch(value: f64, [before, after]: [Mean; 2]) -> Option<[f64; 2]> {
 
 fn signed(value: f64, places: i32) -> String {
     let size = fixed(value, places);
-    match size.starts_with('-') {
-        true => size,
-        false => format!("+{size}"),
+    if size.starts_with('-') {
+        size
+    } else {
+        format!("+{size}")
     }
 }
 

@@ -35,9 +35,10 @@ impl Quantile {
     /// Computes the same if the caller already has the values `sorted`.
     pub fn of_sorted(values: &[f64], sorted: &[f64], share: f64) -> Option<Self> {
         let is_median = share == 0.5;
-        let value = match is_median {
-            true => order_statistics::quantile(sorted, share)?,
-            false => order_statistics::percentile(sorted, share)?,
+        let value = if is_median {
+            order_statistics::quantile(sorted, share)?
+        } else {
+            order_statistics::percentile(sorted, share)?
         };
         let count = values.len() as f64;
         // A value equal to the median counts half as below it; one equal to a percentile is not beyond it.

@@ -15,12 +15,11 @@ pub fn p_value(one: &[f64], other: &[f64]) -> Option<f64> {
         return None;
     }
     let logarithms = all.all(|value| *value > 0.0);
-    let difference = match logarithms {
-        true => {
-            let of = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<_>>();
-            Difference::of(&of(one), &of(other))?
-        }
-        false => Difference::of(one, other)?,
+    let difference = if logarithms {
+        let of = |values: &[f64]| values.iter().map(|value| value.ln()).collect::<Vec<_>>();
+        Difference::of(&of(one), &of(other))?
+    } else {
+        Difference::of(one, other)?
     };
     // No value scatters.
     if difference.error == 0.0 {

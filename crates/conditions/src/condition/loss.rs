@@ -48,11 +48,12 @@ impl LossSpec {
             return Ok(());
         }
         let odds = share.fraction() / (1.0 - share.fraction());
-        Err(match odds.is_finite() {
-            true => format!(
+        Err(if odds.is_finite() {
+            format!(
                 "a loss of {share} comes in bursts of {odds:.3} packets or more on average, not of {burst}"
-            ),
-            false => "a loss of 100% has no bursts: leave burst out".to_owned(),
+            )
+        } else {
+            "a loss of 100% has no bursts: leave burst out".to_owned()
         })
     }
 

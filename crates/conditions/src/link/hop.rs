@@ -224,10 +224,8 @@ impl OneWay {
         let differing = over_time(&layers, &prefix);
         let said = own.ever().or(class.both.ever());
         let pairs = STAGES.iter().zip(self.own.iter().zip(&differing));
-        let own = pairs.map(|((stage, _), (shared, own))| match said.shapes(*stage) {
-            true => own,
-            false => shared,
-        });
+        let own =
+            pairs.map(|((stage, _), (shared, own))| if said.shapes(*stage) { own } else { shared });
         self.with(own)
     }
 

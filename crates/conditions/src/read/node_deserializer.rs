@@ -106,9 +106,10 @@ impl<'de> Deserializer<'de> for Node {
     ) -> Result<V::Value, Error> {
         // A type that does not say how it is written is a table.
         let right = (&visitor as &dyn Expected).to_string();
-        let right = match right == format!("struct {name}") {
-            true => "a table".to_owned(),
-            false => right,
+        let right = if right == format!("struct {name}") {
+            "a table".to_owned()
+        } else {
+            right
         };
         match self.value {
             Value::Text(text) | Value::Word(text) => {

@@ -37,9 +37,10 @@ impl Transform for OrText {
             .keys()
             .any(|key| *key != self.first && is_needed(key));
         let many = if needs_more { "+" } else { "*" };
-        let begin = match is_needed(self.first) {
-            true => format!("({}= *)?{first}", self.first),
-            false => format!("({}= *{first}|{})", self.first, parts.join("|")),
+        let begin = if is_needed(self.first) {
+            format!("({}= *)?{first}", self.first)
+        } else {
+            format!("({}= *{first}|{})", self.first, parts.join("|"))
         };
         let text = format!("^ *{begin} *( *, *({}) *){many}$", parts.join("|"));
         let table = std::mem::take(schema);
@@ -78,9 +79,10 @@ fn pattern(value: &Value) -> String {
     if let Some(option) = options.and_then(|all| all.iter().find(|one| one["type"] != "null")) {
         return pattern(option);
     }
-    match has_type(value, "integer") || has_type(value, "number") {
-        true => "[0-9.]+".to_owned(),
-        false => "[^,]*".to_owned(),
+    if has_type(value, "integer") || has_type(value, "number") {
+        "[0-9.]+".to_owned()
+    } else {
+        "[^,]*".to_owned()
     }
 }
 

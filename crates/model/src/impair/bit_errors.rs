@@ -36,9 +36,10 @@ impl BitErrorRate {
 impl Stage for BitErrors {
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
         let draw = self.draws.of(t.stream()).at(index);
-        match Chance::of(self.rate.loss(t.packet.len)).hits(draw) {
-            true => Entered::Dropped(DropCause::Loss),
-            false => Entered::Passes(at),
+        if Chance::of(self.rate.loss(t.packet.len)).hits(draw) {
+            Entered::Dropped(DropCause::Loss)
+        } else {
+            Entered::Passes(at)
         }
     }
 

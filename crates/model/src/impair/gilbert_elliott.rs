@@ -52,14 +52,16 @@ impl Stage for BurstLoss {
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
         let stream = t.stream();
         let is_bad = &mut self.is_bad[usize::from(stream == Stream::Copies)];
-        let (change, loss) = match *is_bad {
-            true => (self.to_good, self.bad_loss),
-            false => (self.to_bad, self.good_loss),
+        let (change, loss) = if *is_bad {
+            (self.to_good, self.bad_loss)
+        } else {
+            (self.to_bad, self.good_loss)
         };
         *is_bad ^= change.hits(self.transitions.of(stream).at(index));
-        match loss.hits(self.losses.of(stream).at(index)) {
-            true => lose(at, t, self.ecn),
-            false => Entered::Passes(at),
+        if loss.hits(self.losses.of(stream).at(index)) {
+            lose(at, t, self.ecn)
+        } else {
+            Entered::Passes(at)
         }
     }
 

@@ -44,9 +44,10 @@ impl Stage for Indexes {
         while self.all.get(self.over).is_some_and(|own| *own < index) {
             self.over += 1;
         }
-        match self.all.get(self.over) == Some(&index) {
-            true => Entered::Dropped(DropCause::Loss),
-            false => Entered::Passes(at),
+        if self.all.get(self.over) == Some(&index) {
+            Entered::Dropped(DropCause::Loss)
+        } else {
+            Entered::Passes(at)
         }
     }
 

@@ -19,9 +19,10 @@ pub(crate) struct Loss {
 /// Returns the result at `at` for a packet that a loss hits: it is dropped, or marked if `ecn` is set and its sender
 /// understands marks (as in Linux, `net/sched/sch_netem.c`, `netem_enqueue`).
 pub(crate) fn lose(at: Nanos, t: &mut InFlight, ecn: bool) -> Entered {
-    match ecn && t.mark() {
-        true => Entered::Passes(at),
-        false => Entered::Dropped(DropCause::Loss),
+    if ecn && t.mark() {
+        Entered::Passes(at)
+    } else {
+        Entered::Dropped(DropCause::Loss)
     }
 }
 
@@ -48,9 +49,10 @@ impl RandomLoss {
 impl Stage for Loss {
     #[inline]
     fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
-        match self.chance.hits(self.draws.of(t.stream()).at(index)) {
-            true => lose(at, t, self.ecn),
-            false => Entered::Passes(at),
+        if self.chance.hits(self.draws.of(t.stream()).at(index)) {
+            lose(at, t, self.ecn)
+        } else {
+            Entered::Passes(at)
         }
     }
 

@@ -39,9 +39,10 @@ impl Stage for Policer {
     fn enter(&mut self, at: Nanos, _: u64, t: &mut InFlight, _: &mut Out) -> Entered {
         let work = u128::from(t.packet.len.0) * WORK_PER_BYTE;
         let bucket = self.bucket.as_mut();
-        match bucket.is_none_or(|bucket| bucket.take(at, work)) {
-            true => Entered::Passes(at),
-            false => Entered::Dropped(DropCause::Policed),
+        if bucket.is_none_or(|bucket| bucket.take(at, work)) {
+            Entered::Passes(at)
+        } else {
+            Entered::Dropped(DropCause::Policed)
         }
     }
 

@@ -31,9 +31,10 @@ impl Bucket {
     pub(crate) fn following(mut self, before: &Self, at: Nanos) -> Self {
         let mut before = *before;
         before.fill(at);
-        self.tokens = match before.at > at {
-            true => 0,
-            false => before.tokens.min(self.depth),
+        self.tokens = if before.at > at {
+            0
+        } else {
+            before.tokens.min(self.depth)
         };
         self
     }

@@ -93,9 +93,10 @@ impl PieQueue {
             let before = self.control;
             self.control.tick(&self.law);
             // If a tick changed nothing, further ticks will not, either.
-            let ticks = match self.control == before {
-                true => (now - self.next_tick).0 / self.law.tupdate.0 + 1,
-                false => 1,
+            let ticks = if self.control == before {
+                (now - self.next_tick).0 / self.law.tupdate.0 + 1
+            } else {
+                1
             };
             let next = self.next_tick + self.law.tupdate.saturating_mul(ticks);
             if next == Nanos::MAX {

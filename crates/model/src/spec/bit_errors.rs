@@ -36,10 +36,11 @@ impl BitErrorRate {
     /// # Errors
     /// Returns an error for a share below 0 or from 1 on, and for NaN.
     pub fn new(share: f64) -> Result<Self, UnitError> {
-        match (0.0..1.0).contains(&share) {
+        if (0.0..1.0).contains(&share) {
             // Adding 0 turns the -0.0 that the range admits into 0.0.
-            true => Ok(Self(share + 0.0)),
-            false => Err(BIT_ERROR_RATE.out_of_range(&share.to_string())),
+            Ok(Self(share + 0.0))
+        } else {
+            Err(BIT_ERROR_RATE.out_of_range(&share.to_string()))
         }
     }
 

@@ -170,9 +170,10 @@ impl Model {
     }
 
     fn place(&mut self, item: Item) -> u32 {
-        let place = match self.is_fair {
-            true => item.flow % u32::from(self.params.flows),
-            false => 0,
+        let place = if self.is_fair {
+            item.flow % u32::from(self.params.flows)
+        } else {
+            0
         };
         self.largest = self.largest.max(item.len);
         self.shelves.entry(place).or_default().items.push_back(item);

@@ -112,9 +112,10 @@ impl model::Waiting for Model {
                 if p_cl < 1.0 {
                     let waited = seconds(now - item.at);
                     let min_th = seconds(self.params.l_threshold.0);
-                    let native = match self.l.len() > 1 {
-                        true => ((waited - min_th) / 0.0004).clamp(0.0, 1.0),
-                        false => 0.0,
+                    let native = if self.l.len() > 1 {
+                        ((waited - min_th) / 0.0004).clamp(0.0, 1.0)
+                    } else {
+                        0.0
                     };
                     if recur(&mut self.l_count, native.max(p_cl)) {
                         fates[item.id].mark();

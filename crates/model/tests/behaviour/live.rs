@@ -42,9 +42,10 @@ fn lossless(draw: &mut Draw, direction: &str) -> Vec<StageSpec> {
                 by_size: draw.one_in(2).then(|| Factor::new(10.0).unwrap()),
                 jitter: draw.one_in(2).then(|| {
                     let spread = Nanos(draw.below(2_000_000));
-                    let law = match draw.one_in(2) {
-                        true => Law::Uniform,
-                        false => Law::Normal,
+                    let law = if draw.one_in(2) {
+                        Law::Uniform
+                    } else {
+                        Law::Normal
                     };
                     Jitter::new(spread, law)
                 }),

@@ -64,9 +64,10 @@ fn free_jitter_is_normal_with_its_standard_deviation() {
 
 /// The distribution function of a normal delay of 2 ms whose part below 0 is at 0.
 fn clamped_normal(delay: f64) -> f64 {
-    match delay < 0.0 {
-        true => 0.0,
-        false => Normal::new(2.0, 2.0).unwrap().cdf(delay),
+    if delay < 0.0 {
+        0.0
+    } else {
+        Normal::new(2.0, 2.0).unwrap().cdf(delay)
     }
 }
 
@@ -114,9 +115,10 @@ fn pareto_normal(delay: f64) -> f64 {
     let (mut below, mut above) = (0.0, 1.0);
     for _ in 0..40 {
         let middle = (below + above) / 2.0;
-        match quantile(middle) <= delay {
-            true => below = middle,
-            false => above = middle,
+        if quantile(middle) <= delay {
+            below = middle;
+        } else {
+            above = middle;
         }
     }
     below

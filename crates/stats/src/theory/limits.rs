@@ -146,9 +146,10 @@ impl fmt::Display for Explained {
 /// Returns the display unit for rates of which the greatest is this many bit/s, as its size in bit/s and its name:
 /// kbit/s below 1 Mbit/s, otherwise Mbit/s.
 pub fn rate_unit(greatest: f64) -> (f64, &'static str) {
-    match greatest != 0.0 && greatest.abs() < 1e6 {
-        true => (1e3, "kbit/s"),
-        false => (1e6, "Mbit/s"),
+    if greatest != 0.0 && greatest.abs() < 1e6 {
+        (1e3, "kbit/s")
+    } else {
+        (1e6, "Mbit/s")
     }
 }
 

@@ -72,9 +72,10 @@ impl PathConditions {
     /// Returns an error for an MTU out of range, an RTT or a window of 0, a loss of 100 %, and a window or a loss
     /// without an RTT.
     pub fn check(&self) -> Result<(), Impossible> {
-        let (ip, least) = match self.stack.ipv6 {
-            true => ("IPv6", 1280),
-            false => ("IPv4", 68),
+        let (ip, least) = if self.stack.ipv6 {
+            ("IPv6", 1280)
+        } else {
+            ("IPv4", 68)
         };
         if !(least..=65_535).contains(&self.mtu) {
             let mtu = self.mtu;

@@ -252,9 +252,12 @@ fn slot(words: &mut Words<'_>) -> Result<NetemSlot, String> {
             other => return Err(format!("slot: `{other}` is no time: {RIGHT}")),
         }
     };
-    let mut limit = |key: &str, right: &str| match words.option(key) {
-        true => size("slot", words.need(&format!("slot {key}"), right)?),
-        false => Ok(0),
+    let mut limit = |key: &str, right: &str| {
+        if words.option(key) {
+            size("slot", words.need(&format!("slot {key}"), right)?)
+        } else {
+            Ok(0)
+        }
     };
     Ok(NetemSlot {
         delay,

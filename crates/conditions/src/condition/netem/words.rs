@@ -101,11 +101,14 @@ pub(super) fn percent(option: &str, word: &str) -> Result<Probability, String> {
 /// Reads a time, which needs a unit.
 pub(super) fn time(option: &str, word: &str) -> Result<Nanos, String> {
     let is_bare = !word.is_empty() && word.chars().all(|c| c.is_ascii_digit() || c == '.');
-    word.parse().map_err(|cause| match is_bare {
-        true => format!(
-            "{option}: {cause} (tc takes it for {word}us before iproute2 6.9, and for {word}ns since)"
-        ),
-        false => format!("{option}: {cause}"),
+    word.parse().map_err(|cause| {
+        if is_bare {
+            format!(
+                "{option}: {cause} (tc takes it for {word}us before iproute2 6.9, and for {word}ns since)"
+            )
+        } else {
+            format!("{option}: {cause}")
+        }
     })
 }
 
@@ -133,9 +136,10 @@ pub(super) fn rate(word: &str) -> Result<u64, String> {
         clippy::cast_sign_loss,
         reason = "above 0 and below 10^15"
     )]
-    match bytes <= 1e15 {
-        true => Ok(bytes as u64),
-        false => Err(format!("rate: `{word}` is out of range: {right}")),
+    if bytes <= 1e15 {
+        Ok(bytes as u64)
+    } else {
+        Err(format!("rate: `{word}` is out of range: {right}"))
     }
 }
 

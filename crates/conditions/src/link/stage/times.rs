@@ -83,9 +83,10 @@ impl DelayStage {
         }
         said.check_needs(true, said.delays())?;
         let delay = said.delay();
-        Ok(match delay == Delay::default() {
-            true => Effect::Nothing,
-            false => Effect::Delay(delay),
+        Ok(if delay == Delay::default() {
+            Effect::Nothing
+        } else {
+            Effect::Delay(delay)
         })
     }
 }

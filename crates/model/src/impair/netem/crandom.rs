@@ -51,9 +51,10 @@ pub(super) fn scaled(share: Probability) -> u32 {
 /// Returns the upper 32 bits of a draw.
 #[inline]
 pub(super) fn draw(draws: Draws, key: Key) -> u32 {
-    let draws = match key.again {
-        true => draws.stream(Purpose::AGAIN),
-        false => draws,
+    let draws = if key.again {
+        draws.stream(Purpose::AGAIN)
+    } else {
+        draws
     };
     u32::try_from(draws.of(key.stream).at(key.index) >> 32).unwrap_or(u32::MAX)
 }
