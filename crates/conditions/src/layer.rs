@@ -375,12 +375,13 @@ impl<'de> Deserialize<'de> for ScheduleStep {
 impl<'de> Deserialize<'de> for ConditionName {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
         let name = String::deserialize(source)?;
-        let known = CONDITIONS.iter().find(|kind| kind.key == name);
-        let known = known.map(|kind| Self(kind.key));
         // The keys of a layer are those of all conditions, and one more.
-        known.ok_or_else(|| {
-            de::Error::unknown_variant(&name, LAYER_KEYS.split_last().map_or(&[], |(_, all)| all))
-        })
+        let keys = LAYER_KEYS.split_last().map_or(&[][..], |(_, all)| all);
+        CONDITIONS
+            .iter()
+            .find(|kind| kind.key == name)
+            .map(|kind| Self(kind.key))
+            .ok_or_else(|| de::Error::unknown_variant(&name, keys))
     }
 }
 

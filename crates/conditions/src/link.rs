@@ -133,16 +133,20 @@ impl LinkSpec {
     }
 
     fn layers(&self) -> impl Iterator<Item = &Layer> {
-        let classes = self.classes.iter();
-        let classes = classes.flat_map(|class| [&class.both, &class.up, &class.down]);
+        let classes = self
+            .classes
+            .iter()
+            .flat_map(|class| [&class.both, &class.up, &class.down]);
         [&self.both, &self.up, &self.down]
             .into_iter()
             .chain(classes)
     }
 
     fn layers_mut(&mut self) -> impl Iterator<Item = &mut Layer> {
-        let classes = self.classes.iter_mut();
-        let classes = classes.flat_map(|class| [&mut class.both, &mut class.up, &mut class.down]);
+        let classes = self
+            .classes
+            .iter_mut()
+            .flat_map(|class| [&mut class.both, &mut class.up, &mut class.down]);
         [&mut self.both, &mut self.up, &mut self.down]
             .into_iter()
             .chain(classes)
@@ -150,7 +154,7 @@ impl LinkSpec {
 
     /// Returns each direction as options of netem: up, then down.
     pub fn as_netem(&self) -> [AsNetem; 2] {
-        let rest = [
+        let shared = [
             (self.toffee.is_some(), "toffee, which both directions share"),
             (!self.stages.is_empty(), "stages"),
             (
@@ -158,11 +162,14 @@ impl LinkSpec {
                 "classes, which are filters and qdiscs of their own",
             ),
         ];
-        let rest = rest.into_iter().filter(|(is_there, _)| *is_there);
-        let rest: Vec<String> = rest.map(|(_, words)| words.to_owned()).collect();
+        let shared: Vec<String> = shared
+            .into_iter()
+            .filter(|(is_there, _)| *is_there)
+            .map(|(_, words)| words.to_owned())
+            .collect();
         [&self.up, &self.down].map(|own| {
             let mut said = AsNetem::of(&own.clone().or(self.both.clone()));
-            said.unsaid.extend(rest.iter().cloned());
+            said.unsaid.extend(shared.iter().cloned());
             said
         })
     }

@@ -46,9 +46,10 @@ impl Rules {
     /// Returns the class of a packet: the number of the first class whose rule it matches, from 1; 0 if it matches
     /// none. `protocol` is the one that IP carries; `ports` are those of source and destination, if there are any.
     pub fn class_of(&self, protocol: u8, ports: Option<[u16; 2]>) -> u16 {
-        let found = (1..).zip(&self.0);
-        let mut found = found.filter(|(_, rule)| rule.takes(protocol, ports));
-        found.next().map_or(0, |(class, _)| class)
+        (1..)
+            .zip(&self.0)
+            .find(|(_, rule)| rule.takes(protocol, ports))
+            .map_or(0, |(class, _)| class)
     }
 
     /// Returns the names of the classes, from class 1 on.

@@ -430,11 +430,13 @@ fn a_rate_of_nothing_stalls_with_the_room_that_it_had() {
         "rate = '8mbit'\nschedule = [{ at = '1s', rate = '0bit' }, { at = '2s', rate = '16mbit' }]",
     );
     let served = schedule(&hop.rest.up, "box.up.rate");
-    let rates = served.iter().map(|(_, effect)| match effect {
-        Effect::Rate(rate) => (rate.rate.map(BitsPerSec::get), rate.queue.limit),
-        other => panic!("{other:?}"),
-    });
-    let rates: Vec<_> = rates.collect();
+    let rates: Vec<_> = served
+        .iter()
+        .map(|(_, effect)| match effect {
+            Effect::Rate(rate) => (rate.rate.map(BitsPerSec::get), rate.queue.limit),
+            other => panic!("{other:?}"),
+        })
+        .collect();
     assert_eq!(
         rates,
         [
@@ -762,8 +764,8 @@ fn what_costs_too_much_is_refused_before_it_is_built() {
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(error.field().as_deref(), Some(field));
     }
-    let error = toml::from_str::<LinkSpec>(&all(40, &loss)).unwrap().check();
-    let error = error.unwrap_err().to_string();
+    let spec: LinkSpec = toml::from_str(&all(40, &loss)).unwrap();
+    let error = spec.check().unwrap_err().to_string();
     assert!(
         error.contains("40 stages of one path: at most 32"),
         "{error}"

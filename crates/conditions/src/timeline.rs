@@ -149,8 +149,10 @@ impl<'r> Timeline<'r> {
     /// longest list has all of them.
     fn classes(self) -> Result<Vec<ClassSpec>, Error> {
         let lists = self.revisions.iter().map(|(_, spec)| &spec.classes);
-        let all = lists.clone().max_by_key(|list| list.len());
-        let all = all.map_or(&[][..], Vec::as_slice);
+        let all = lists
+            .clone()
+            .max_by_key(|list| list.len())
+            .map_or(&[][..], Vec::as_slice);
         let mut classes = Vec::new();
         for (number, ClassSpec { rule, .. }) in all.iter().enumerate() {
             let refused = |why: &str| {

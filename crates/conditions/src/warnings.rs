@@ -13,11 +13,13 @@ pub fn of_link(link: &LinkConfig) -> Vec<String> {
     let mut known: Vec<(&Effect, Vec<&str>)> = Vec::new();
     for stage in link.paths.iter().flat_map(|path| &path.stages) {
         for effect in stage.effects() {
-            let place = known.iter().position(|(other, _)| *other == effect);
-            let place = place.unwrap_or_else(|| {
-                known.push((effect, Vec::new()));
-                known.len() - 1
-            });
+            let place = known
+                .iter()
+                .position(|(other, _)| *other == effect)
+                .unwrap_or_else(|| {
+                    known.push((effect, Vec::new()));
+                    known.len() - 1
+                });
             let names = &mut known[place].1;
             if !names.contains(&stage.name.as_str()) {
                 names.push(&stage.name);

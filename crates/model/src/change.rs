@@ -76,9 +76,11 @@ impl Link {
                 );
             }
         }
-        let new = paths.iter().map(|path| self.merge_leaving(path, &stages));
-        let new = new.collect();
-        self.replace_paths(new);
+        let merged = paths
+            .iter()
+            .map(|path| self.merge_leaving(path, &stages))
+            .collect();
+        self.replace_paths(merged);
         self.retire_settled(at);
         self.settle_order();
         Ok(at)
@@ -90,9 +92,13 @@ impl Link {
 
     /// Returns, for each new stage, the index of the link's stage with the same name.
     fn places(&self, new: &CheckedPaths) -> Vec<Option<usize>> {
-        let own = self.stages.iter().zip(0..);
-        let own = own.filter(|(stage, _)| !stage.is_retired());
-        let own: BTreeMap<&str, usize> = own.map(|(stage, at)| (stage.name(), at)).collect();
+        let own: BTreeMap<&str, usize> = self
+            .stages
+            .iter()
+            .zip(0..)
+            .filter(|(stage, _)| !stage.is_retired())
+            .map(|(stage, at)| (stage.name(), at))
+            .collect();
         let names = new.stages.iter().map(|stage| stage.name.as_str());
         names.map(|name| own.get(name).copied()).collect()
     }
@@ -161,8 +167,9 @@ impl Link {
     /// Makes the path of `new`, in which leaving stages keep their places. `stages` are the indexes of the new stages.
     fn merge_leaving(&self, new: &CheckedPath, stages: &[usize]) -> Path {
         let mut indexes: Vec<usize> = new.stages.iter().map(|number| stages[*number]).collect();
-        let old = self.current[new.side.index()].get(usize::from(new.class));
-        let old = old.map_or(&[][..], |old| &self.paths[*old as usize].steps);
+        let old = self.current[new.side.index()]
+            .get(usize::from(new.class))
+            .map_or(&[][..], |old| &self.paths[*old as usize].steps);
         let mut place = 0;
         for step in old {
             match indexes.iter().position(|index| *index == step.stage) {

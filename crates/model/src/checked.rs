@@ -87,10 +87,17 @@ impl CheckedPaths {
     /// # Errors
     /// Returns those errors of [`Link::change`](crate::Link::change) that depend only on these two sets of conditions.
     pub fn check_successor(&self, next: &Self) -> Result<(), ConfigError> {
-        let own = self.stages.iter().zip(0..);
-        let own: BTreeMap<&str, usize> = own.map(|(stage, at)| (stage.name.as_str(), at)).collect();
-        let places = next.stages.iter().map(|stage| own.get(stage.name.as_str()));
-        let places: Vec<Option<usize>> = places.map(Option::<&usize>::copied).collect();
+        let own: BTreeMap<&str, usize> = self
+            .stages
+            .iter()
+            .zip(0..)
+            .map(|(stage, at)| (stage.name.as_str(), at))
+            .collect();
+        let places: Vec<Option<usize>> = next
+            .stages
+            .iter()
+            .map(|stage| own.get(stage.name.as_str()).copied())
+            .collect();
         let stages: Vec<_> = self
             .stages
             .iter()

@@ -89,8 +89,10 @@ impl Framing {
     #[must_use]
     pub fn bytes_counted(self, l2_len: Bytes) -> Bytes {
         let overhead = i64::from(self.overhead);
-        let whole = l2_len.0.saturating_add_signed(overhead);
-        let whole = whole.max(u64::from(self.mpu));
+        let whole = l2_len
+            .0
+            .saturating_add_signed(overhead)
+            .max(u64::from(self.mpu));
         Bytes(match self.cells {
             Cells::None => whole,
             Cells::Atm => whole.div_ceil(48).saturating_mul(53),

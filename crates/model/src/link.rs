@@ -230,8 +230,10 @@ impl Link {
             self.stages[stage].empty(at, &mut self.out);
             self.timers.set(stage, None);
         }
-        let held = (0..self.out.len()).map(|place| self.out.get(place).t);
-        let held = held.map(|t| (t.packet.id, t.copy)).collect();
+        let held = (0..self.out.len())
+            .map(|place| self.out.get(place).t)
+            .map(|t| (t.packet.id, t.copy))
+            .collect();
         self.out.truncate(0);
         self.paths.iter_mut().for_each(|path| path.inside = 0);
         held

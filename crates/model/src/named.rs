@@ -140,9 +140,9 @@ impl NamedStage {
         if at >= self.changes_at {
             self.follow_schedule(at);
         }
-        let entered = &mut self.entered[usize::from(t.stream() == Stream::Copies)];
-        let index = *entered;
-        *entered += 1;
+        let count = &mut self.entered[usize::from(t.stream() == Stream::Copies)];
+        let index = *count;
+        *count += 1;
         let entered = self.stage.enter(at, index, t, out);
         debug_assert!(!matches!(entered, Entered::Passes(later) if later < at));
         let is_dropped = matches!(entered, Entered::Dropped(_) | Entered::Refused(..));

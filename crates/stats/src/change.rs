@@ -153,11 +153,11 @@ impl Change {
             _ => (self.difference.map(|value| value / by), unit),
         };
         let Some([low, high]) = estimate.interval else {
-            let value = self.short((by, unit));
+            let short = self.short((by, unit));
             let value = match form {
-                ChangeForm::Factor => format!("{value} times {}", as_much(sense)),
-                ChangeForm::Difference => value,
-                ChangeForm::Percent | ChangeForm::Points => format!("{value} {shown_unit}"),
+                ChangeForm::Factor => format!("{short} times {}", as_much(sense)),
+                ChangeForm::Difference => short,
+                ChangeForm::Percent | ChangeForm::Points => format!("{short} {shown_unit}"),
             };
             let [reference, sample] = self.counts;
             return format!("{value}; too few runs for an interval ({reference} and {sample})");

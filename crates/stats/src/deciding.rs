@@ -159,8 +159,10 @@ mod tests {
         let mut excluded = [0; 3];
         for seed in 0..EXPERIMENTS {
             // Consecutive seeds give draws that are too similar.
-            let all = draws(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), 2 * count);
-            let all: Vec<f64> = all.iter().map(|draw| (0.5 * draw).exp()).collect();
+            let all: Vec<f64> = draws(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), 2 * count)
+                .iter()
+                .map(|draw| (0.5 * draw).exp())
+                .collect();
             let (base, values) = all.split_at(count);
             if let Some([low, high]) = centre.interval(values, BEYOND) {
                 excluded[0] += u32::from(high < 1.0);

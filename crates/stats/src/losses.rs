@@ -81,8 +81,8 @@ impl Losses {
     /// Returns the same interval, but with a variance of at least `inflation` times that of independent losses.
     pub fn interval_at_least(self, inflation: f64) -> Option<[f64; 2]> {
         // Beyond a thousand bursts, Student's quantile is the normal one to three digits.
-        let degrees = usize::try_from(self.bursts.saturating_sub(1).max(1)).ok();
-        let degrees = degrees
+        let degrees = usize::try_from(self.bursts.saturating_sub(1).max(1))
+            .ok()
             .filter(|degrees| *degrees <= 1000 && self.bursts < self.lost && self.lost < self.of);
         let quantile = degrees.map_or(Some(Z), t_95)?;
         wilson_of(
@@ -107,8 +107,8 @@ impl Losses {
         };
         let between: f64 = runs.iter().map(varies).sum::<f64>() / (runs.len() as f64 - 1.0);
         // It is not finite for a single run, and if no packet or every packet was lost.
-        let between = Some(between).filter(|between| between.is_finite());
-        all.interval_at_least(between.unwrap_or(1.0).max(1.0))
+        let inflation = if between.is_finite() { between } else { 1.0 };
+        all.interval_at_least(inflation.max(1.0))
     }
 }
 

@@ -64,8 +64,8 @@ mod tests {
             order_statistics::sorted(&drawn.collect::<Vec<_>>())
         };
         let (upper, lower) = (draw(9), draw(13));
-        let all = upper.iter().flat_map(|b| lower.iter().map(move |a| b - a));
-        let all = order_statistics::sorted(&all.collect::<Vec<_>>());
+        let differences = upper.iter().flat_map(|b| lower.iter().map(move |a| b - a));
+        let all = order_statistics::sorted(&differences.collect::<Vec<_>>());
         for (rank, expected) in (1..).zip(&all) {
             let found = nth(&upper, &lower, |b, a| b - a, rank);
             assert!((found - expected).abs() < f64::MIN_POSITIVE, "{rank}");

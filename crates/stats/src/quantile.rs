@@ -60,8 +60,7 @@ impl Quantile {
             .and_then(|series| {
                 let reach = (series.interval[1] - series.interval[0]) / 2.0 * count;
                 let low = (count * share - reach).round().max(1.0);
-                let high = (count * share + reach).round() + 1.0;
-                let high = high.min(count);
+                let high = ((count * share + reach).round() + 1.0).min(count);
                 Some([at_or_after(sorted, low)?, at_or_after(sorted, high)?])
             });
         Some(Self {

@@ -52,8 +52,8 @@ mod tests {
     fn coverage(procedures: u64, truth: f64, share: f64, value: impl Fn(f64) -> f64) -> f64 {
         let holds = |seed| {
             let values: Vec<f64> = draws(seed, MOST).into_iter().map(&value).collect();
-            let count = needed(&values, share).unwrap().min(MOST as u64);
-            let count = usize::try_from(count).unwrap();
+            let needed = needed(&values, share).unwrap().min(MOST as u64);
+            let count = usize::try_from(needed).unwrap();
             let [low, high] = mean_interval(&values[..count]).unwrap();
             low <= truth && truth <= high
         };

@@ -25,8 +25,10 @@ pub struct WarmUp {
 /// Hoad, S. Robinson and R. Davies, "Automating warm-up length estimation", 2010). Of several, it takes the shortest.
 /// Values that do not fill a batch at the end are ignored.
 pub fn warm_up(values: &[f64]) -> Option<WarmUp> {
-    let batches = values.chunks_exact(BATCH).filter_map(t_interval::mean);
-    let batches: Vec<f64> = batches.collect();
+    let batches: Vec<f64> = values
+        .chunks_exact(BATCH)
+        .filter_map(t_interval::mean)
+        .collect();
     if batches.len() < FEWEST_BATCHES {
         return None;
     }

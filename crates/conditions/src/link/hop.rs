@@ -65,8 +65,11 @@ impl Hop {
 /// Creates the model's link number `link` from hops in the order in which packets meet them on the way up; on the way
 /// down, they meet them in reverse. The classes are those of the hop that has any.
 pub fn emulated_link(hops: &[Hop], seed: u64, link: u64) -> EmulatedLink {
-    let rules = hops.iter().flat_map(|hop| &hop.classes);
-    let rules: Vec<Rule> = rules.map(|(rule, _)| rule.clone()).collect();
+    let rules: Vec<Rule> = hops
+        .iter()
+        .flat_map(|hop| &hop.classes)
+        .map(|(rule, _)| rule.clone())
+        .collect();
     let paths = (0..).zip(0..=rules.len()).flat_map(|(class, index)| {
         let (up, down) = ways(hops, index);
         let path = |side, stages| PathSpec {
@@ -178,13 +181,15 @@ impl LinkSpec {
         let toffee = self.toffee.clone().unwrap_or_default();
         let prefix = format!("{hop}.{}", direction.name());
         let extra = |place| {
-            let all = self.stages.iter().enumerate();
-            let here = all.filter(move |(_, stage)| stage.is_in(direction, place));
-            let here = here.map(|(number, stage)| {
-                let made = stage.to_model(&prefix);
-                made.at_item("stages", number, Some(stage.name()))
-            });
-            here.collect::<Result<Vec<_>, Error>>()
+            self.stages
+                .iter()
+                .enumerate()
+                .filter(|(_, stage)| stage.is_in(direction, place))
+                .map(|(number, stage)| {
+                    let made = stage.to_model(&prefix);
+                    made.at_item("stages", number, Some(stage.name()))
+                })
+                .collect::<Result<Vec<_>, Error>>()
         };
         let mut first = extra(Place::First)?;
         first.push(StageSpec::new(format!("{hop}.toffee"), toffee.server()));
@@ -230,9 +235,13 @@ impl OneWay {
     }
 
     fn with<'a>(&'a self, own: impl Iterator<Item = &'a StageSpec>) -> Vec<StageSpec> {
-        let all = self.first.iter().chain(own).chain(&self.last);
-        let all = all.filter(|stage| stage.effects().any(|effect| *effect != Effect::Nothing));
-        all.cloned().collect()
+        self.first
+            .iter()
+            .chain(own)
+            .chain(&self.last)
+            .filter(|stage| stage.effects().any(|effect| *effect != Effect::Nothing))
+            .cloned()
+            .collect()
     }
 }
 

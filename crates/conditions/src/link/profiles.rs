@@ -82,10 +82,13 @@ mod tests {
     #[test]
     fn every_file_of_the_folder_ships_and_is_a_link_that_can_be() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles");
-        let files = fs::read_dir(folder).unwrap();
-        let files = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let shipped = PROFILES.iter().map(|profile| profile.name);
-        let shipped: Vec<String> = shipped.map(|name| format!("{name}.toml")).collect();
+        let files = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let shipped: Vec<String> = PROFILES
+            .iter()
+            .map(|profile| format!("{}.toml", profile.name))
+            .collect();
         assert!(shipped.is_sorted());
         assert_eq!(
             files.collect::<BTreeSet<String>>(),
@@ -129,11 +132,13 @@ mod tests {
     /// Returns the lines of a file that neither name a source in its head nor say that they are assumed, and the
     /// sources that are unused or have no title and year. A source is a comment that begins with its name in brackets.
     fn unfounded(text: &str) -> Vec<String> {
-        let head = text.lines().filter_map(|line| {
-            let (name, what) = line.strip_prefix("# [")?.split_once(']')?;
-            Some((format!("[{name}]"), what))
-        });
-        let head: Vec<(String, &str)> = head.collect();
+        let head: Vec<(String, &str)> = text
+            .lines()
+            .filter_map(|line| {
+                let (name, what) = line.strip_prefix("# [")?.split_once(']')?;
+                Some((format!("[{name}]"), what))
+            })
+            .collect();
         let conditions = || {
             let lines = text.lines();
             lines.filter(|line| !line.is_empty() && !line.starts_with(['#', '[']))

@@ -95,20 +95,21 @@ pub fn text<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
 /// Returns the position of the value at the end of `path`, or of the last value on that path that exists.
 pub fn locate(table: &DeTable<'_>, path: &[crate::PathStep]) -> Option<Range<usize>> {
     use crate::PathStep;
-    let Some((PathStep::Key(key), rest)) = path.split_first() else {
+    let Some((PathStep::Key(key), mut rest)) = path.split_first() else {
         return None;
     };
     let mut value = table.get(key.as_str())?;
-    let mut rest = rest;
     while let Some((PathStep::Item { index, .. }, behind)) = rest.split_first() {
         let Some(item) = value.get_ref().as_array().and_then(|all| all.get(*index)) else {
             break;
         };
         (value, rest) = (item, behind);
     }
-    let inner = value.get_ref().as_table();
-    let inner = inner.and_then(|inner| locate(inner, rest));
-    inner.or_else(|| Some(value.span()))
+    value
+        .get_ref()
+        .as_table()
+        .and_then(|inner| locate(inner, rest))
+        .or_else(|| Some(value.span()))
 }
 
 impl Node {

@@ -19,11 +19,12 @@ macro_rules! whole_numbers {
                 Value::Word(word) => word.parse().ok(),
                 _ => None,
             };
-            let number = whole.and_then(|number| <$type>::try_from(number).ok());
-            let number = number.ok_or_else(|| {
-                let range = format!("a whole number from {} to {}", <$type>::MIN, <$type>::MAX);
-                self.is_no(&range)
-            })?;
+            let number = whole
+                .and_then(|number| <$type>::try_from(number).ok())
+                .ok_or_else(|| {
+                    let range = format!("a whole number from {} to {}", <$type>::MIN, <$type>::MAX);
+                    self.is_no(&range)
+                })?;
             self.visit(|_| visitor.$visit(number))
         }
     )+};
@@ -105,12 +106,10 @@ impl<'de> Deserializer<'de> for Node {
         visitor: V,
     ) -> Result<V::Value, Error> {
         // A type that does not say how it is written is a table.
-        let right = (&visitor as &dyn Expected).to_string();
-        let right = if right == format!("struct {name}") {
-            "a table".to_owned()
-        } else {
-            right
-        };
+        let mut right = (&visitor as &dyn Expected).to_string();
+        if right == format!("struct {name}") {
+            "a table".clone_into(&mut right);
+        }
         match self.value {
             Value::Text(text) | Value::Word(text) => {
                 let is_named = text

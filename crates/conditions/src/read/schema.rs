@@ -24,15 +24,20 @@ impl OrText {
 
 impl Transform for OrText {
     fn transform(&mut self, schema: &mut Schema) {
-        let properties = schema.get("properties").and_then(Value::as_object);
-        let properties = properties.cloned().unwrap_or_default();
+        let properties = schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .cloned()
+            .unwrap_or_default();
         let required = schema.get("required").and_then(Value::as_array);
         let is_needed = |key: &str| required.is_some_and(|all| all.iter().any(|one| one == key));
         let first = properties.get(self.first).map_or_else(String::new, pattern);
         let rest = properties.iter().filter(|(key, _)| *key != self.first);
         let words = self.words.iter().map(|word| (*word).to_owned());
-        let parts = rest.map(|(key, value)| part(key, value)).chain(words);
-        let parts: Vec<String> = parts.collect();
+        let parts: Vec<String> = rest
+            .map(|(key, value)| part(key, value))
+            .chain(words)
+            .collect();
         let needs_more = properties
             .keys()
             .any(|key| *key != self.first && is_needed(key));

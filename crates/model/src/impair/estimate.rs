@@ -129,16 +129,18 @@ mod tests {
     #[cfg_attr(miri, ignore = "it takes too many draws")]
     fn without_order_or_with_a_long_half_life_the_law_stays() {
         let normal = Jitter::new(Nanos::from_millis(5), Law::Normal);
-        let free = delay(normal.clone(), Ordering::Free);
-        let free = free.estimate(Nanos::from_millis(1)).unwrap();
+        let free = delay(normal.clone(), Ordering::Free)
+            .estimate(Nanos::from_millis(1))
+            .unwrap();
         assert_eq!(free.added, Nanos::ZERO);
         assert!((4.95..5.05).contains(&(free.deviation.0 as f64 / MS)));
-        let slow = Jitter {
+        let slow_jitter = Jitter {
             half_life: Some(Nanos::from_secs(10)),
             ..normal
         };
-        let slow = delay(slow, Ordering::Fifo);
-        let slow = slow.estimate(Nanos::from_millis(1)).unwrap();
+        let slow = delay(slow_jitter, Ordering::Fifo)
+            .estimate(Nanos::from_millis(1))
+            .unwrap();
         assert!(slow.added.0 as f64 / MS < 0.1, "{slow:?}");
         assert_eq!(Delay::default().estimate(Nanos::from_millis(1)), None);
     }
@@ -147,8 +149,8 @@ mod tests {
     #[cfg_attr(miri, ignore = "it takes too many draws")]
     fn the_share_below_zero_is_the_laws() {
         let wide = Jitter::new(Nanos::from_millis(50), Law::Normal);
-        let wide = delay(wide, Ordering::Free);
-        let clamped = wide.estimate(Nanos::from_millis(1)).unwrap().clamped;
+        let estimate = delay(wide, Ordering::Free).estimate(Nanos::from_millis(1));
+        let clamped = estimate.unwrap().clamped;
         // The share is Phi(-1), within four standard errors.
         assert!((clamped - 0.158_655).abs() < 0.004, "{clamped}");
     }

@@ -38,11 +38,10 @@ impl Fluctuating {
     /// Returns the rate at `now`.
     pub(crate) fn at(&self, now: Nanos) -> BitsPerSec {
         let from_origin = now - self.origin.unwrap_or(now);
-        let rate = self.in_period(from_origin.0 / self.config.hold.0);
-        let rate = u64::try_from(rate)
+        u64::try_from(self.in_period(from_origin.0 / self.config.hold.0))
             .ok()
-            .and_then(|bits| BitsPerSec::new(bits).ok());
-        rate.unwrap_or(self.rate)
+            .and_then(|bits| BitsPerSec::new(bits).ok())
+            .unwrap_or(self.rate)
     }
 
     /// Begins a busy period: work done in advance in the last one does not count.
@@ -92,8 +91,8 @@ impl Fluctuating {
                 let time = left.div_ceil(rate);
                 self.credit = time * rate - left;
                 self.last = period;
-                let time = u64::try_from(time).unwrap_or(u64::MAX);
-                return Nanos(origin.0.saturating_add(from).saturating_add(time));
+                let nanos = u64::try_from(time).unwrap_or(u64::MAX);
+                return Nanos(origin.0.saturating_add(from).saturating_add(nanos));
             }
             left -= until_end;
             from = end;

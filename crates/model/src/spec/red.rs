@@ -32,8 +32,8 @@ impl Red {
     #[must_use]
     pub fn burst(&self) -> u32 {
         let guideline = (2 * u128::from(self.min.0) + u128::from(self.max.0))
-            .checked_div(3 * u128::from(self.avpkt.0));
-        let guideline = guideline.map_or(0, |packets| u32::try_from(packets).unwrap_or(u32::MAX));
+            .checked_div(3 * u128::from(self.avpkt.0))
+            .map_or(0, |packets| u32::try_from(packets).unwrap_or(u32::MAX));
         self.burst.unwrap_or(guideline)
     }
 

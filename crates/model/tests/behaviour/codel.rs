@@ -332,12 +332,15 @@ fn many_flows_under_fq_codel_wait_no_longer_than_one() {
         let limit = QueueLimit::Packets(10_240);
         let discipline = Discipline::FqCodel(FqCodel::default());
         let fates = fates(&Queue { limit, discipline }, &items);
-        let last = items.iter().zip(fates).skip(22_000);
-        let waits = last.filter_map(|(item, fate)| match fate {
-            Fate::Delivered { due, .. } => Some((due - item.at) as f64 / 1e6),
-            _ => None,
-        });
-        let waits: Vec<f64> = waits.collect();
+        let waits: Vec<f64> = items
+            .iter()
+            .zip(fates)
+            .skip(22_000)
+            .filter_map(|(item, fate)| match fate {
+                Fate::Delivered { due, .. } => Some((due - item.at) as f64 / 1e6),
+                _ => None,
+            })
+            .collect();
         waits.iter().sum::<f64>() / waits.len() as f64
     };
     let (one, many) = (settled(1), settled(200));

@@ -154,8 +154,10 @@ impl Hop {
                 }),
             );
         }
-        let server = self.toffee.map(|(toffee, _)| toffee);
-        let server = server.filter(|t| t.delay != Nanos::ZERO || t.dynamic.is_some());
+        let server = self
+            .toffee
+            .map(|(toffee, _)| toffee)
+            .filter(|t| t.delay != Nanos::ZERO || t.dynamic.is_some());
         let shared =
             server.map(|t| StageSpec::new(format!("{}.toffee", self.name), Effect::Toffee(t)));
         shared.into_iter().chain(stages).collect()

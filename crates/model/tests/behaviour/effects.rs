@@ -490,11 +490,13 @@ fn a_copy_goes_on_as_much_later_as_was_asked_for() {
     let all_dues = |stages| {
         let (outcomes, link) = cross(&up(stages), 3, 1_000, |_| 100);
         assert_eq!(link.counters(Side::A).held(), 0);
-        let dues = outcomes.iter().filter_map(|outcome| match outcome {
-            Outcome::Deliver { id, copy, due, .. } => Some((id.0, *copy != 0, due.0)),
-            _ => None,
-        });
-        let mut dues: Vec<_> = dues.collect();
+        let mut dues: Vec<_> = outcomes
+            .iter()
+            .filter_map(|outcome| match outcome {
+                Outcome::Deliver { id, copy, due, .. } => Some((id.0, *copy != 0, due.0)),
+                _ => None,
+            })
+            .collect();
         dues.sort_unstable();
         dues
     };

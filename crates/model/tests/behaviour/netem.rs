@@ -225,8 +225,7 @@ fn ecn_marks_what_would_be_lost_where_it_may() {
         let of = packet(id, Bytes(100));
         link.offer(Nanos(1), Side::A, Packet { ecn, ..of });
     }
-    let marks = drain(&mut link, Nanos::MAX);
-    let marks: Vec<_> = marks
+    let marks: Vec<_> = drain(&mut link, Nanos::MAX)
         .iter()
         .map(|outcome| matches!(outcome, Outcome::Deliver { mark: true, .. }))
         .collect();
@@ -419,8 +418,7 @@ fn what_it_holds_keeps_its_time_when_it_is_taken_away() {
     link.change(ms(1), &LinkConfig::new(5, vec![], vec![]).paths)
         .unwrap();
     link.offer(ms(2), Side::A, packet(1, Bytes(100)));
-    let dues = drain(&mut link, Nanos::MAX);
-    let dues: Vec<_> = dues
+    let dues: Vec<_> = drain(&mut link, Nanos::MAX)
         .iter()
         .map(|outcome| match outcome {
             Outcome::Deliver { id, due, .. } => (id.0, due.0 / 1_000_000),
@@ -467,8 +465,7 @@ fn any_netem() -> impl Strategy<Value = Netem> {
                 cell_overhead,
             },
         );
-    let shares = [any_share(), any_share(), any_share(), any_share()];
-    let shares = shares.map(option::of);
+    let shares = [any_share(), any_share(), any_share(), any_share()].map(option::of);
     let times = (0_u64..20_000, 0_u64..20_000);
     (
         1_u32..20,

@@ -163,16 +163,19 @@ fn four_states(crossing: &Crossing) -> f64 {
     let [p13, p31, p32, p23, p14] = CHAIN.map(|percent| percent / 100.0);
     let [one, two, three, four] = stationary(CHAIN);
     let share = |pattern: &[bool], expected: f64| {
-        let found = lost.windows(pattern.len());
-        let found: Vec<f64> = found.map(|w| f64::from(u8::from(w == pattern))).collect();
+        let found: Vec<f64> = lost
+            .windows(pattern.len())
+            .map(|w| f64::from(u8::from(w == pattern)))
+            .collect();
         mean_of_batches(&found, expected)
     };
     let stay = 1.0 - p31 - p32;
     let begins = one * p13 + two * p23;
-    let longer = runs(&lost, true)
+    let longer: Vec<usize> = runs(&lost, true)
         .into_iter()
-        .filter_map(|run| run.checked_sub(1));
-    let longer: Vec<usize> = longer.filter(|more| *more > 0).collect();
+        .filter_map(|run| run.checked_sub(1))
+        .filter(|more| *more > 0)
+        .collect();
     worst([
         share(&[true], three + four),
         share(&[true, true], three * stay),

@@ -188,8 +188,10 @@ fn a_correlated_share_passes_at_once_as_its_recursion_says() {
         traffic: steady,
         link: |factor| reordering(share(25.0 * factor, Some(50.0)), 5),
         judge: |crossing| {
-            let at_once = at_once(crossing).into_iter();
-            let at_once: Vec<f64> = at_once.map(|is| f64::from(u8::from(is))).collect();
+            let at_once: Vec<f64> = at_once(crossing)
+                .into_iter()
+                .map(|is| f64::from(u8::from(is)))
+                .collect();
             mean_of_batches(&at_once, 1.0 / (4.0 + 1.0 / correlated(0.25, 0.5)))
         },
     }

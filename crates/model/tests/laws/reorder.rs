@@ -34,12 +34,12 @@ fn at_once(crossing: &Crossing, share: f64, gap: usize) -> f64 {
     // The distance from one to the next is gap - 1 and a geometric number of packets, whose variance is (1 - p) / p^2.
     let (n, cycle) = (at_once.len() as f64, gap as f64 - 1.0 + 1.0 / share);
     let deviation = (n * (1.0 - share) / (share * share) / cycle.powi(3)).sqrt();
-    let waits = runs(&at_once, false);
     let sure = gap.saturating_sub(2);
-    let waits = waits
+    let waits: Option<Vec<usize>> = runs(&at_once, false)
         .iter()
-        .map(|run| run.checked_sub(sure).filter(|wait| *wait > 0));
-    let Some(waits) = waits.collect::<Option<Vec<_>>>() else {
+        .map(|run| run.checked_sub(sure).filter(|wait| *wait > 0))
+        .collect();
+    let Some(waits) = waits else {
         // This distance is too short.
         return 0.0;
     };

@@ -66,8 +66,10 @@ impl GoodputLimits {
         let (laws, hard): (Vec<Limit>, Vec<Limit>) =
             all.iter().partition(|limit| limit.cause.is_average());
         let binding = hard.into_iter().fold(line, least);
-        let expected = laws.into_iter().reduce(least);
-        let expected = expected.filter(|law| law.bit_per_s < binding.bit_per_s);
+        let expected = laws
+            .into_iter()
+            .reduce(least)
+            .filter(|law| law.bit_per_s < binding.bit_per_s);
         Ok(Self {
             all,
             binding,
@@ -189,8 +191,9 @@ fn of_tcp(conditions: &PathConditions) -> Vec<Limit> {
     });
     let loss = conditions.loss.map_or(0.0, |loss| loss.fraction());
     let segment = conditions.stack.most_payload(conditions.mtu) as f64 * 8.0;
-    let laws = loss::laws(conditions.congestion, loss, rtt_s).into_iter();
-    let laws = laws.map(|(law, segments)| Limit::new(Cause::Loss(law), segments * segment));
+    let laws = loss::laws(conditions.congestion, loss, rtt_s)
+        .into_iter()
+        .map(|(law, segments)| Limit::new(Cause::Loss(law), segments * segment));
     window.into_iter().chain(laws).collect()
 }
 

@@ -223,8 +223,9 @@ fn slot(words: &mut Words<'_>) -> Result<NetemSlot, String> {
         "times between slots, as in slot 10ms 20ms, or slot distribution normal 10ms 1ms";
     let delay = if let Some(word) = words.number() {
         let least = time(OPTION, word)?;
-        let most = words.number().map(|word| time(OPTION, word)).transpose()?;
-        let most = most.unwrap_or(least);
+        let most = words
+            .number()
+            .map_or(Ok(least), |word| time(OPTION, word))?;
         if most < least {
             return Err(format!(
                 "slot: {most} is below {least}: the longer time comes second"

@@ -151,9 +151,10 @@ pub(super) fn size(option: &str, word: &str) -> Result<u32, String> {
     let is_unit = |(name, _): &&(&str, u64)| name.eq_ignore_ascii_case(unit);
     let (_, multiple) = SIZES.iter().find(is_unit).ok_or_else(wrong)?;
     let number: u64 = whole(option, number).map_err(|_| wrong())?;
-    let size = number.checked_mul(*multiple);
-    let size = size.and_then(|size| u32::try_from(size).ok());
-    size.ok_or_else(|| format!("{option}: `{word}` is out of range: at most {}", u32::MAX))
+    number
+        .checked_mul(*multiple)
+        .and_then(|size| u32::try_from(size).ok())
+        .ok_or_else(|| format!("{option}: `{word}` is out of range: at most {}", u32::MAX))
 }
 
 /// Reads an integer.

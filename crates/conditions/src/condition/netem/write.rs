@@ -93,8 +93,8 @@ fn loss(loss: &NetemLoss) -> Option<String> {
 }
 
 fn rate(rate: NetemRate) -> String {
-    let bits = BitsPerSec::new(rate.bytes_per_s.saturating_mul(8));
-    let bits = bits.map_or_else(|_| "0bit".to_owned(), |bits| bits.to_string());
+    let bits = BitsPerSec::new(rate.bytes_per_s.saturating_mul(8))
+        .map_or_else(|_| "0bit".to_owned(), |bits| bits.to_string());
     let NetemRate {
         packet_overhead,
         cell_size,

@@ -43,11 +43,16 @@ impl GateStage {
 
 impl TraceStage {
     pub(super) fn effect(&self) -> Result<Effect, Error> {
-        let times = self.times.iter().flat_map(|times| times.iter());
-        let times = times.map(|ms| Nanos(ms.saturating_mul(1_000_000)));
+        let times = self
+            .times
+            .iter()
+            .flat_map(|times| times.iter())
+            .map(|ms| Nanos(ms.saturating_mul(1_000_000)));
         let opportunities = Repeating::new(times.collect()).at("times")?;
-        let usual = self.aqm.and_then(AqmSpec::usual_limit);
-        let usual = usual.unwrap_or(DEFAULT_QUEUE);
+        let usual = self
+            .aqm
+            .and_then(AqmSpec::usual_limit)
+            .unwrap_or(DEFAULT_QUEUE);
         Ok(Effect::Trace(Trace {
             opportunities: Arc::new(opportunities),
             queue: Queue {
