@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_said_in_netems_options() {
+    fn conditions_are_written_as_netem_options() {
         for case in [
             "delay = '20ms'\njitter = '2ms,free' => delay 20ms 2ms",
             "delay = '20ms'\njitter = '2ms,normal,free' => delay 20ms 2ms distribution normal",
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_netems_options_cannot_say_is_named() {
+    fn conditions_without_a_netem_option_are_listed() {
         for case in [
             "delay = '20ms'\njitter = '2ms' => delay 20ms => jitter 2ms",
             "delay = '20ms'\njitter = '2ms,per-flow' => delay 20ms => jitter 2ms,per-flow",
@@ -232,7 +232,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_said_is_said_in_words_that_are_read_again(
+        fn netem_options_are_read_back_as_the_same_value(
             delay in prop_oneof![Just(0), 0_u64..1 << 40],
             spread in prop_oneof![Just(0), 0_u64..1 << 32],
             law in prop::sample::select(vec!["", ",normal", ",pareto", ",lognormal"]),

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_read_and_lines_of_comments_are_not() {
+    fn values_are_read_and_comments_are_skipped() {
         let text = "# made by hand\n\n -8192 0\t8192\n  # 5\n32767 -32768\n";
         let table = parse(text).unwrap();
         assert_eq!(table.values(), [-32_768, -8_192, 0, 8_192, 32_767]);
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_distribution_is_refused_with_its_line() {
+    fn an_invalid_distribution_is_refused_with_its_line() {
         let refused = |text: &str| parse(text).unwrap_err().to_string();
         let right = "is no value: write whole numbers from -32768 to 32767, 8192 for one spread";
         for word in [

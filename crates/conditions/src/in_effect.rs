@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_from_the_conditions_is_said() {
+    fn figures_are_derived_from_conditions() {
         let both =
             of("rate = '8mbit'\nqueue = '100pkt'\ndelay = '25ms'\n[up]\nloss = '1%,burst=8'");
         assert_eq!(both.round_trip_ms, 50.0);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_what_the_rate_has_on_its_way() {
+    fn memory_covers_the_packets_in_flight() {
         let need = |text: &str| MemoryNeed::of(&toml::from_str(text).unwrap()).unwrap();
         let both = need("rate = '8mbit'\ndelay = '1s'\n[down]\ndelay = '10ms'");
         assert_eq!((both.up, both.down), (1_000_000, 10_000));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_in_model_time_show_what_formulas_do_not() {
+    fn packets_in_model_time_show_effects_without_a_formula() {
         let free = of("delay = '20ms'\njitter = '10ms,free'\nduplicate = '10%'")
             .up
             .tried;
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_rate_is_tried_at_half_of_what_it_serves() {
+    fn a_slow_rate_is_tested_at_half_load() {
         let slow = of("rate = '100kbit'").up.tried;
         assert_eq!(slow.gap_ms, 160.0);
         assert_eq!(slow.dropped_percent, 0.0);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_said_in_the_frames_that_it_serves() {
+    fn a_rate_is_given_in_l2_bytes_of_full_frames() {
         let wire = of("rate = '10mbit'\nrate_at = 'l1'\nqueue = '100ms'").up;
         let served = 10_000_000 * 1_514 / 1_538;
         assert_eq!(wire.rate_bit_per_s, Some(served));
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_whose_discipline_aims_at_a_wait_says_it() {
+    fn the_target_of_an_aqm_is_reported() {
         for (aqm, target) in [
             ("drop-head", None),
             ("red", None),
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_at_once_is_said_of_the_one_stage_that_lets_it() {
+    fn the_share_that_skips_a_delay_is_given_for_a_single_stage() {
         let at_once = |text: &str| of(text).up.at_once_percent;
         let netem = "netem = 'delay 9ms reorder 25% gap 5'";
         let delay = "delay = '9ms'\nreorder = '25%,gap=5'";
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn netems_limit_holds_its_queue_and_what_its_delay_has_in_flight() {
+    fn netems_limit_covers_its_queue_and_the_packets_in_its_delay() {
         let own = of("netem = 'limit 10 delay 10ms rate 8mbit'\ndelay = '5ms'").up;
         assert_eq!(own.rate_bit_per_s, Some(8_000_000));
         assert_eq!(own.bdp_bytes, Some(30_000));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_what_a_link_does_at_first() {
+    fn the_first_conditions_count_without_schedules_and_classes() {
         let own = of("delay = '10ms'\nschedule = [{ at = '1s', delay = '50ms' }]");
         assert_eq!(own.up.tried.delay_ms.unwrap().most, 10.0);
         assert!(own.notes[0].starts_with("schedules: "), "{own:?}");
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn one_server_for_all_is_not_asked_for_more_than_half() {
+    fn a_shared_server_is_tested_at_half_load() {
         let own = of("toffee = 'delay=5ms'").up.tried;
         assert_eq!(own.gap_ms, 10.0);
         assert_eq!(own.dropped_percent, 0.0);
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn where_one_loss_hides_another_no_formula_says_both() {
+    fn no_loss_is_given_if_one_loss_hides_another() {
         let known = |text: &str| of(text).up.loss_percent;
         assert_eq!(known("netem = 'duplicate 1%'"), Some(0.0));
         assert_eq!(known("netem = 'loss 1% ecn'"), Some(1.0));
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn netems_words_are_said_as_what_they_come_to() {
+    fn netem_options_are_reported_with_their_effect() {
         let own = of("netem = 'delay 10ms loss 10% 25%'");
         assert!((own.up.loss_percent.unwrap() - 1.75).abs() < 0.1, "{own:?}");
         assert_eq!(own.round_trip_ms, 20.0);

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_is_named_or_else_all() {
+    fn the_nearest_name_is_suggested_or_all_are_listed() {
         assert_eq!(or_all("lien", ["line", "bus"]), "; did you mean `line`?");
         assert_eq!(
             of("goodput", ["host_ms", "goodput_bit_per_s"]),

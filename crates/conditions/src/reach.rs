@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_below_what_the_host_adds_is_said() {
+    fn a_delay_below_the_hosts_latency_is_noted() {
         let lines = said("delay = '5us'", 24, None);
         let [line] = &lines[..] else {
             panic!("{lines:?}")
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_beyond_the_interfaces_is_said() {
+    fn a_rate_above_that_of_the_interfaces_is_noted() {
         let lines = said("up.rate = '2gbit'\ndown.rate = '1gbit'", 0, Some("1gbit"));
         assert_eq!(
             lines,
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_of_netem_is_a_rate() {
+    fn a_rate_of_netem_is_noted_too() {
         let lines = said("up.netem = 'rate 2gbit'", 0, Some("1gbit"));
         assert!(
             lines[0].starts_with("box.up.netem: a rate of 2gbit is beyond the interfaces"),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_another_one_hides_is_said() {
+    fn a_rate_above_another_rate_is_noted() {
         let stages = |hop, rate| {
             let spec: LinkSpec = toml::from_str(&format!("up.rate = '{rate}'")).unwrap();
             spec.to_link(hop).unwrap().config.paths.remove(0).stages

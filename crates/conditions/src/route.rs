@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn netem_loses_what_it_neither_copies_nor_lets_through_whole() {
+    fn netem_loss_counts_copies_and_corruption() {
         let lost = up("netem = 'loss 10% duplicate 50% corrupt 1%'").loss_percent();
         assert!((lost - (5.0 + 1.0 - 0.05)).abs() < 1e-9, "{lost}");
         let both = up("loss = '10%'\nnetem = 'loss 10%'").loss_percent();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_line_serves_of_a_frame_counts_the_frame_alone() {
+    fn the_rate_for_a_frame_excludes_overhead() {
         let served = |text: &str, frame| up(text).slowest(Bytes(frame)).unwrap().0.get();
         assert_eq!(served("rate = '10mbit'", 1_514), 10_000_000);
         // These are 1,538 bytes of wire for 1,514 bytes of frame, and 33 cells of 53 bytes.
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_by_counting_is_a_loss_and_one_that_depends_on_the_packets_has_no_share() {
+    fn periodic_loss_has_a_share_and_packet_dependent_loss_has_none() {
         let nth = up("[[stages]]\nkind = 'every-nth'\nn = 50").loss_percent();
         assert!((nth - 2.0).abs() < 1e-9, "{nth}");
         for text in [

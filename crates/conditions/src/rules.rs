@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_rule_that_takes_a_packet_names_its_class() {
+    fn the_first_matching_rule_determines_the_class() {
         let rule = |name: &str, protocol, port| Rule {
             name: name.to_owned(),
             protocol,

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_that_was_moved_and_stopped_is_told_as_it_ran() {
+    fn a_moved_and_stopped_schedule_is_converted_as_it_ran() {
         let own = spec(
             "loss = '1%'\nschedule = [{ at = '1s', loss = '2%' }, { at = '2s', loss = '3%' }, { at = '3s', loss = '4%' }]\n\
             stages = [{ kind = 'gate', schedule = [{ at = '1500ms', open = false }] }]",
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stages_do_and_what_classes_differ_in_is_scheduled() {
+    fn effects_of_stages_and_classes_are_scheduled() {
         let ran = ran(&[
             (0, "stages = [{ kind = 'gate' }]"),
             (500, "stages = [{ kind = 'gate', open = false }]"),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_schedule_says_is_refused_with_its_key() {
+    fn changes_without_a_schedule_are_refused_with_their_key() {
         for case in [
             " => toffee = 'drop=2' => toffee: ",
             " => stages = [{ kind = 'gate' }] => stages: some came",

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_in_order_is_said_to_add_to_the_mean() {
+    fn jitter_in_order_is_noted_to_raise_the_mean() {
         let both = warnings("delay = '50ms'\njitter = '5ms,normal'");
         let [line] = &both[..] else {
             panic!("{both:?}")
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_as_it_says_is_not_warned_of() {
+    fn plain_conditions_have_no_warning() {
         for jitter in ["5ms,normal,free", "5ms,per-flow", "5ms,half-life=10s"] {
             let said = warnings(&format!("delay = '50ms'\njitter = '{jitter}'"));
             assert!(said.is_empty(), "{said:?}");
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_below_zero_are_said() {
+    fn delays_below_zero_are_noted() {
         let said = warnings("delay = '5ms'\njitter = '5ms,normal,free'");
         // Phi(-1) is 15.9 %.
         let [line] = &said[..] else {

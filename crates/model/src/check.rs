@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_have_names_of_their_own() {
+    fn stage_names_are_unique() {
         assert_eq!(
             refusal(vec![loss("wire", "1%"), loss("", "1%")]),
             "stage 2 of a path has no name: give it one, such as box.up.loss"
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_costs_is_limited() {
+    fn the_cost_of_a_link_is_limited() {
         let losses = |count: usize, prefix: &str| {
             let names = (0..count).map(|number| alloc::format!("{prefix}.{number}"));
             names.map(|name| loss(&name, "1%")).collect::<Vec<_>>()

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn each_error_says_what_was_written_and_what_would_be_right() {
+    fn each_error_has_the_text_and_advice() {
         for case in [
             "20 => `20` has no unit: write it with m or km, as in 5km",
             "20s => `20s` is not a length: write it with m or km, as in 5km",

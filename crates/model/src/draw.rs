@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "it takes too many draws")]
-    fn a_draw_tells_nothing_of_the_next() {
+    fn consecutive_draws_are_independent() {
         let draws = Draws::new(1, 0, "box.up.loss");
         assert_uniform((0..DRAWN).map(|i| draws.at(i) >> 60 << 4 | draws.at(i + 1) >> 60));
     }

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_filled_up() {
+    fn the_last_cell_is_padded() {
         // The example of tc-stab(8): 100 bytes are three cells, 159 bytes.
         assert_eq!(framing("atm").bytes_counted(Bytes(100)), Bytes(159));
         for (len, cells) in [(1, 1), (48, 1), (49, 2), (96, 2), (1_514, 32)] {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minimum_is_of_the_frame_with_its_overhead() {
+    fn the_minimum_includes_the_overhead() {
         let cable = framing("docsis");
         for (len, counted) in [(42, 64), (60, 64), (61, 65), (1_514, 1_518)] {
             assert_eq!(cable.bytes_counted(Bytes(len)), Bytes(counted));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_equal() {
+    fn written_values_are_read_back_equal() {
         for text in [
             "l2",
             "l1",
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_framing_is_refused_with_what_would_be_right() {
+    fn an_invalid_framing_is_refused_with_advice() {
         for text in ["ip", "", "mpu=1,docsis", "atm=1", "overhead=x", "overhead"] {
             let message = text.parse::<Framing>().unwrap_err().to_string();
             assert!(

@@ -132,7 +132,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_line_equals_a_sorted_set(ops in prop::collection::vec(prop::option::weighted(0.6, 0u64..50), 1..300)) {
+        fn a_timed_queue_equals_a_sorted_set(ops in prop::collection::vec(prop::option::weighted(0.6, 0u64..50), 1..300)) {
             let (mut line, mut set) = (Line::default(), BTreeSet::new());
             for (id, op) in (0..).zip(ops) {
                 match op {

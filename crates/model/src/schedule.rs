@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_stopped_goes_on_from_where_it_stopped() {
+    fn a_stopped_clock_continues_where_it_stopped() {
         let stopped = ScheduleClock::default().ordered(ms(300), order(Some(false), None));
         assert_eq!(stopped, ScheduleClock::Stopped { at: ms(300) });
         assert_eq!(stopped.at(ms(900)), ms(300));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_goes_to_another_time_and_runs_on_only_if_it_ran() {
+    fn a_clock_jumps_and_stays_stopped_if_it_was() {
         let ahead = ScheduleClock::default().ordered(ms(100), order(None, Some(10_000)));
         assert_eq!(ahead.link_time(ms(10_000)), Nanos::ZERO);
         assert_eq!(ahead.link_time(ms(10_001)), ms(101));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn no_order_changes_nothing() {
+    fn an_empty_order_changes_nothing() {
         let running = ScheduleClock::Running {
             since: ms(5),
             from: ms(40),

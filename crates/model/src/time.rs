@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_number_is_refused_with_the_units_that_are_right() {
+    fn a_bare_number_is_refused_with_the_valid_units() {
         assert_eq!(
             "20".parse::<Nanos>().unwrap_err().to_string(),
             "`20` has no unit: write a time with ns, us, ms, s, min or h, as in 20ms"

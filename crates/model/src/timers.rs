@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_earliest_comes_first_and_equals_in_the_order_they_were_set() {
+    fn the_earliest_deadline_is_first_and_equal_ones_in_the_order_of_setting() {
         let mut timers = Timers::default();
         assert_eq!(timers.first(), None);
         timers.set(2, Some(Nanos(5)));

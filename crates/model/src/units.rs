@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_is_no_rate_is_refused() {
+    fn an_invalid_rate_is_refused() {
         for (text, start) in [
             ("10", "`10` has no unit: write a rate"),
             (
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probability_that_is_none_is_refused() {
+    fn an_invalid_probability_is_refused() {
         let right = "write a probability from 0% to 100%, as in 0.1%";
         for (text, fault) in [
             ("0.1", "`0.1` has no unit"),

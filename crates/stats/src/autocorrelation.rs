@@ -120,7 +120,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_interval_holds_the_truth_for_strangers_and_for_neighbours() {
+    fn the_interval_contains_the_true_mean_with_and_without_correlation() {
         for (correlation, tolerance) in [(0.0, 1.5), (0.5, 1.5), (0.8, 3.0)] {
             let percent = coverage(correlation);
             assert!(
@@ -131,7 +131,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn neighbours_are_worth_as_many_strangers_as_the_formula_says() {
+    fn effective_samples_follow_the_formula_of_an_autoregressive_series() {
         // An autoregressive series has (1 - c) / (1 + c) of its length in effective samples.
         for correlation in [0.0, 0.5, 0.8] {
             let found = SeriesMean::of(&series(3, correlation, 2000)).unwrap();
@@ -143,7 +143,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_series_that_says_too_little_is_marked() {
+    fn a_series_with_too_few_effective_samples_is_marked() {
         let enough = |correlation, count| {
             let found = SeriesMean::of(&series(1, correlation, count)).unwrap();
             found.enough
@@ -155,7 +155,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn neighbours_that_hang_together_say_less_than_strangers() {
+    fn correlated_samples_have_a_wider_interval() {
         let width = |correlation| {
             let values = series(1, correlation, 200);
             let (_, low, high) = mean_with_interval(&values).unwrap();
@@ -165,7 +165,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_steady_series_is_sure_and_a_short_one_says_nothing() {
+    fn a_constant_series_has_no_uncertainty_and_a_short_one_no_interval() {
         assert_eq!(mean_with_interval(&[5.0; 10]), Some((5.0, 5.0, 5.0)));
         assert_eq!(mean_with_interval(&[1.0, 2.0, 3.0]), None);
         let rising: Vec<f64> = (0..40).map(f64::from).collect();

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_change_beside_two_means_has_their_sign_and_size() {
+    fn the_change_next_to_two_means_has_their_sign_and_size() {
         // The means are 961.8 and 934.2, which differ by 2.87 %; most of the pairs differ the other way.
         let before = [960.0, 961.0, 962.0, 961.0, 965.0].map(|rate| rate * 1e6);
         let after = [965.0, 966.0, 964.0, 965.0, 811.0].map(|rate| rate * 1e6);
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn means_and_shift_of_opposite_signs_say_that_the_shapes_differ() {
+    fn means_and_shift_of_opposite_signs_show_a_difference_in_shape() {
         let before = [100.0, 100.1, 100.2, 100.1, 100.0, 100.2];
         let after = [101.0, 101.1, 101.0, 101.2, 101.1, 60.0];
         let (found, shift) = (change(&before, &after), Shift::of(&before, &after).unwrap());
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_from_nothing_is_told_in_points_of_its_mean() {
+    fn a_loss_from_zero_is_given_in_percentage_points() {
         // The mean rises from 0 to 2.700 %; the shift of the pairs would be 3.0.
         let after = [1.2, 3.0, 3.0, 3.0, 3.3];
         let found = change(&[0.0; 5], &after);
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_a_factor_of_two_a_change_is_a_factor_and_near_zero_a_difference() {
+    fn a_change_above_a_factor_of_two_is_a_factor_and_near_zero_a_difference() {
         // 9.98 to 10.1 are 22,122 % more than 0.045, which nobody would read as a percentage.
         let idle = [0.044, 0.045, 0.045, 0.045, 0.046];
         let loaded = [9.98, 10.01, 10.04, 10.07, 10.1];
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_factor_and_its_reciprocal_undo_each_other() {
+    fn a_factor_and_its_reciprocal_cancel() {
         let (a, b) = ([1.0, 1.1, 1.3, 0.9], [2.2, 2.1, 1.9, 2.7]);
         let [there, back] = [change(&a, &b), change(&b, &a)].map(|found| found.factor.unwrap());
         assert!((there.value * back.value - 1.0).abs() < 1e-12);
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_shown_is_not_said_and_too_few_runs_have_no_interval() {
+    fn an_insignificant_change_is_not_stated_and_too_few_runs_have_no_interval() {
         let values = [10.0, 10.01, 9.99, 10.02, 9.98];
         let none = change(&values, &values).words(Sense::Time, MS);
         assert_eq!(none, "no difference shown: -0.23 to +0.23 %");
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn the_intervals_hold_the_true_change_in_95_percent() {
+    fn the_intervals_contain_the_true_change_in_95_percent() {
         for (m, n, sd) in [(5, 5, 0.05), (5, 10, 0.2), (12, 20, 0.2)] {
             let mut held = [0; 2];
             for seed in 0..4_000 {

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_true_is_excluded_in_one_of_two_thousand_experiments_at_each_end() {
+    fn the_true_value_is_excluded_in_one_of_two_thousand_experiments_at_each_end() {
         for (centre, count) in [
             (Centre::Mean, 5),
             (Centre::Mean, 10),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_not_wider_than_they_must_be() {
+    fn intervals_are_not_wider_than_necessary() {
         let [below, above, ratio] = excluded(Centre::Mean, 10);
         assert!(below >= 25, "{below} {above} {ratio}");
         assert!(above >= 25, "{below} {above} {ratio}");
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_values_than_the_fewest_have_no_interval() {
+    fn too_few_values_have_no_interval() {
         let fewest = |centre: Centre| [centre.fewest(false, BEYOND), centre.fewest(true, BEYOND)];
         assert_eq!(fewest(Centre::Mean), [5, 5]);
         assert_eq!(fewest(Centre::Median), [11, 7]);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_scatter_is_sure() {
+    fn equal_values_have_an_interval_of_zero_width() {
         assert_eq!(Centre::Mean.interval(&[0.0; 5], BEYOND), Some([0.0, 0.0]));
         assert_eq!(
             Centre::Mean.difference(&[0.0; 5], &[1.0; 5], BEYOND),

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_factor_and_its_reciprocal_undo_each_other() {
+    fn a_factor_and_its_reciprocal_cancel() {
         let (a, b) = ([1.0, 1.1, 1.3, 0.9], [2.2, 2.1, 1.9, 2.7]);
         let factor = |reference, sample| {
             let percent = Shift::of(reference, sample).unwrap().percent.unwrap();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn how_many_values_are_enough_follows_from_those_that_are_there() {
+    fn the_sufficient_number_of_values_follows_from_the_present_ones() {
         let enough = |m, n| Shift::of(&vec![1.0; m], &vec![2.0; n]).unwrap().enough();
         assert_eq!(enough(3, 3), 4);
         assert_eq!(enough(1, 1), 4);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_holds_the_true_shift_in_95_percent() {
+    fn the_interval_contains_the_true_shift_in_95_percent() {
         // The interval covers 95.0 % with 8 and 8 values, and 95.1 % with 12 and 20.
         for (m, n) in [(8, 8), (12, 20)] {
             let holds = |seed| {

@@ -261,7 +261,7 @@ pub(crate) mod tests {
     const WITHOUT: TransportProtocol = TransportProtocol::Tcp { timestamps: false };
 
     #[test]
-    fn full_packets_at_1500_carry_the_known_shares_of_the_wire() {
+    fn full_packets_at_1500_have_the_known_efficiencies() {
         for (ipv6, protocol, payload, percent) in [
             (false, WITH, 1448, 94.148),
             (false, WITHOUT, 1460, 94.928),
@@ -278,7 +278,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_shaper_that_counts_l2_gives_udp_what_alt_speed_measured() {
+    fn a_shaper_that_counts_l2_gives_udp_the_share_that_alt_speed_measured() {
         let full = stack(false, TransportProtocol::Udp).full_packet(1500);
         let share = full.payload as f64 / full.l2 as f64;
         assert!((share - 0.972).abs() < 5e-4);
@@ -325,7 +325,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn full_frames_of_1500_bytes_carry_what_the_formulas_say() {
+    fn full_frames_of_1500_bytes_have_the_rates_of_the_formulas() {
         for (segment, ipv6, timestamps, share) in [
             (1448.0, false, true, 0.94148),
             (1460.0, false, false, 0.94928),
@@ -339,7 +339,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn full_datagrams_carry_what_the_formulas_say() {
+    fn full_datagrams_have_the_rates_of_the_formulas() {
         let layers = Layers::of_datagrams(1472.0, false);
         assert!((1.0 / layers.l1(1.0) - 0.95709).abs() < 1e-5);
     }

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_of_bursty_losses_hold_the_probability() {
+    fn intervals_of_bursty_losses_contain_the_probability() {
         for burst in [1.0 / 0.95, 4.0, 8.0, 20.0] {
             let percent = coverage(0.05, |seed| packets(seed, 3000, 0.05, burst).interval());
             assert!((93.0..=99.0).contains(&percent), "{burst}: {percent} %");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn any_counts_have_an_interval_in_no_time() {
+    fn extreme_counts_have_an_interval() {
         let most = u64::MAX;
         for (of, lost, bursts) in [(most, most, 1), (most, most - 1, most / 2), (3, 1, most)] {
             let [low, high] = Losses { of, lost, bursts }.interval().unwrap();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn single_losses_have_wilson_s_interval() {
+    fn single_losses_have_wilsons_interval() {
         let found = Losses::in_order([false, true, false, false, true, true, false]);
         assert_eq!((found.of, found.lost, found.bursts), (7, 3, 2));
         let single = Losses::independent(1, 100).interval();

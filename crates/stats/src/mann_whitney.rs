@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrangements_are_counted_out() {
+    fn arrangements_are_counted() {
         // For two and two values, the arrangements AABB, ABAB, ABBA, BAAB, BABA and BBAA have U = 0, 1, 2, 2, 3, 4.
         assert_eq!(arrangements(2, 2), [1, 1, 2, 1, 1]);
         let whole: u128 = arrangements(50, 50).iter().sum();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_and_approximation_meet() {
+    fn counting_and_approximation_agree() {
         for (m, n) in [(50, 50), (40, 50), (20, 50)] {
             let (counted, approximate) = (counted_rank(m, n, AT_95), approximate_rank(m, n, AT_95));
             assert!(counted.abs_diff(approximate) <= 2, "{m} {n}");

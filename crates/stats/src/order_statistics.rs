@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_is_a_value_that_was_seen() {
+    fn a_percentile_is_an_observed_value() {
         let hundred = numbers(100);
         assert_eq!(percentile(&hundred, 0.9), Some(90.0));
         assert_eq!(percentile(&hundred, 0.99), Some(99.0));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_s_ranks_are_those_of_the_binomial_distribution() {
+    fn the_ranks_of_the_median_follow_the_binomial_distribution() {
         // Exactly, the ranks 40 and 61 of 100 values contain the median with 96.5 %; of ten values, the first and the
         // ninth with 98.8 %.
         assert_eq!(median_interval(&numbers(100)), Some([40.0, 61.0]));

@@ -57,7 +57,7 @@ mod tests {
     use crate::order_statistics;
 
     #[test]
-    fn every_rank_is_that_of_the_pairs_written_down() {
+    fn every_rank_equals_that_of_the_sorted_pairs() {
         let mut random = fastrand::Rng::with_seed(1);
         let mut draw = |count| -> Vec<f64> {
             let drawn = (0..count).map(|_| f64::from(random.i32(-20..20)) / 8.0);

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_intervals_must_hold_as_those_of_95_percent_do_in_nineteen_cases_of_twenty() {
+    fn the_least_count_is_reached_by_chance_in_nineteen_cases_of_twenty() {
         // By the binomial distribution, P(3 or fewer of 5 contain it) is 2.3 %, and P(4 or fewer) 22.6 %.
         for (runs, least) in [(1, 1), (2, 1), (3, 2), (5, 4), (20, 17), (300, 279)] {
             assert_eq!(least_by_chance(runs, 0.95, 0.05), least, "{runs}");
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_red_line_of_a_suite_is_lower_the_more_cells_it_has() {
+    fn the_least_count_falls_with_the_number_of_cells() {
         for (cells, least) in [(3, 15), (4, 14), (29, 14), (30, 13), (350, 13)] {
             let found = least_by_chance(20, 0.95, 1e-3 / f64::from(cells));
             assert_eq!(found, least, "{cells}: {:e}", fewer_than(least, 20, 0.95));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_is_wilson_s() {
+    fn the_interval_is_wilsons() {
         for (part, whole, expected) in [
             (0, 10, [0.0, 0.2775]),
             (1, 10, [0.0179, 0.4042]),
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_share() {
+    fn an_empty_count_has_no_share() {
         assert_eq!((percent(0, 0), wilson(0, 0)), (None, None));
     }
 }

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_holds_the_median_of_independent_values_and_of_neighbours() {
+    fn the_interval_contains_the_median_with_and_without_correlation() {
         for correlation in [0.0, 0.5, 0.8, 0.9] {
             let percent = coverage(2000, 300, correlation, [0.5, 0.0]);
             assert!(
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_holds_percentiles() {
+    fn the_interval_contains_percentiles() {
         for (count, correlation, quantile) in [
             (300, 0.0, [0.9, 1.281_552]),
             (300, 0.5, [0.9, 1.281_552]),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_alone_would_hold_the_median_of_neighbours_too_seldom() {
+    fn ranks_alone_contain_the_median_of_correlated_values_too_seldom() {
         let holds = |seed: &u64| {
             let values = sorted(&series(*seed, 0.8, 300));
             let [low, high] = order_statistics::median_interval(&values).unwrap();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_that_is_worth_too_little_has_no_interval() {
+    fn a_series_with_too_few_effective_samples_has_no_interval() {
         let rising: Vec<f64> = (0..40).map(f64::from).collect();
         let median = Quantile::of(&rising, 0.5).unwrap();
         assert!(median.worth < fewest(0.5) && median.interval.is_none());
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_changes_is_sure_and_many_values_take_no_longer() {
+    fn a_constant_series_has_an_exact_median_and_long_series_are_fast() {
         let median = Quantile::of(&[5.0; 20], 0.5).unwrap();
         assert_eq!(median.interval, Some([5.0, 5.0]));
         let many: Vec<f64> = (0..200_000_u32)

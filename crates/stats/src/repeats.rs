@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_five_say_how_many() {
+    fn the_first_five_determine_the_number() {
         // 2.776 * 1.5811 = 4.390 is the distance to either side for a single value: (4.390 / 2)^2 = 4.8, (4.390 / 1)^2
         // = 19.3.
         let values = [98.0, 99.0, 100.0, 101.0, 102.0];
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_scatter_takes_five_and_what_is_about_nothing_cannot_be_said() {
+    fn equal_values_need_five_and_a_mean_of_zero_has_no_number() {
         assert_eq!(needed(&[7.0; 5], 0.01), Some(5));
         assert_eq!(mean_interval(&[7.0; 5]), Some([7.0, 7.0]));
         assert_eq!(needed(&[7.0; 4], 0.01), None);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_procedure_holds_the_truth_in_95_percent_of_normal_values() {
+    fn the_interval_contains_the_true_mean_in_95_percent_of_normal_procedures() {
         // The cases range from five repeats that are enough to more than are allowed.
         for sd in [1.0, 3.0, 6.0, 20.0] {
             let percent = coverage(20_000, 100.0, 0.05, |draw| 100.0 + sd * draw);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn of_skewed_values_it_holds_less_often() {
+    fn the_interval_contains_the_true_mean_less_often_for_skewed_values() {
         // This is the figure in docs/statistics.md.
         let mean = (0.5_f64 * 0.5 / 2.0).exp();
         let percent = coverage(20_000, mean, 0.05, |draw| (0.5 * draw).exp());

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_spread_leaves_out_one_at_either_end() {
+    fn the_spread_omits_one_value_at_either_end() {
         let spread = |values: &[f64]| SampleSummary::of(values).unwrap().spread();
         assert_eq!(spread(&[110.0, 10.0, 90.0, 100.0, 900.0]), Some(0.2));
         assert_eq!(spread(&[1.0, 2.0, 3.0]), Some(0.0));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_far_out_is_pointed_at_and_still_counts() {
+    fn outliers_are_reported_and_still_count() {
         let summary = SampleSummary::of(&[30.0, 10.0, 11.0, 12.0, 11.0, 10.0]).unwrap();
         assert_eq!(summary.outliers().collect::<Vec<_>>(), [30.0]);
         assert_eq!((summary.count(), summary.mean), (6, 14.0));

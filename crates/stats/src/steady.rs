@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_steady_from_the_start_is_left_whole() {
+    fn a_steady_series_has_no_warm_up() {
         let steady = [5.0; 40];
         let whole = WarmUp {
             values: 0,
@@ -108,13 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_half_is_cut_and_what_never_settles_is_said() {
+    fn at_most_half_is_cut_and_an_unsettled_series_is_marked() {
         let found = warm_up(&rising(100)).unwrap();
         assert_eq!((found.values, found.settles), (50, false));
     }
 
     #[test]
-    fn a_short_series_says_nothing() {
+    fn a_short_series_has_no_warm_up() {
         assert_eq!(warm_up(&[1.0; 19]), None);
         assert!(warm_up(&[1.0; 20]).is_some());
     }

@@ -40,7 +40,7 @@ mod tests {
     use crate::tests::draws;
 
     #[test]
-    fn the_interval_of_a_mean_is_student_s() {
+    fn the_interval_of_a_mean_is_students() {
         // The interval is 5 +- 2.776 * 1.5811 / sqrt(5).
         let [low, high] = mean_interval(&[3.0, 4.0, 5.0, 6.0, 7.0]).unwrap();
         assert!((low - 3.037).abs() < 0.001 && (high - 6.963).abs() < 0.001);
@@ -49,14 +49,14 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_deviation_is_what_nettest_calls_variation() {
+    fn the_mean_deviation_is_nettests_variation() {
         let runs = [14.19, 14.18, 14.12, 14.23, 14.14];
         assert!((mean_deviation(&runs).unwrap() - 0.0336).abs() < 1e-9);
         assert_eq!(mean_deviation(&runs[..1]), None);
     }
 
     #[test]
-    fn the_interval_holds_the_true_mean_in_95_percent() {
+    fn the_interval_contains_the_true_mean_in_95_percent() {
         for count in [3, 10, 30] {
             let holds = |seed| {
                 let [low, high] = mean_interval(&draws(seed, count)).unwrap();
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_the_published_ones() {
+    fn quantiles_equal_the_published_ones() {
         // The values are from Abramowitz and Stegun, table 26.10.
         for (degrees, quantile) in [
             (1, 12.706),

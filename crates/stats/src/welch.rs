@@ -78,7 +78,7 @@ mod tests {
     use crate::tests::draws;
 
     #[test]
-    fn it_is_welchs() {
+    fn the_p_value_is_welchs() {
         // "Student", "The probable error of a mean", 1908: R's `t.test(extra ~ group, data = sleep)` gives t = -1.8608,
         // 17.776 degrees of freedom, p = 0.07939.
         let one = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0];
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_scatter_is_the_same_or_not() {
+    fn equal_values_have_a_p_value_of_zero_or_one() {
         assert_eq!(p_value(&[0.0; 5], &[0.0; 5]), Some(1.0));
         assert_eq!(p_value(&[0.0; 5], &[1.0; 5]), Some(0.0));
         assert_eq!(p_value(&[1.0], &[1.0, 2.0]), None);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn holm_takes_the_least_for_all_and_each_further_for_one_less() {
+    fn holm_multiplies_each_p_value_by_the_number_of_those_left() {
         // These are 0.01 * 4, 0.02 * 3, 0.03 * 2 (but at least the one before), and 0.5.
         assert_eq!(holm(&[0.03, 0.01, 0.5, 0.02]), [0.06, 0.04, 0.5, 0.06]);
         assert_eq!(holm(&[0.9, 0.8]), [1.0, 1.0]);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn under_no_difference_p_is_uniform() {
+    fn the_p_value_is_uniform_under_no_difference() {
         let below = |p: f64| {
             let mut count = 0;
             for seed in 0..4_000 {

@@ -21,7 +21,7 @@ fn in_order(mean: f64, deviation: f64, gap: f64) -> [f64; 2] {
 }
 
 #[test]
-fn the_page_of_jitter_states_what_order_makes_of_normal_delays() {
+fn the_page_of_jitter_states_the_effect_of_order_on_normal_delays() {
     let page = include_str!("../../../docs/effects/jitter.md");
     let [slow, fast] = [1.0, 0.1].map(|gap| in_order(20.0, 5.0, gap));
     let sentence = format!(
@@ -33,7 +33,7 @@ fn the_page_of_jitter_states_what_order_makes_of_normal_delays() {
 }
 
 #[test]
-fn the_ledger_says_what_a_short_transfer_costs_in_time_per_mib() {
+fn the_ledger_states_the_cost_of_a_short_transfer_per_mib() {
     // A MiB takes 46.57 ms in a transfer of 96 MiB, and 41.66 ms in one of 2 MiB.
     let short: f64 = 100.0 * (1.0 - 41.66 / 46.57);
     let ledger = include_str!("../../../docs/ledger.md");

@@ -80,7 +80,7 @@ mod tests {
     use crate::{DelaySpec, JitterSpec, LossSpec, RateSpec};
 
     #[test]
-    fn every_file_of_the_folder_ships_and_is_a_link_that_can_be() {
+    fn every_profile_file_ships_and_is_a_valid_link() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles");
         let files = fs::read_dir(folder)
             .unwrap()
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn every_condition_names_a_published_source_or_is_said_to_be_assumed() {
+    fn every_condition_of_a_profile_has_a_source_or_is_assumed() {
         for profile in PROFILES {
             assert_eq!(unfounded(profile.text), Vec::<String>::new());
         }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_beside_a_profile_overrides_it() {
+    fn conditions_next_to_a_profile_override_it() {
         let link = |text: &str| read::toml_text::<LinkSpec>(text).unwrap();
         let plain = link("profile = 'geo-satellite'");
         assert_eq!(
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_profile_is_refused_with_those_that_there_are() {
+    fn an_unknown_profile_is_refused_with_the_known_ones() {
         let refused = |name: &str| name.parse::<LinkProfile>().unwrap_err().to_string();
         assert_eq!(
             refused("mobil"),

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_correlation_narrows_what_is_drawn() {
+    fn a_correlation_narrows_the_distribution_of_draws() {
         let of = |share, correlation| {
             let share = NetemShare {
                 share: percent(share),
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_is_never_left_has_everything() {
+    fn an_absorbing_state_has_all_packets() {
         let states = |p13, p31, p32, p23| FourState {
             p13: percent(p13),
             p31: percent(p31),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn at_once_pass_those_that_may_and_are_drawn() {
+    fn the_share_that_skips_the_delay_follows_from_gap_and_share() {
         let netem = |share, gap| Netem {
             gap,
             reorder: Some(NetemShare {

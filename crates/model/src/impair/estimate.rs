@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "it takes too many draws")]
-    fn normal_jitter_in_order_grows_the_mean_and_narrows() {
+    fn normal_jitter_in_order_raises_the_mean_and_lowers_the_deviation() {
         let normal = Jitter::new(Nanos::from_millis(5), Law::Normal);
         let at = |gap| delay(normal.clone(), Ordering::Fifo).estimate(gap).unwrap();
         let thousand = at(Nanos::from_millis(1));
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "it takes too many draws")]
-    fn without_order_or_with_a_long_half_life_the_law_stays() {
+    fn free_order_and_a_long_half_life_keep_the_law() {
         let normal = Jitter::new(Nanos::from_millis(5), Law::Normal);
         let free = delay(normal.clone(), Ordering::Free)
             .estimate(Nanos::from_millis(1))
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "it takes too many draws")]
-    fn the_share_below_zero_is_the_laws() {
+    fn the_clamped_share_follows_from_the_law() {
         let wide = Jitter::new(Nanos::from_millis(50), Law::Normal);
         let estimate = delay(wide, Ordering::Free).estimate(Nanos::from_millis(1));
         let clamped = estimate.unwrap().clamped;

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draw_and_its_score_stand_for_one_offset() {
+    fn a_draw_and_its_score_give_the_same_offset() {
         let scores = Scores::new();
         let table = Table::new(vec![-3, 10, 8_192]).unwrap();
         for law in [Law::Uniform, Law::Table(table)] {

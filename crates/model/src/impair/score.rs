@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn between_its_entries_a_score_is_its_shares() {
+    fn scores_are_interpolated_between_entries() {
         let scores = Scores::new();
         for draw in [
             3_u64 << 61,

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_comes_until_a_slot_opens_leaves_in_it() {
+    fn all_packets_before_a_slot_opens_leave_in_it() {
         let every_ten = Slots {
             delay: Nanos(10),
             ..Slots::default()
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_waits_for_the_slot_after_it() {
+    fn packets_without_room_wait_for_the_next_slot() {
         let slots = |packets, bytes| Slots {
             delay: Nanos(10),
             packets: NonZeroU32::new(packets),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_was_used_up_draws_another_wait_for_the_next() {
+    fn each_slot_draws_another_wait() {
         let varying = Slots {
             delay: Nanos(1_000),
             jitter: Some(Jitter::new(Nanos(500), Law::Uniform)),

@@ -101,8 +101,8 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_of_a_whole_period_lets_packets_go_once_in_each_and_one_without_a_period_never_comes()
-    {
+    fn a_stall_of_a_whole_period_releases_packets_once_per_period_and_a_period_of_zero_never_stalls()
+     {
         let whole = Stall {
             every: Nanos(100),
             lasts: Nanos(100),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_keep_their_order_when_a_stall_is_taken_away() {
+    fn packets_keep_their_order_when_a_stall_is_removed() {
         let mut stage = StallStage::new(Nanos::ZERO, Draws::new(1, 0, "box.up.stall"));
         let stall = Stall {
             every: Nanos(100),

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mean_and_sample_deviation_are_of_all_delays() {
+    fn mean_and_sample_deviation_cover_all_delays() {
         let mut tally = Tally::default();
         assert_eq!(tally.achieved(), None);
         let hour = 3_600_000_000_000;

@@ -43,7 +43,7 @@ mod tests {
     const HOUR: Nanos = Nanos::from_secs(3_600);
 
     #[test]
-    fn a_score_halves_in_a_half_life() {
+    fn the_correlation_halves_in_a_half_life() {
         let mut wandering = Wandering::default();
         let mut next =
             |at, fresh| wandering.next(Nanos(at), Nanos(1_000), fresh, Stream::Originals);
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_and_the_longest_half_life_are_counted_with() {
+    fn extreme_half_lives_are_exact() {
         let mut wandering = Wandering::default();
         wandering.next(Nanos(0), HOUR, 0.0, Stream::Originals);
         let close = wandering.next(Nanos(1), HOUR, 1.0, Stream::Originals);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_goes_on_from_its_original_and_leaves_no_trace() {
+    fn a_copy_starts_from_its_original_and_does_not_affect_others() {
         let mut wandering = Wandering::default();
         let half_life = Nanos(1_000);
         assert_eq!(

@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "it takes too many draws")]
-    fn every_period_has_a_rate_of_its_own_within_the_spread() {
+    fn every_period_has_another_rate_within_the_spread() {
         let rates = rates(&mut fluctuating("20mbit", "25%", SECOND), 400);
         let packet = 12_000.0;
         assert!(
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_time_is_no_loop() {
+    fn a_service_that_never_ends_terminates() {
         let mut server = fluctuating("1bit", "0%", u64::MAX);
         assert_eq!(
             server.serve(Nanos(5), u128::from(u64::MAX) * WORK_PER_BYTE),

@@ -197,7 +197,7 @@ fn effects() -> Vec<Effect> {
 }
 
 #[test]
-fn effects_do_what_they_say_about_themselves_and_nothing_else() {
+fn effects_behave_as_they_state() {
     for effect in effects() {
         let says = effect.behaviour();
         let did = cross(&effect);
@@ -233,7 +233,7 @@ fn effects_do_what_they_say_about_themselves_and_nothing_else() {
 }
 
 #[test]
-fn the_loss_that_effects_state_is_that_of_many_packets() {
+fn the_stated_loss_is_that_of_many_packets() {
     for effect in effects() {
         let says = effect.behaviour();
         let Some(stated) = says.loss.long_run(LENGTH) else {

@@ -47,7 +47,7 @@ fn limit(rate: &Rate) -> u64 {
 
 /// At 1 Mbit/s, 1,000 bytes take 8 ms.
 #[test]
-fn a_backlog_is_what_waits_and_how_long_a_packet_that_comes_now_would() {
+fn a_backlog_has_the_waiting_packets_and_the_wait_of_an_arrival() {
     let rate = Rate {
         rate: BitsPerSec::new(1_000_000).ok(),
         fluctuation: None,
@@ -109,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn the_queue_holds_what_its_limit_allows_and_no_more(
+    fn the_queue_holds_exactly_its_limit(
         rate in any_rate(),
         queue in any_queue(),
         traffic in any_traffic().prop_map(up_only),
@@ -174,7 +174,7 @@ fn a_queue_is_full_when_its_limit_is_reached_in_each_unit() {
 }
 
 #[test]
-fn a_server_that_was_idle_starts_afresh() {
+fn rounding_credit_ends_with_the_busy_period() {
     let config = link(vec![hop("box", rate("10gbit", "10pkt"), Way::default())]);
     // Each takes 1,211.2 ns. The remainder of rounding up serves the next packet only while the server is busy.
     let apart = stream(Side::A, 2, Nanos(10_000), 1_514);

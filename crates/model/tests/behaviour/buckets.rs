@@ -80,7 +80,7 @@ fn a_packet_leaves_when_it_conforms() {
 }
 
 #[test]
-fn a_policer_drops_what_does_not_conform() {
+fn a_policer_drops_packets_that_do_not_conform() {
     for (seed, burst) in [(4, 1_514), (5, 5_000), (6, 40_000)] {
         let arrivals = traffic(seed);
         let mut link = link(policer("8mbit", burst), vec![]);
@@ -103,7 +103,7 @@ fn a_policer_drops_what_does_not_conform() {
 }
 
 #[test]
-fn what_the_bucket_holds_passes_at_once() {
+fn packets_within_the_bucket_pass_immediately() {
     let ms = Nanos::from_millis;
     let mut link = link(bucket("8mbit", 10_000), vec![]);
     // The arrivals are 12 packets of 1,000 bytes, and 8 more when 5 ms have filled half of the bucket.
@@ -141,7 +141,7 @@ fn a_packet_longer_than_the_bucket_waits_for_the_rest() {
 }
 
 #[test]
-fn a_bucket_that_changes_keeps_what_it_holds() {
+fn a_bucket_that_changes_keeps_its_tokens() {
     let ms = Nanos::from_millis;
     for (effect, other) in [
         (bucket("8mbit", 10_000), bucket("8mbit", 20_000)),

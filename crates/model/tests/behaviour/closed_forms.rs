@@ -46,7 +46,7 @@ fn round_trip(config: &LinkConfig) -> Nanos {
 }
 
 #[test]
-fn a_link_without_conditions_passes_at_once() {
+fn a_link_without_conditions_passes_packets_immediately() {
     assert_eq!(
         round_trip(&link(vec![Hop {
             name: "box".into(),
@@ -57,7 +57,7 @@ fn a_link_without_conditions_passes_at_once() {
 }
 
 #[test]
-fn toffee_adds_to_a_ping_what_its_published_test_cases_show() {
+fn toffee_adds_the_published_delay_to_a_ping() {
     assert_eq!(round_trip(&toffee("1ms", None)), Nanos::from_micros(2_000));
     assert_eq!(
         round_trip(&toffee("1.5ms", None)),
@@ -120,7 +120,7 @@ fn a_download_through_one_millisecond_gets_a_segment_and_half_an_ack_per_1500_us
 }
 
 #[test]
-fn toffees_waiting_room_is_one_for_both_directions() {
+fn toffees_queue_is_shared_by_both_directions() {
     let config = link(vec![toffee_hop("1ms", None, 2)]);
     let mut link = Link::new(&config).unwrap();
     for (id, side) in [Side::A, Side::B, Side::A, Side::B].into_iter().enumerate() {
@@ -191,7 +191,7 @@ fn a_packet_going_down_meets_the_hops_in_reverse() {
 }
 
 #[test]
-fn stages_report_what_they_dropped_and_how_long_their_queue_was() {
+fn stages_report_drops_and_the_longest_queue() {
     let up = Way {
         loss: "100%".parse().unwrap(),
         ..rate("8mbit", "4pkt")

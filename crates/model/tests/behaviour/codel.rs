@@ -272,7 +272,7 @@ fn compare(discipline: Discipline) -> Tally {
 }
 
 #[test]
-fn codel_is_rfc_8289_packet_for_packet() {
+fn codel_equals_rfc_8289_packet_by_packet() {
     let Tally { aqm, full, marked } = compare(Discipline::Codel(Codel::default()));
     assert!(aqm > 1_000 && full > 1_000 && marked == 0);
     let ecn = Codel {
@@ -290,7 +290,7 @@ fn codel_is_rfc_8289_packet_for_packet() {
 }
 
 #[test]
-fn fq_codel_is_rfc_8290_packet_for_packet() {
+fn fq_codel_equals_rfc_8290_packet_by_packet() {
     let Tally { aqm, full, marked } = compare(Discipline::FqCodel(FqCodel::default()));
     assert!(aqm > 500, "{aqm} {full} {marked}");
     assert!(full > 500, "{aqm} {full} {marked}");
@@ -304,7 +304,7 @@ fn fq_codel_is_rfc_8290_packet_for_packet() {
 }
 
 #[test]
-fn a_sparse_flow_does_not_wait_for_a_fat_one_under_fq_codel() {
+fn a_sparse_flow_does_not_wait_for_a_bulk_flow_under_fq_codel() {
     let (_, items) = patterns()
         .into_iter()
         .find(|(name, _)| *name == "a fat flow and a sparse one")

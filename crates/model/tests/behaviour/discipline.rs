@@ -345,7 +345,7 @@ pub(crate) fn disciplines() -> [Discipline; 7] {
 }
 
 #[test]
-fn what_becomes_of_packets_does_not_depend_on_when_the_caller_wakes() {
+fn outcomes_of_disciplines_do_not_depend_on_when_the_caller_wakes() {
     for discipline in disciplines() {
         let limit = QueueLimit::Packets(200);
         let queue = Queue { limit, discipline };

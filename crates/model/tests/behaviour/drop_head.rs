@@ -41,7 +41,7 @@ impl model::Waiting for Model {
 }
 
 #[test]
-fn what_has_waited_longest_goes_when_the_queue_is_full() {
+fn the_oldest_packet_is_dropped_when_the_queue_is_full() {
     let limits = [
         QueueLimit::Packets(40),
         QueueLimit::Bytes(Bytes(8_000)),

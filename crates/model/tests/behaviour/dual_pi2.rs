@@ -151,7 +151,7 @@ fn dual_pi2(limit: QueueLimit) -> Queue {
 }
 
 #[test]
-fn dual_pi2_is_rfc_9332_packet_for_packet() {
+fn dual_pi2_equals_rfc_9332_packet_by_packet() {
     let limits = [
         QueueLimit::Packets(1_000),
         QueueLimit::Bytes(Bytes(100_000)),
@@ -274,7 +274,7 @@ impl PopIfDue for BinaryHeap<Reverse<(u64, usize, bool, bool)>> {
 }
 
 #[test]
-fn classic_delay_settles_about_target_and_l4s_delay_far_below() {
+fn classic_delay_settles_near_target_and_l4s_delay_far_below() {
     for classic in [Ecn::NotEct, Ecn::Ect0] {
         let senders = [
             Sender::Classic(classic),

@@ -83,7 +83,7 @@ fn lost(config: &LinkConfig, count: usize) -> Vec<bool> {
 }
 
 #[test]
-fn the_state_that_was_left_decides_after_the_transition() {
+fn gemodel_decides_by_the_state_that_was_left() {
     let always = percent("100%");
     let law = GilbertElliott {
         to_bad: always,
@@ -165,7 +165,7 @@ fn rate(bits: &str, queue: &str) -> Effect {
 }
 
 #[test]
-fn copies_go_through_what_follows_and_every_one_has_an_outcome() {
+fn copies_pass_the_stages_behind_and_each_has_an_outcome() {
     let count = 20_000;
     let config = up(vec![
         ("box.up.duplicate", Effect::Duplicate(percent("30%").into())),
@@ -212,7 +212,7 @@ fn copies_go_through_what_follows_and_every_one_has_an_outcome() {
 }
 
 #[test]
-fn copies_never_change_what_becomes_of_originals() {
+fn copies_never_change_the_outcomes_of_originals() {
     let count = 50_000;
     let impaired = |copied: &str| {
         let bursts = GilbertElliott::of_bursts(percent("5%"), 4.0).unwrap();
@@ -236,7 +236,7 @@ fn copies_never_change_what_becomes_of_originals() {
 }
 
 #[test]
-fn what_is_too_long_is_dropped_and_its_sender_told() {
+fn a_packet_above_the_mtu_is_dropped_with_a_reply() {
     let config = up(vec![("box.up.mtu", Effect::Mtu(1_400))]);
     let mut link = Link::new(&config).unwrap();
     let mut tagged = packet(2, Bytes(1_418));
@@ -261,7 +261,7 @@ fn what_is_too_long_is_dropped_and_its_sender_told() {
 }
 
 #[test]
-fn what_can_be_marked_is_marked_in_place_of_every_loss() {
+fn ecn_packets_are_marked_instead_of_every_kind_of_loss() {
     let all = percent("100%");
     let losses = [
         Effect::Loss(RandomLoss {
@@ -301,7 +301,7 @@ fn what_can_be_marked_is_marked_in_place_of_every_loss() {
 }
 
 #[test]
-fn packets_of_stated_numbers_are_lost_and_none_of_their_copies() {
+fn numbered_packets_are_lost_and_their_copies_are_not() {
     let indexes = |all: &[u64]| Effect::Indexes(all.into());
     let numbers = |config: &LinkConfig| -> Vec<usize> {
         let lost = lost(config, 12).into_iter().enumerate();
@@ -337,7 +337,7 @@ fn packets_of_stated_numbers_are_lost_and_none_of_their_copies() {
 }
 
 #[test]
-fn four_states_whose_ways_out_are_more_than_certain_are_refused() {
+fn four_states_with_sums_above_100_percent_are_refused() {
     let chain = |p13, p31, p32, p14| FourState {
         p13: percent(p13),
         p31: percent(p31),
@@ -358,7 +358,7 @@ fn four_states_whose_ways_out_are_more_than_certain_are_refused() {
 }
 
 #[test]
-fn the_state_that_a_chain_of_four_comes_to_decides() {
+fn four_states_decide_by_the_state_that_is_entered() {
     let (all, none) = (percent("100%"), Probability::ZERO);
     let first = FourState {
         p13: all,
@@ -393,7 +393,7 @@ fn reordering(share: &str, gap: u32, ordering: Ordering) -> Effect {
 }
 
 #[test]
-fn every_third_packet_passes_a_delay_at_once() {
+fn every_third_packet_skips_a_delay() {
     for ordering in [Ordering::Fifo, Ordering::Free] {
         let config = up(vec![("box.up.delay", reordering("100%", 3, ordering))]);
         let (outcomes, _) = cross(&config, 9, 1_000, |_| 100);
@@ -421,7 +421,7 @@ fn holding(share: &str, extent: u32, timeout: u64) -> Effect {
 }
 
 #[test]
-fn a_packet_that_is_held_back_is_overtaken_by_as_many_as_was_asked_for() {
+fn a_held_packet_is_overtaken_by_its_extent() {
     let count = 50_000;
     for extent in [1, 3, 8] {
         let config = up(vec![("box.up.reorder", holding("1%", extent, 1_000_000))]);
@@ -451,7 +451,7 @@ fn a_packet_that_is_held_back_is_overtaken_by_as_many_as_was_asked_for() {
 }
 
 #[test]
-fn a_packet_that_nobody_overtakes_is_held_back_for_its_time() {
+fn a_held_packet_leaves_after_its_timeout() {
     let all = up(vec![("box.up.reorder", holding("100%", 2, 5_000))]);
     let (outcomes, _) = cross(&all, 4, 1_000, |_| 100);
     let due = |id: u64| Some(id * 1_000 + 5_000);
@@ -480,7 +480,7 @@ fn a_packet_that_nobody_overtakes_is_held_back_for_its_time() {
 }
 
 #[test]
-fn a_copy_goes_on_as_much_later_as_was_asked_for() {
+fn a_copy_follows_after_its_delay() {
     let copies = |delay| {
         Effect::Duplicate(Duplication {
             share: percent("100%"),
@@ -534,7 +534,7 @@ fn a_copy_goes_on_as_much_later_as_was_asked_for() {
 }
 
 #[test]
-fn what_is_corrupted_says_how_many_bits_and_whether_the_checksum_is_mended() {
+fn a_corrupted_packet_states_its_bits_and_whether_the_checksum_is_corrected() {
     for (bits, repair) in [(1, false), (2, true), (255, false)] {
         let count = bits.try_into().unwrap();
         let effect = Effect::Corrupt(Corruption {

@@ -56,7 +56,7 @@ proptest! {
     }
 
     #[test]
-    fn whoever_wakes_when_told_gets_every_outcome_before_it_is_due(
+    fn waking_at_deadlines_gives_every_outcome_before_it_is_due(
         config in any_link(),
         traffic in any_traffic(),
     ) {

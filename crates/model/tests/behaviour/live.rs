@@ -123,7 +123,7 @@ fn a_change_a_millisecond_loses_nothing_and_reorders_nothing() {
 
 proptest! {
     #[test]
-    fn counters_add_up_whatever_changes_to_what(
+    fn counters_add_up_across_any_change(
         links in prop::collection::vec(any_hops(), 2..6),
         traffic in any_traffic(),
     ) {
@@ -148,7 +148,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_decided_keeps_its_outcome_and_what_follows_does_not_overtake_it() {
+fn decided_outcomes_stay_and_later_packets_do_not_overtake_them() {
     let mut link = Link::new(&crate::drive::link(vec![hop(
         "box",
         delay("20ms"),
@@ -179,7 +179,7 @@ fn what_is_decided_keeps_its_outcome_and_what_follows_does_not_overtake_it() {
 }
 
 #[test]
-fn a_change_that_is_refused_changes_nothing() {
+fn a_refused_change_changes_nothing() {
     let hops = |first: Way, second: Way| {
         let hops = [
             hop("wire", first, Way::default()),

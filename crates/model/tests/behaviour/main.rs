@@ -27,7 +27,7 @@ mod serialized;
 mod units;
 
 #[test]
-fn the_readmes_example_is_the_one_that_runs() {
+fn the_example_of_the_readme_is_the_example_program() {
     let readme = include_str!("../../README.md");
     assert!(readme.contains(include_str!("../../examples/seeded_bad_link.rs")));
 }

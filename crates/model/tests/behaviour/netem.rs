@@ -66,7 +66,7 @@ fn lost(netem: Netem, count: u64) -> Vec<bool> {
 }
 
 #[test]
-fn the_limit_counts_what_is_in_flight() {
+fn the_limit_counts_packets_in_flight() {
     let netem = Netem {
         limit: 10,
         delay: ms(100),
@@ -121,7 +121,7 @@ fn a_rate_counts_cells_and_begins_when_the_delay_is_over() {
 }
 
 #[test]
-fn every_fifth_packet_passes_at_once_where_all_may() {
+fn every_fifth_packet_skips_the_delay_with_a_gap_of_five() {
     let netem = Netem {
         delay: ms(10),
         reorder: Some(share("100%")),
@@ -159,7 +159,7 @@ fn a_copy_is_not_copied_and_takes_its_turn_behind_its_packet() {
 }
 
 #[test]
-fn what_is_copied_and_lost_passes_once() {
+fn a_packet_that_is_copied_and_lost_passes_once() {
     let loss = NetemLoss::Random(share("100%"));
     let duplicate = Some(share("100%"));
     let netem = Netem {
@@ -180,7 +180,7 @@ fn what_is_copied_and_lost_passes_once() {
 }
 
 #[test]
-fn the_first_of_two_meets_loss_once_more() {
+fn the_first_of_two_copies_meets_loss_again() {
     // Half are lost. Of the others, either both leave, or only the copy if the packet is lost the second time.
     let netem = Netem {
         loss: NetemLoss::Random(share("50%")),
@@ -211,7 +211,7 @@ fn the_first_of_two_meets_loss_once_more() {
 }
 
 #[test]
-fn ecn_marks_what_would_be_lost_where_it_may() {
+fn ecn_packets_are_marked_instead_of_lost() {
     let netem = Netem {
         loss: NetemLoss::Random(share("100%")),
         ecn: true,
@@ -267,7 +267,7 @@ fn lag_one(netem: Netem, count: u64) -> f64 {
 }
 
 #[test]
-fn a_correlation_of_delays_does_nothing_below_two_seconds_of_jitter() {
+fn a_correlation_of_delays_has_no_effect_below_two_seconds_of_jitter() {
     let netem = |delay, jitter| Netem {
         limit: 100_000,
         delay: ms(delay),
@@ -287,7 +287,7 @@ fn a_correlation_of_delays_does_nothing_below_two_seconds_of_jitter() {
 }
 
 #[test]
-fn a_correlation_of_copies_alone_is_none() {
+fn a_correlation_of_copies_alone_has_no_effect() {
     let netem = |correlation| Netem {
         duplicate: Some(NetemShare {
             correlation,
@@ -308,7 +308,7 @@ fn a_correlation_of_copies_alone_is_none() {
 }
 
 #[test]
-fn chains_move_as_the_kernels_do() {
+fn chains_move_as_in_the_kernel() {
     let all = percent("100%");
     let none = Probability::ZERO;
     // The chain always changes its state; the state that was left decides, and it begins in the good one.
@@ -349,7 +349,7 @@ fn chains_move_as_the_kernels_do() {
 }
 
 #[test]
-fn what_is_due_leaves_in_slots() {
+fn due_packets_leave_in_slots() {
     let slot = NetemSlot {
         delay: NetemSlotDelay::Uniform(ms(10), ms(10)),
         packets: 2,
@@ -395,7 +395,7 @@ fn what_is_due_leaves_in_slots() {
 }
 
 #[test]
-fn a_seed_of_its_own_makes_other_draws() {
+fn a_seed_of_netem_changes_the_draws() {
     let netem = |seed| Netem {
         seed,
         loss: NetemLoss::Random(share("50%")),
@@ -408,7 +408,7 @@ fn a_seed_of_its_own_makes_other_draws() {
 }
 
 #[test]
-fn what_it_holds_keeps_its_time_when_it_is_taken_away() {
+fn held_packets_keep_their_times_when_netem_is_removed() {
     let netem = Netem {
         delay: ms(10),
         ..Netem::PLAIN
@@ -522,7 +522,7 @@ fn any_wakes() -> impl Strategy<Value = Vec<Wake>> {
 
 proptest! {
     #[test]
-    fn whatever_its_options_every_packet_and_copy_has_one_end_not_before_it_came(
+    fn every_packet_and_copy_has_one_outcome_not_before_its_arrival(
         netem in any_netem(), traffic in any_traffic(), wakes in any_wakes(),
     ) {
         let config = up(netem);
@@ -540,7 +540,7 @@ proptest! {
 }
 
 #[test]
-fn what_its_delays_came_to_is_counted_of_those_that_vary() {
+fn statistics_count_only_varying_delays() {
     let after = |netem: Netem| {
         let mut link = Link::new(&up(netem)).unwrap();
         for number in 0..20_000 {

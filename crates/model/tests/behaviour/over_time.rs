@@ -183,7 +183,7 @@ fn gate(open: bool) -> Effect {
 }
 
 #[test]
-fn a_gate_holds_what_comes_until_its_schedule_opens_it() {
+fn a_gate_holds_packets_until_its_schedule_opens_it() {
     let config = scheduled(
         gate(true),
         vec![(ms(10), gate(false)), (ms(30), gate(true))],
@@ -238,7 +238,7 @@ fn done(first: Effect, changes: &[(u64, Effect)]) -> [Nanos; 2] {
 }
 
 #[test]
-fn a_new_rate_holds_for_the_rest_of_the_packet_in_service() {
+fn a_new_rate_applies_to_the_rest_of_the_packet_in_service() {
     // A packet takes 10 ms; 6,000 bytes are left at 4 ms.
     assert_eq!(done(rate("8mbit"), &[]), [ms(10), ms(20)]);
     assert_eq!(done(rate("8mbit"), &[(4, rate("16mbit"))]), [ms(7), ms(12)]);
@@ -260,7 +260,7 @@ fn a_new_rate_holds_for_the_rest_of_the_packet_in_service() {
 }
 
 #[test]
-fn what_a_fluctuating_rate_left_over_is_served_at_the_new_one() {
+fn the_rest_of_a_packet_at_a_fluctuating_rate_is_served_at_the_new_rate() {
     let fluctuating = |spread: &str| {
         let Effect::Rate(steady) = rate("8mbit") else {
             panic!("a rate");
@@ -351,7 +351,7 @@ fn a_queue_in_time_follows_a_rate_that_fluctuates() {
 }
 
 #[test]
-fn a_schedule_applies_before_what_happens_at_its_instant() {
+fn a_schedule_applies_before_other_events_at_its_instant() {
     let loss = |share: &str| Effect::Loss(share.parse().unwrap());
     let config = scheduled(
         loss("0%"),
@@ -381,7 +381,7 @@ fn under(limit: QueueLimit, discipline: Discipline) -> Queue {
 }
 
 #[test]
-fn a_stopped_link_yields_what_it_holds_in_a_stall_too() {
+fn a_stopped_link_returns_held_packets_even_in_a_stall() {
     let stalls = disciplines().map(|discipline| queued(None, under(MANY, discipline)));
     let closed = Effect::Gate(Gate {
         open: false,
@@ -401,7 +401,7 @@ fn a_stopped_link_yields_what_it_holds_in_a_stall_too() {
 }
 
 #[test]
-fn a_new_discipline_takes_over_what_waits_with_its_times_of_arrival() {
+fn a_new_discipline_takes_over_waiting_packets_with_their_arrival_times() {
     let config = |discipline| alone(queued(Some("8mbit"), under(MANY, discipline)));
     let mut link = Link::new(&config(Discipline::DropTail)).unwrap();
     (0..400).for_each(|id| offer(&mut link, Nanos::ZERO, id, 1_500));
@@ -422,7 +422,7 @@ fn a_new_discipline_takes_over_what_waits_with_its_times_of_arrival() {
 }
 
 #[test]
-fn a_pie_that_takes_over_a_long_queue_spares_what_comes_for_max_burst() {
+fn a_pie_that_takes_over_a_long_queue_drops_nothing_for_max_burst() {
     let config = |discipline| alone(queued(Some("8mbit"), under(MANY, discipline)));
     let mut link = Link::new(&config(Discipline::DropTail)).unwrap();
     (0..400).for_each(|id| offer(&mut link, Nanos::ZERO, id, 1_500));

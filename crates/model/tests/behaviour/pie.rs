@@ -158,7 +158,7 @@ fn pie(pie: Pie) -> Queue {
 }
 
 #[test]
-fn pie_is_rfc_8033_packet_for_packet() {
+fn pie_equals_rfc_8033_packet_by_packet() {
     let limits = [
         QueueLimit::Packets(1_000),
         QueueLimit::Packets(100),
@@ -183,7 +183,7 @@ fn pie_is_rfc_8033_packet_for_packet() {
 }
 
 #[test]
-fn a_burst_to_an_empty_queue_is_spared_for_a_while_and_no_longer() {
+fn a_burst_into_an_empty_queue_is_not_dropped_for_max_burst() {
     // Twice the load that is served comes for two seconds.
     let items = every(4_000, 500_000, |_| (1_000, 1, Ecn::NotEct));
     let fates = fates(&pie(Pie::default()), &items);

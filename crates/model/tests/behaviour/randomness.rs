@@ -88,7 +88,7 @@ fn another_seed_link_hop_or_direction_loses_other_packets() {
 }
 
 #[test]
-fn what_else_a_link_has_does_not_change_who_is_lost() {
+fn other_stages_do_not_change_which_packets_are_lost() {
     let reference = lost(&ten_percent());
     let busy = Way {
         loss: "10%".parse().unwrap(),
@@ -110,7 +110,7 @@ fn what_else_a_link_has_does_not_change_who_is_lost() {
 }
 
 #[test]
-fn two_hops_lose_as_each_does_alone() {
+fn two_hops_lose_packets_independently() {
     let first = lost(&link(vec![hop("box", loss("10%"), loss("0%"))]));
     let mut second = lost(&link(vec![hop("far", loss("10%"), loss("0%"))])).into_iter();
     let both = lost(&link(vec![
@@ -129,7 +129,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn a_seed_gives_the_same_verdicts_again(seed: u64, link: u64) {
+    fn a_seed_gives_the_same_outcomes(seed: u64, link: u64) {
         let config = LinkConfig { seed, link, ..ten_percent() };
         prop_assert!(lost(&config) == lost(&config));
     }

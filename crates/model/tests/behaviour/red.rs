@@ -121,7 +121,7 @@ impl model::Waiting for Model {
 }
 
 #[test]
-fn red_is_the_papers_packet_for_packet() {
+fn red_equals_the_paper_packet_by_packet() {
     let limits = [
         QueueLimit::Packets(1_000),
         QueueLimit::Packets(40),
@@ -168,7 +168,7 @@ fn red(red: Red) -> Queue {
 }
 
 #[test]
-fn a_burst_that_does_not_last_is_not_dropped() {
+fn a_short_burst_is_not_dropped() {
     // The packets that come together are as many as `burst` says.
     let items = every(50, 0, |_| (1_000, 1, Ecn::NotEct));
     let fates = fates(&red(Red::default()), &items);
@@ -200,7 +200,7 @@ fn after_an_idle_time_the_average_has_decayed() {
 }
 
 #[test]
-fn the_average_sinks_in_idle_times_shorter_than_a_packet() {
+fn the_average_falls_in_idle_times_shorter_than_a_packet() {
     // After a burst, a packet comes every 1.5 ms; before each, the server is idle for 0.5 ms.
     let mut items = every(1_600, 1_500_000, |_| (1_000, 1, Ecn::NotEct));
     items[..600].iter_mut().for_each(|item| item.at = 0);

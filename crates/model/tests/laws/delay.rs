@@ -72,7 +72,7 @@ fn clamped_normal(delay: f64) -> f64 {
 }
 
 #[test]
-fn what_would_fall_below_zero_is_at_zero() {
+fn delays_below_zero_are_set_to_zero() {
     Law {
         link: |factor| free(2.0, spread(Shape::Normal, 2.0, factor)),
         judge: |crossing| kolmogorov_smirnov(&mut crossing.delays(), clamped_normal),
@@ -196,7 +196,7 @@ fn apart(crossing: &Crossing) -> Vec<f64> {
 }
 
 #[test]
-fn jitter_that_wanders_keeps_a_normal_law() {
+fn correlated_jitter_keeps_a_normal_law() {
     Law {
         link: |factor| free(2.0, wandering(Shape::Normal, 2.0, factor)),
         judge: |crossing| kolmogorov_smirnov(&mut apart(crossing), clamped_normal),
@@ -206,7 +206,7 @@ fn jitter_that_wanders_keeps_a_normal_law() {
 }
 
 #[test]
-fn jitter_that_wanders_keeps_a_pareto_law() {
+fn correlated_jitter_keeps_a_pareto_law() {
     Law {
         link: |factor| free(20.0, wandering(Shape::Pareto, 2.048, factor)),
         judge: |crossing| kolmogorov_smirnov(&mut apart(crossing), pareto),
@@ -216,7 +216,7 @@ fn jitter_that_wanders_keeps_a_pareto_law() {
 }
 
 #[test]
-fn jitter_that_wanders_keeps_a_uniform_law() {
+fn correlated_jitter_keeps_a_uniform_law() {
     Law {
         link: |factor| free(20.0, wandering(Shape::Uniform, 5.0, factor)),
         judge: |crossing| {
@@ -252,7 +252,7 @@ fn scores(crossing: &Crossing) -> f64 {
 }
 
 #[test]
-fn a_half_life_is_one_at_any_packet_rate() {
+fn a_half_life_is_exact_at_any_packet_rate() {
     Law {
         packets: 10_000_000,
         traffic: fast,
@@ -272,7 +272,7 @@ fn a_half_life_is_one_at_any_packet_rate() {
 }
 
 #[test]
-fn jitter_that_wanders_keeps_its_standard_deviation_at_any_packet_rate() {
+fn correlated_jitter_keeps_its_standard_deviation_at_any_packet_rate() {
     Law {
         packets: 10_000_000,
         traffic: fast,
@@ -283,7 +283,7 @@ fn jitter_that_wanders_keeps_its_standard_deviation_at_any_packet_rate() {
 }
 
 #[test]
-fn a_slot_opens_so_long_after_its_first_packet() {
+fn a_slot_opens_its_delay_after_the_first_packet() {
     Law {
         link: |factor| {
             up(Effect::Slots(Slots {

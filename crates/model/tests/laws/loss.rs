@@ -24,7 +24,7 @@ fn independent(crossing: &Crossing, share: f64) -> f64 {
 }
 
 #[test]
-fn one_percent_of_packets_is_lost_each_by_itself() {
+fn one_percent_of_packets_is_lost_independently() {
     Law {
         packets: 1_000_000,
         traffic: steady,
@@ -35,7 +35,7 @@ fn one_percent_of_packets_is_lost_each_by_itself() {
 }
 
 #[test]
-fn thirty_percent_of_packets_are_lost_each_by_itself() {
+fn thirty_percent_of_packets_are_lost_independently() {
     Law {
         packets: 1_000_000,
         traffic: steady,
@@ -77,7 +77,7 @@ fn one_percent_comes_in_bursts_of_eight() {
 }
 
 #[test]
-fn a_burst_of_eight_is_eight_long() {
+fn bursts_of_eight_packets_have_that_mean() {
     Law {
         packets: 10_000_000,
         traffic: steady,
@@ -90,7 +90,7 @@ fn a_burst_of_eight_is_eight_long() {
 /// tc's gemodel with loss in both states, which the length of runs does not show: the share, and how often two losses
 /// follow each other.
 #[test]
-fn both_states_of_a_chain_lose_what_they_should() {
+fn both_states_of_a_chain_lose_their_shares() {
     Law {
         packets: 10_000_000,
         traffic: steady,
@@ -219,7 +219,7 @@ fn bursts_of_four_states_pause_with_p32() {
 }
 
 #[test]
-fn bursts_of_four_states_go_on_with_p23() {
+fn bursts_of_four_states_continue_with_p23() {
     Law {
         link: |factor| off(3, factor),
         ..FOUR_STATES
@@ -237,7 +237,7 @@ fn single_losses_of_four_states_come_with_p14() {
 }
 
 #[test]
-fn a_chain_says_what_it_loses_in_the_long_run_and_in_a_row() {
+fn a_chain_states_its_long_run_loss_and_mean_burst() {
     let near = |one: f64, other: f64| assert!((one - other).abs() < 1e-9, "{one} is not {other}");
     for all in [
         CHAIN,
@@ -278,7 +278,7 @@ fn of_two_sizes(number: u64) -> (Nanos, Packet) {
 }
 
 #[test]
-fn bit_errors_hit_a_frame_by_its_bits() {
+fn bit_errors_lose_frames_by_their_number_of_bits() {
     Law {
         packets: 1_000_000,
         traffic: of_two_sizes,

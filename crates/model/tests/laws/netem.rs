@@ -70,7 +70,7 @@ fn lost_and_pairs(crossing: &Crossing, share: f64, pair: f64) -> f64 {
 }
 
 #[test]
-fn a_correlated_loss_of_ten_percent_loses_what_its_recursion_says() {
+fn a_correlated_loss_of_ten_percent_follows_its_recursion() {
     // In a kernel, 1.777 % of 10^5 packets were lost.
     assert!((correlated(0.1, 0.25) - 0.017_5).abs() < 2e-4);
     Law {
@@ -87,7 +87,7 @@ fn a_correlated_loss_of_ten_percent_loses_what_its_recursion_says() {
 }
 
 #[test]
-fn gemodel_loses_in_both_states_what_it_should() {
+fn gemodel_loses_its_share_in_both_states() {
     Law {
         packets: 1_000_000,
         traffic: steady,
@@ -116,7 +116,7 @@ fn gemodel_loses_in_both_states_what_it_should() {
 }
 
 #[test]
-fn four_states_lose_in_the_two_that_are_losses() {
+fn four_states_lose_packets_in_two_of_them() {
     Law {
         packets: 1_000_000,
         traffic: steady,
@@ -159,7 +159,7 @@ fn at_once(crossing: &Crossing) -> Vec<bool> {
 }
 
 #[test]
-fn a_quarter_of_those_that_may_passes_at_once() {
+fn a_quarter_of_the_candidates_skips_the_delay() {
     Law {
         packets: 1_000_000,
         traffic: steady,
@@ -179,7 +179,7 @@ fn a_quarter_of_those_that_may_passes_at_once() {
 }
 
 #[test]
-fn a_correlated_share_passes_at_once_as_its_recursion_says() {
+fn a_correlated_share_skips_the_delay_by_its_recursion() {
     // In a kernel, it was 5.54 % of 10^5 packets.
     let expected = || 1.0 / (4.0 + 1.0 / correlated(0.25, 0.5));
     assert!((expected() - 0.0544).abs() < 2e-4, "{}", expected());
@@ -199,7 +199,7 @@ fn a_correlated_share_passes_at_once_as_its_recursion_says() {
 }
 
 #[test]
-fn a_tenth_is_copied_and_no_copy_is() {
+fn a_tenth_is_copied_and_copies_are_not() {
     Law {
         packets: 1_000_000,
         traffic: steady,
@@ -219,7 +219,7 @@ fn a_tenth_is_copied_and_no_copy_is() {
 }
 
 #[test]
-fn a_rate_with_cells_takes_its_time_to_the_nanosecond() {
+fn a_rate_with_cells_is_exact_to_the_nanosecond() {
     Law {
         packets: 100_000,
         traffic: steady,
@@ -285,7 +285,7 @@ fn a_delay_of_the_normal_table_is_normal() {
 }
 
 #[test]
-fn a_delay_of_the_pareto_table_is_paretos_up_to_four_jitters() {
+fn a_delay_of_the_pareto_table_has_a_pareto_law_up_to_four_jitters() {
     Law {
         packets: 1_000_000,
         traffic: steady,

@@ -48,7 +48,7 @@ fn at_once(crossing: &Crossing, share: f64, gap: usize) -> f64 {
 }
 
 #[test]
-fn one_packet_in_twenty_passes_at_once() {
+fn one_packet_in_twenty_skips_the_delay() {
     Law {
         packets: 1_000_000,
         traffic: steady,
@@ -59,7 +59,7 @@ fn one_packet_in_twenty_passes_at_once() {
 }
 
 #[test]
-fn the_third_packet_and_those_behind_it_pass_at_once_with_their_share() {
+fn candidates_from_the_third_packet_on_skip_the_delay_with_their_share() {
     Law {
         packets: 1_000_000,
         traffic: steady,
@@ -70,7 +70,7 @@ fn the_third_packet_and_those_behind_it_pass_at_once_with_their_share() {
 }
 
 #[test]
-fn a_gap_of_ten_is_ten() {
+fn a_gap_of_ten_is_exact() {
     Law {
         packets: 1_000_000,
         traffic: steady,

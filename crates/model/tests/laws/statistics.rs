@@ -121,7 +121,7 @@ pub(crate) fn runs(values: &[bool], value: bool) -> Vec<usize> {
 }
 
 #[test]
-fn p_values_are_those_of_tables() {
+fn p_values_equal_published_tables() {
     let near = |p: f64, table: f64| assert!((p / table - 1.0).abs() < 5e-3, "{p} is not {table}");
     // These are the 5 % points of the normal, chi-square (10 degrees of freedom) and Kolmogorov distributions.
     near(normal(1.959_964, 0.0, 1.0), 0.05);
@@ -144,7 +144,7 @@ fn p_values_are_those_of_tables() {
 }
 
 #[test]
-fn kolmogorov_and_smirnov_let_a_distribution_jump() {
+fn kolmogorov_smirnov_accepts_a_distribution_with_jumps() {
     // A quarter of the values is 0, the rest is uniform up to 1.
     let law = |x: f64| {
         if x < 0.0 {
@@ -162,7 +162,7 @@ fn kolmogorov_and_smirnov_let_a_distribution_jump() {
 }
 
 #[test]
-fn runs_are_those_between_two_others() {
+fn runs_exclude_the_first_and_the_last() {
     let values = [true, true, false, true, false, false, true];
     assert_eq!(runs(&values, true), [1]);
     assert_eq!(runs(&values, false), [1, 2]);

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_line_is_held_up_by_itself() {
+    fn a_plain_line_is_limited_by_its_rate() {
         let (cause, megabit) = binding(&gigabit());
         assert_eq!(cause, Cause::Line);
         assert!((megabit - 941.482).abs() < 1e-3);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_carried_once_a_round_trip() {
+    fn a_window_is_sent_once_per_round_trip() {
         let mut conditions = wan();
         conditions.window = Some("64KiB".parse().unwrap());
         let (cause, megabit) = binding(&conditions);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_holds_up_whom_its_law_says() {
+    fn loss_limits_each_congestion_control_by_its_law() {
         let mut conditions = wan();
         conditions.loss = Some("1%".parse().unwrap());
         let (cause, megabit) = binding(&conditions);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_documents_measured_stands_beside_its_ceiling() {
+    fn published_measurements_are_compared_with_their_ceiling() {
         let mut conditions = gigabit();
         conditions.rate = "100mbit".parse().unwrap();
         let limits = GoodputLimits::of(&conditions).unwrap();

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn reno_is_mathis_and_with_time_outs_padhye() {
+    fn reno_follows_mathis_and_with_time_outs_padhye() {
         let (law, segments) = one(Congestion::Reno, 0.01, 0.1);
         assert_eq!(law, LossLaw::Mathis);
         assert!((segments - 122.474).abs() < 1e-3);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn cubic_s_window_is_that_of_rfc_9438() {
+    fn cubics_window_is_that_of_rfc_9438() {
         // The windows are max(1.054 (RTT/p)^0.75, 1.2247 / sqrt(p)).
         for (rtt_s, loss, window, law) in [
             (0.1, 1e-2, 12.247, LossLaw::RenoFriendlyCubic),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn time_outs_hold_cubic_up_too() {
+    fn time_outs_limit_cubic_too() {
         let both = laws(Congestion::Cubic, 0.05, 0.02);
         let (cubic, padhye) = (both[0], both[1]);
         assert_eq!(cubic.0, LossLaw::RenoFriendlyCubic);

@@ -131,7 +131,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_by_name() {
+    fn impossible_conditions_are_refused_by_name() {
         let cause = |change: fn(&mut PathConditions)| {
             let mut conditions = gigabit();
             change(&mut conditions);

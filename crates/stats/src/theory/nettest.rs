@@ -97,7 +97,7 @@ mod tests {
     use crate::layers::tests::stack;
 
     #[test]
-    fn the_slip_is_the_gap() {
+    fn the_published_error_is_the_gap() {
         let [_, most, least, ..] = overheads();
         let share = |part, of| TableValue::Share { part, of };
         assert_eq!(most.published, share(1500, 1526));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_correct_figures_are_those_of_our_own_frames() {
+    fn the_correct_figures_equal_those_of_computed_frames() {
         let full = stack(false, TransportProtocol::Udp).full_packet(1500);
         let [_, most, ..] = overheads();
         let (part, of) = (full.l3, full.l1);

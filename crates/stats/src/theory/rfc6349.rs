@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_takes_as_long_as_line_and_shaper_say() {
+    fn a_transfer_takes_the_time_of_line_and_shaper() {
         let mut conditions = gigabit();
         conditions.shaper = Some("100mbit".parse().unwrap());
         let ideal = ideal_transfer_s(&conditions, Bytes(500_000_000));

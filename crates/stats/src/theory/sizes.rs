@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_beyond_all_bounds_is_refused() {
+    fn a_message_that_is_too_long_is_refused() {
         assert_eq!(of(LONGEST).bytes, LONGEST);
         let error = of_size(&gigabit(), Bytes(LONGEST + 1)).unwrap_err();
         assert!(error.to_string().contains("1000000000000 at most"));

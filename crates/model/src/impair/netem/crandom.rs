@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_two_to_the_32_less_one() {
+    fn shares_are_scaled_to_32_bits() {
         for (text, own) in [
             ("0%", 0),
             ("100%", u32::MAX),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_repeats_its_share_of_the_one_before() {
+    fn a_correlated_number_repeats_its_share_of_the_previous_one() {
         let half: Probability = "50%".parse().unwrap();
         let mut own = Crandom::new(draws(), Purpose::Loss, Some(half));
         let mut plain = Crandom::new(draws(), Purpose::Loss, None);

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_table_it_is_the_remainder_of_the_draw() {
+    fn without_a_table_the_offset_is_the_remainder_of_the_draw() {
         let delay = of(10_000_000, None);
         assert_eq!(delay.offset(0), -10_000_000);
         assert_eq!(delay.offset(19_999_999), 9_999_999);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_table_it_is_the_entry_at_the_remainder_times_the_jitter() {
+    fn with_a_table_the_offset_is_the_entry_at_the_remainder_times_the_jitter() {
         let delay = of(10_000_000, Some(NetemDistribution::Normal));
         // The first entry is -32768, which is -4 jitters; 4,096 entries later it comes again.
         assert_eq!(delay.offset(0), -40_000_000);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jitter_above_two_seconds_is_what_31_bits_hold() {
+    fn a_jitter_is_limited_to_31_bits() {
         assert_eq!(of(10_000_000_000, None).offset(0), -2_147_483_647);
     }
 }

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_are_those_that_iproute2_installs() {
+    fn the_tables_equal_those_of_iproute2() {
         // These are the hashes of normal.dist, pareto.dist and paretonormal.dist of iproute2 6.1.0.
         for (law, theirs) in [
             (NetemDistribution::Normal, 0x3f19_8b60_14c3_b3b8),
