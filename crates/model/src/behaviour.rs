@@ -105,7 +105,7 @@ pub enum Holding {
     #[default]
     Never,
     /// Each packet leaves some time later.
-    Awhile,
+    Temporarily,
     /// No packet leaves before the effect's parameters change.
     UntilChanged,
 }

@@ -94,7 +94,7 @@ pub struct StageReport<'a> {
     /// The most packets that ever waited in its queue.
     pub longest_queue: u64,
     /// Statistics of its delays, if they vary at random.
-    pub delays: Option<Achieved>,
+    pub delays: Option<DelayStatistics>,
 }
 
 /// The packets that wait for a server.
@@ -111,7 +111,7 @@ pub struct Waiting {
 
 /// Statistics of the delays that a stage gave, where they vary at random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Achieved {
+pub struct DelayStatistics {
     /// Packets and copies that it delayed.
     pub packets: u64,
     /// The mean of their delays, including what keeping the order added.

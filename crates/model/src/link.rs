@@ -7,9 +7,9 @@ use crate::counters::{Counters, StageReport, Waiting};
 use crate::in_flight::InFlight;
 use crate::named::NamedStage;
 use crate::packet::{DropCause, Edit, Outcome, Packet, PacketId, Reply, Side};
-use crate::path::{After, Path, Step};
+use crate::path::{Handover, Path, Step};
 use crate::spec::{ConfigError, LinkConfig};
-use crate::stage::{Entered, Out, PacketOutcome};
+use crate::stage::{EntryResult, Out, PacketOutcome};
 use crate::time::Nanos;
 use crate::timers::Timers;
 use crate::units::Bytes;
@@ -46,7 +46,7 @@ pub struct Link {
     pub(crate) clocks: [Nanos; 2],
     /// Outputs of stages that were not processed yet.
     out: Out,
-    decided: VecDeque<Decided>,
+    decided: VecDeque<DecidedOutcome>,
     copies: u32,
     pub(crate) counters: [Vec<Counters>; 2],
 }
@@ -55,7 +55,7 @@ pub struct Link {
 ///
 /// It is flat and short, because every packet pays for its size.
 #[derive(Debug)]
-struct Decided {
+struct DecidedOutcome {
     id: PacketId,
     len: Bytes,
     at: Nanos,
@@ -146,7 +146,7 @@ impl Link {
     /// event already processed is late.
     pub fn poll(&mut self, now: Nanos) -> Option<Outcome> {
         while self.decided.is_empty() && self.step(now) {}
-        let Decided {
+        let DecidedOutcome {
             id,
             len,
             at,
@@ -277,7 +277,7 @@ impl Link {
         let Some((at, index)) = self.timers.first().filter(|&(at, _)| at <= now) else {
             return false;
         };
-        let said = self.out.len();
+        let first_output = self.out.len();
         let stage = &mut self.stages[index];
         let released = stage.wake(at, &mut self.out);
         self.timers.set(index, stage.next());
@@ -286,15 +286,15 @@ impl Link {
             in_flight.step += 1;
             self.carry(at, at, &mut in_flight);
         }
-        if self.out.len() != said {
-            self.follow(index, said, at);
+        if self.out.len() != first_output {
+            self.process_outputs(index, first_output, at);
         }
         true
     }
 
     /// Carries `t`, which passes its stage at `at`, further; immediately or after it has waited.
     #[inline]
-    fn go_on(&mut self, now: Nanos, at: Nanos, mut t: InFlight) {
+    fn continue_path(&mut self, now: Nanos, at: Nanos, mut t: InFlight) {
         let step = self.paths[t.path as usize].steps[usize::from(t.step)];
         if !self.waits(step, now, at, &t) {
             t.step += 1;
@@ -309,27 +309,27 @@ impl Link {
             let Some(&step) = self.paths[path].steps.get(usize::from(place)) else {
                 return self.decide(at, t, Verdict::Delivered);
             };
-            let said = self.out.len();
+            let first_output = self.out.len();
             let stage = &mut self.stages[step.stage];
             let entered = stage.enter(at, t, &mut self.out);
-            if let Entered::Passes(later) = entered {
+            if let EntryResult::Passes(later) = entered {
                 at = later;
-            } else if entered == Entered::Taken {
+            } else if entered == EntryResult::Taken {
                 let next = stage.next();
                 self.rewake(step.stage, next);
             }
-            if self.out.len() != said {
-                return self.follow_entry(step, said, now, at, *t, entered);
+            if self.out.len() != first_output {
+                return self.finish_entry(step, first_output, now, at, *t, entered);
             }
             match entered {
-                Entered::Passes(_) if self.waits(step, now, at, t) => return,
-                Entered::Passes(_) => {
+                EntryResult::Passes(_) if self.waits(step, now, at, t) => return,
+                EntryResult::Passes(_) => {
                     place += 1;
                     t.step = place;
                 }
-                Entered::Taken => return,
-                Entered::Dropped(cause) => return self.drop(step.stage, at, t, cause, None),
-                Entered::Refused(cause, reply) => {
+                EntryResult::Taken => return,
+                EntryResult::Dropped(cause) => return self.drop(step.stage, at, t, cause, None),
+                EntryResult::Refused(cause, reply) => {
                     return self.drop(step.stage, at, t, cause, Some(reply));
                 }
             }
@@ -339,43 +339,45 @@ impl Link {
     /// Continues after `t` `entered` the stage of `step` and the stage had further outputs.
     #[cold]
     #[inline(never)]
-    fn follow_entry(
+    fn finish_entry(
         &mut self,
         step: Step,
-        said: usize,
+        first_output: usize,
         now: Nanos,
         at: Nanos,
         t: InFlight,
-        entered: Entered,
+        entered: EntryResult,
     ) {
-        self.announce_copies(step.stage, said);
+        self.announce_copies(step.stage, first_output);
         match entered {
-            Entered::Passes(at) => self.go_on(now, at, t),
-            Entered::Taken => {}
-            Entered::Dropped(cause) => self.drop(step.stage, at, &t, cause, None),
-            Entered::Refused(cause, reply) => self.drop(step.stage, at, &t, cause, Some(reply)),
+            EntryResult::Passes(at) => self.continue_path(now, at, t),
+            EntryResult::Taken => {}
+            EntryResult::Dropped(cause) => self.drop(step.stage, at, &t, cause, None),
+            EntryResult::Refused(cause, reply) => self.drop(step.stage, at, &t, cause, Some(reply)),
         }
-        self.follow(step.stage, said, now);
+        self.process_outputs(step.stage, first_output, now);
     }
 
     /// Processes the outputs of `stage` from index `first_output` on.
     #[inline(never)]
-    fn follow(&mut self, stage: usize, said: usize, now: Nanos) {
-        for place in said..self.out.len() {
+    fn process_outputs(&mut self, stage: usize, first_output: usize, now: Nanos) {
+        for place in first_output..self.out.len() {
             let mut one = *self.out.get(place);
             self.advance_clock(one.t.side, now);
             match one.outcome {
-                PacketOutcome::Passes | PacketOutcome::Copied => self.go_on(now, one.at, one.t),
+                PacketOutcome::Passes | PacketOutcome::Copied => {
+                    self.continue_path(now, one.at, one.t)
+                }
                 PacketOutcome::CopiedAgain => self.carry(now, one.at, &mut one.t),
                 PacketOutcome::Dropped(cause) => self.drop(stage, one.at, &one.t, cause, None),
             }
         }
-        self.out.truncate(said);
+        self.out.truncate(first_output);
     }
 
     /// Numbers the copies among the outputs of `stage` from index `first_output` on, and announces them.
-    fn announce_copies(&mut self, stage: usize, said: usize) {
-        for place in said..self.out.len() {
+    fn announce_copies(&mut self, stage: usize, first_output: usize) {
+        for place in first_output..self.out.len() {
             let one = self.out.get_mut(place);
             if matches!(
                 one.outcome,
@@ -386,7 +388,7 @@ impl Link {
                 let (at, t) = (one.at, one.t);
                 self.stages[stage].copied += 1;
                 self.paths[t.path as usize].inside += 1;
-                self.say(at, &t, Verdict::Copied);
+                self.push_decided(at, &t, Verdict::Copied);
             }
         }
     }
@@ -394,14 +396,14 @@ impl Link {
     /// Returns whether `t`, which passed `step`, has to wait until `at`; if so, makes it wait.
     #[inline]
     fn waits(&mut self, step: Step, now: Nanos, at: Nanos, t: &InFlight) -> bool {
-        let waits = match step.after {
-            After::Go => false,
-            After::WaitIfAhead => at > now,
-            After::Wait => true,
+        let waits = match step.handover {
+            Handover::Immediate => false,
+            Handover::WaitIfAhead => at > now,
+            Handover::Wait => true,
         };
         if waits {
             let stage = &mut self.stages[step.stage];
-            stage.line.push(at, *t);
+            stage.delayed.push(at, *t);
             let next = stage.next();
             self.rewake(step.stage, next);
         }
@@ -431,12 +433,12 @@ impl Link {
     #[inline]
     fn decide(&mut self, at: Nanos, t: &InFlight, verdict: Verdict) {
         self.paths[t.path as usize].inside -= 1;
-        self.say(at, t, verdict);
+        self.push_decided(at, t, verdict);
     }
 
     #[inline]
-    fn say(&mut self, at: Nanos, t: &InFlight, verdict: Verdict) {
-        self.decided.push_back(Decided {
+    fn push_decided(&mut self, at: Nanos, t: &InFlight, verdict: Verdict) {
+        self.decided.push_back(DecidedOutcome {
             id: t.packet.id,
             len: t.packet.len,
             at,

@@ -8,10 +8,10 @@ use crate::counters::{StageReport, Waiting};
 use crate::draw::Draws;
 use crate::impair::AnyStage;
 use crate::in_flight::{InFlight, Stream};
-use crate::line::Line;
 use crate::spec::Effect;
-use crate::stage::{Entered, Out, Stage, Timing};
+use crate::stage::{EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
+use crate::timed_queue::TimedQueue;
 
 /// A stage with its name, its schedule, its counters, and the packets that passed it with a time that lies ahead.
 #[derive(Debug, Default)]
@@ -27,10 +27,10 @@ pub(crate) struct NamedStage {
     /// Its later effects in order, at times of the model.
     schedule: Vec<(Nanos, Effect)>,
     /// The number of entries of the schedule that have taken effect.
-    over: usize,
+    applied: usize,
     /// The time of the next entry of the schedule.
     pub(crate) changes_at: Nanos,
-    pub(crate) line: Line,
+    pub(crate) delayed: TimedQueue,
     /// Whether the conditions no longer name it, so that paths contain it only until nothing that it passed can be
     /// overtaken.
     pub(crate) is_leaving: bool,
@@ -83,8 +83,11 @@ impl NamedStage {
         }
         // Entries that are over by now are skipped: an effect that was in force for no time would change what the stage
         // holds.
-        self.over = self.schedule.partition_point(|(time, _)| *time <= at);
-        let last = self.over.checked_sub(1).map(|last| &self.schedule[last].1);
+        self.applied = self.schedule.partition_point(|(time, _)| *time <= at);
+        let last = self
+            .applied
+            .checked_sub(1)
+            .map(|last| &self.schedule[last].1);
         self.stage.set(at, last.unwrap_or(&new.effect));
         self.effect = (!self.is_set && self.schedule.is_empty()).then_some(new.effect);
         self.is_set = true;
@@ -97,7 +100,7 @@ impl NamedStage {
     }
 
     fn next_change(&self) -> Nanos {
-        let next = self.schedule.get(self.over);
+        let next = self.schedule.get(self.applied);
         next.map_or(Nanos::MAX, |(time, _)| *time)
     }
 
@@ -122,7 +125,7 @@ impl NamedStage {
 
     /// Returns whether nothing that it passed can be overtaken any more.
     pub(crate) fn is_settled(&self, at: Nanos) -> bool {
-        self.line.len() == 0 && self.stage.settled(at)
+        self.delayed.len() == 0 && self.stage.settled(at)
     }
 
     pub(crate) fn timing(&self) -> Timing {
@@ -136,16 +139,16 @@ impl NamedStage {
 
     /// Takes `t` in at `at`.
     #[inline(always)]
-    pub(crate) fn enter(&mut self, at: Nanos, t: &mut InFlight, out: &mut Out) -> Entered {
+    pub(crate) fn enter(&mut self, at: Nanos, t: &mut InFlight, out: &mut Out) -> EntryResult {
         if at >= self.changes_at {
-            self.follow_schedule(at);
+            self.apply_schedule(at);
         }
         let count = &mut self.entered[usize::from(t.stream() == Stream::Copies)];
         let index = *count;
         *count += 1;
         let entered = self.stage.enter(at, index, t, out);
-        debug_assert!(!matches!(entered, Entered::Passes(later) if later < at));
-        let is_dropped = matches!(entered, Entered::Dropped(_) | Entered::Refused(..));
+        debug_assert!(!matches!(entered, EntryResult::Passes(later) if later < at));
+        let is_dropped = matches!(entered, EntryResult::Dropped(_) | EntryResult::Refused(..));
         self.runs += u64::from(is_dropped && !self.is_dropping);
         self.is_dropping = is_dropped;
         entered
@@ -156,13 +159,13 @@ impl NamedStage {
     #[inline]
     pub(crate) fn wake(&mut self, at: Nanos, out: &mut Out) -> Option<InFlight> {
         if at >= self.changes_at {
-            self.follow_schedule(at);
+            self.apply_schedule(at);
             if self.next().is_none_or(|due| due > at) {
                 return None;
             }
         }
-        if self.line.next().is_some_and(|due| due <= at) {
-            return self.line.pop().map(|(_, t)| t);
+        if self.delayed.next().is_some_and(|due| due <= at) {
+            return self.delayed.pop().map(|(_, t)| t);
         }
         self.stage.wake(at, out)
     }
@@ -170,9 +173,9 @@ impl NamedStage {
     /// Returns when it is to be woken next.
     #[inline]
     pub(crate) fn next(&self) -> Option<Nanos> {
-        let held = match (self.line.next(), self.stage.next()) {
-            (Some(line), Some(stage)) => Some(line.min(stage)),
-            (line, stage) => line.or(stage),
+        let held = match (self.delayed.next(), self.stage.next()) {
+            (Some(delayed), Some(stage)) => Some(delayed.min(stage)),
+            (delayed, stage) => delayed.or(stage),
         };
         if self.changes_at != Nanos::MAX && self.stage.held() > 0 {
             return held.map_or(Some(self.changes_at), |held| {
@@ -185,7 +188,7 @@ impl NamedStage {
     /// Releases everything that it holds, at the end of the link. Its report still shows the effect that it had until
     /// then.
     pub(crate) fn empty(&mut self, at: Nanos, out: &mut Out) {
-        while let Some((_, t)) = self.line.pop() {
+        while let Some((_, t)) = self.delayed.pop() {
             out.pass(at, t);
         }
         let effect = self.effect.take();
@@ -206,7 +209,7 @@ impl NamedStage {
             dropped: self.dropped,
             runs: self.runs,
             copied: self.copied,
-            held: (self.stage.held() + self.line.len()) as u64,
+            held: (self.stage.held() + self.delayed.len()) as u64,
             longest_queue: self.stage.longest_queue() as u64,
             delays: self.stage.delays(),
         }
@@ -219,12 +222,14 @@ impl NamedStage {
 
     /// Applies the entries of the schedule up to `at`, each at its own time.
     #[cold]
-    fn follow_schedule(&mut self, at: Nanos) {
-        while let Some((time, effect)) =
-            self.schedule.get(self.over).filter(|(time, _)| *time <= at)
+    fn apply_schedule(&mut self, at: Nanos) {
+        while let Some((time, effect)) = self
+            .schedule
+            .get(self.applied)
+            .filter(|(time, _)| *time <= at)
         {
             self.stage.set(*time, effect);
-            self.over += 1;
+            self.applied += 1;
         }
         self.changes_at = self.next_change();
     }

@@ -22,14 +22,14 @@ pub(crate) struct Path {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) stage: usize,
-    pub(crate) after: After,
+    pub(crate) handover: Handover,
 }
 
 /// The way in which a packet continues behind a stage that it has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum After {
+pub(crate) enum Handover {
     /// Immediately, even if its time lies ahead: nothing can change its outcome.
-    Go,
+    Immediate,
     /// When model time reaches its time, if that lies ahead; otherwise immediately.
     WaitIfAhead,
     /// When model time reaches its time, and behind all events that are due by then.
@@ -40,7 +40,7 @@ impl Path {
     pub(crate) fn new(side: Side, class: u16, stages: impl IntoIterator<Item = usize>) -> Self {
         let step = |stage| Step {
             stage,
-            after: After::Wait,
+            handover: Handover::Wait,
         };
         Self {
             side,
@@ -79,17 +79,17 @@ impl Path {
             let waits = last_now.is_some_and(|last| place <= last) || is_lost;
             is_ordered |= waits;
             if let Some((before, given)) = before {
-                before.after = match (waits, given) {
-                    (false, _) => After::Go,
-                    (true, Departures::Immediate) => After::WaitIfAhead,
-                    (true, _) => After::Wait,
+                before.handover = match (waits, given) {
+                    (false, _) => Handover::Immediate,
+                    (true, Departures::Immediate) => Handover::WaitIfAhead,
+                    (true, _) => Handover::Wait,
                 };
             }
             is_ordered &= departures != Departures::AnyOrder;
             before = Some((step, departures));
         }
         if let Some((last, _)) = before {
-            last.after = After::Go;
+            last.handover = Handover::Immediate;
         }
     }
 }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     /// Returns how packets continue behind stages with these timings.
-    fn afters(timings: &[(Entries, Departures)]) -> Vec<After> {
+    fn handovers(timings: &[(Entries, Departures)]) -> Vec<Handover> {
         let mut path = Path::new(Side::A, 0, 0..timings.len());
         path.find_waits(|stage| {
             let (entries, departures) = timings[stage];
@@ -110,7 +110,7 @@ mod tests {
                 departures,
             }
         });
-        path.steps.iter().map(|step| step.after).collect()
+        path.steps.iter().map(|step| step.handover).collect()
     }
 
     const LOSS: (Entries, Departures) = (Entries::AnyOrder, Departures::Immediate);
@@ -120,14 +120,33 @@ mod tests {
 
     #[test]
     fn packets_wait_up_to_the_last_server_and_where_order_was_lost() {
-        use After::{Go, Wait, WaitIfAhead};
-        assert_eq!(afters(&[LOSS, DELAY, LOSS]), vec![Go, Go, Go]);
+        use Handover::{Immediate, Wait, WaitIfAhead};
         assert_eq!(
-            afters(&[DELAY, LOSS, SERVER, LOSS, DELAY, DELAY]),
-            vec![Wait, WaitIfAhead, Go, Go, Go, Go]
+            handovers(&[LOSS, DELAY, LOSS]),
+            vec![Immediate, Immediate, Immediate]
         );
-        assert_eq!(afters(&[JITTER, DELAY, DELAY]), vec![Wait, Go, Go]);
-        assert_eq!(afters(&[JITTER, LOSS, DELAY]), vec![Go, WaitIfAhead, Go]);
-        assert_eq!(afters(&[JITTER, LOSS, JITTER]), vec![Go, Go, Go]);
+        assert_eq!(
+            handovers(&[DELAY, LOSS, SERVER, LOSS, DELAY, DELAY]),
+            vec![
+                Wait,
+                WaitIfAhead,
+                Immediate,
+                Immediate,
+                Immediate,
+                Immediate
+            ]
+        );
+        assert_eq!(
+            handovers(&[JITTER, DELAY, DELAY]),
+            vec![Wait, Immediate, Immediate]
+        );
+        assert_eq!(
+            handovers(&[JITTER, LOSS, DELAY]),
+            vec![Immediate, WaitIfAhead, Immediate]
+        );
+        assert_eq!(
+            handovers(&[JITTER, LOSS, JITTER]),
+            vec![Immediate, Immediate, Immediate]
+        );
     }
 }

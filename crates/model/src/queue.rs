@@ -21,11 +21,11 @@ use alloc::boxed::Box;
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::spec::{Discipline, Queue};
-use crate::stage::{Entered, Out};
+use crate::stage::{EntryResult, Out};
 use crate::time::Nanos;
 use backlog::Backlog;
 use codel::CodelQueue;
-use discipline::{Entry, QueueDiscipline};
+use discipline::{Arrival, QueueDiscipline};
 use drop_head::DropHead;
 use dual_pi2::DualPi2Queue;
 use fifo::Fifo;
@@ -85,7 +85,7 @@ impl AnyDiscipline {
 
     /// Takes over the parameters of `queue` from `at` on. If they are of another kind, it becomes a new discipline that
     /// takes over the waiting packets with their times of arrival.
-    pub(crate) fn turn_into(&mut self, at: Nanos, queue: &Queue, service: &Service, draws: Draws) {
+    pub(crate) fn change_to(&mut self, at: Nanos, queue: &Queue, service: &Service, draws: Draws) {
         if self.set(at, queue) {
             return;
         }
@@ -99,12 +99,18 @@ impl AnyDiscipline {
 
 impl QueueDiscipline for AnyDiscipline {
     #[inline]
-    fn enqueue(&mut self, at: Entry, t: InFlight, service: &Service, out: &mut Out) -> Entered {
+    fn enqueue(
+        &mut self,
+        at: Arrival,
+        t: InFlight,
+        service: &Service,
+        out: &mut Out,
+    ) -> EntryResult {
         each!(self, queue => queue.enqueue(at, t, service, out))
     }
 
     #[inline]
-    fn enqueue_at_idle(&mut self, at: Entry, t: InFlight, service: &Service) -> Entered {
+    fn enqueue_at_idle(&mut self, at: Arrival, t: InFlight, service: &Service) -> EntryResult {
         each!(self, queue => queue.enqueue_at_idle(at, t, service))
     }
 

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::counters::{Achieved, Waiting};
+use crate::counters::{DelayStatistics, Waiting};
 use crate::in_flight::InFlight;
 use crate::packet::{DropCause, Reply};
 use crate::spec::Effect;
@@ -14,7 +14,7 @@ use crate::time::Nanos;
 /// hold packets only to delay them: the link keeps a packet that passes with a later time, if a later stage needs that.
 pub(crate) trait Stage {
     /// Takes in `t` at `at`; `t` is number `index` of its stream at this stage.
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered;
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> EntryResult;
 
     /// Does what is due at `at`, the time that [`Stage::next`] returned. Returns the packet that leaves then, if any,
     /// which leaves before everything that is reported through `out`.
@@ -46,7 +46,7 @@ pub(crate) trait Stage {
     }
 
     /// Returns statistics of the delays that it gave, if they vary at random.
-    fn delays(&self) -> Option<Achieved> {
+    fn delays(&self) -> Option<DelayStatistics> {
         None
     }
 
@@ -58,7 +58,7 @@ pub(crate) trait Stage {
 
 /// The result for a packet that enters a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entered {
+pub(crate) enum EntryResult {
     /// It leaves the stage at this time, which may lie ahead.
     Passes(Nanos),
     /// It is dropped.
@@ -133,22 +133,22 @@ impl Out {
     /// Reports that the held packet `t` leaves at `at`.
     #[inline]
     pub(crate) fn pass(&mut self, at: Nanos, t: InFlight) {
-        self.say(at, t, PacketOutcome::Passes);
+        self.push(at, t, PacketOutcome::Passes);
     }
 
     /// Reports a copy of `t` that leaves at `at`, behind `t`.
     pub(crate) fn copy(&mut self, at: Nanos, t: InFlight) {
-        self.say(at, t, PacketOutcome::Copied);
+        self.push(at, t, PacketOutcome::Copied);
     }
 
     /// Reports a copy of `t` that enters the stage that `t` has just entered, before any other packet does.
     pub(crate) fn copy_again(&mut self, at: Nanos, t: InFlight) {
-        self.say(at, t, PacketOutcome::CopiedAgain);
+        self.push(at, t, PacketOutcome::CopiedAgain);
     }
 
     /// Reports that the held packet `t` is dropped at `at`.
     pub(crate) fn drop(&mut self, at: Nanos, t: InFlight, cause: DropCause) {
-        self.say(at, t, PacketOutcome::Dropped(cause));
+        self.push(at, t, PacketOutcome::Dropped(cause));
     }
 
     /// Returns the number of outputs that were not removed yet.
@@ -172,7 +172,7 @@ impl Out {
     }
 
     #[inline]
-    fn say(&mut self, at: Nanos, t: InFlight, outcome: PacketOutcome) {
+    fn push(&mut self, at: Nanos, t: InFlight, outcome: PacketOutcome) {
         self.outputs.push(Output { at, t, outcome });
     }
 }

@@ -5,7 +5,7 @@ use crate::draw::{Chance, Draws};
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::spec::{BitErrorRate, Effect};
-use crate::stage::{Entered, Out, Stage};
+use crate::stage::{EntryResult, Out, Stage};
 use crate::time::Nanos;
 
 /// Loses a frame if one of its bits is wrong, so that longer frames are lost more often; see [`BitErrorRate`].
@@ -34,12 +34,12 @@ impl BitErrorRate {
 }
 
 impl Stage for BitErrors {
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> EntryResult {
         let draw = self.draws.of(t.stream()).at(index);
         if Chance::of(self.rate.loss(t.packet.len)).hits(draw) {
-            Entered::Dropped(DropCause::Loss)
+            EntryResult::Dropped(DropCause::Loss)
         } else {
-            Entered::Passes(at)
+            EntryResult::Passes(at)
         }
     }
 

@@ -4,15 +4,15 @@ use alloc::boxed::Box;
 use alloc::vec;
 
 use crate::behaviour::{Behaviour, Holding, SkipLaw};
-use crate::counters::Achieved;
+use crate::counters::DelayStatistics;
 use crate::draw::Draws;
+use crate::impair::delay_accumulator::DelayAccumulator;
 use crate::impair::jitter::Offsets;
-use crate::impair::reorder::AtOnce;
-use crate::impair::tally::Tally;
+use crate::impair::reorder::DelaySkips;
 use crate::in_flight::InFlight;
 use crate::packet::Flow;
 use crate::spec::{Delay, Effect, Ordering, Reorder};
-use crate::stage::{Departures, Entered, Entries, Out, Stage, Timing};
+use crate::stage::{Departures, Entries, EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 use crate::units::Bytes;
 
@@ -28,19 +28,19 @@ const PLACES: usize = 4_096;
 pub(crate) struct DelayLaw {
     law: Delay,
     offsets: Box<Offsets>,
-    at_once: AtOnce,
+    skips: DelaySkips,
     draws: Draws,
     /// The time at which the last of all packets that entered leaves.
     last: Nanos,
     /// The times at which the last packets of each place leave; empty unless each flow keeps its order.
     last_of_flows: Box<[Nanos]>,
-    tally: Tally,
+    accumulator: DelayAccumulator,
 }
 
 impl DelayLaw {
     pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
         Self {
-            at_once: AtOnce::new(draws.stream(1)),
+            skips: DelaySkips::new(draws.stream(1)),
             draws,
             ..Self::default()
         }
@@ -94,7 +94,7 @@ impl Delay {
             }),
             reorders: departures == Departures::AnyOrder,
             varies: is_varied,
-            holds: Holding::Awhile,
+            holds: Holding::Temporarily,
             delay: Some(self),
             timing: Timing {
                 entries,
@@ -107,20 +107,20 @@ impl Delay {
 
 impl Stage for DelayLaw {
     #[inline]
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
-        if self.at_once.takes(t.stream(), index) {
-            return Entered::Passes(at);
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> EntryResult {
+        if self.skips.hits(t.stream(), index) {
+            return EntryResult::Passes(at);
         }
         let mean = self.mean(t.packet.len);
         if self.offsets.is_constant() {
-            return Entered::Passes(self.leaves(at + mean, t.packet.flow));
+            return EntryResult::Passes(self.leaves(at + mean, t.packet.flow));
         }
         let offset = self.offsets.next(at, self.draws, t.stream(), index);
         let own = at + Nanos(mean.0.saturating_add_signed(offset));
         let leaves = self.leaves(own, t.packet.flow);
         let is_clamped = offset < 0 && offset.unsigned_abs() > mean.0;
-        self.tally.add(leaves - at, is_clamped);
-        Entered::Passes(leaves)
+        self.accumulator.add(leaves - at, is_clamped);
+        EntryResult::Passes(leaves)
     }
 
     fn set(&mut self, _at: Nanos, effect: &Effect) {
@@ -130,14 +130,14 @@ impl Stage for DelayLaw {
             _ => Delay::default(),
         };
         self.offsets.set(self.law.jitter.as_ref(), self.law.time);
-        self.at_once.set(self.law.reorder);
+        self.skips.set(self.law.reorder);
         if self.law.ordering == Ordering::PerFlow && before != Ordering::PerFlow {
             self.last_of_flows = vec![self.last; PLACES].into_boxed_slice();
         }
     }
 
-    fn delays(&self) -> Option<Achieved> {
-        self.tally.achieved()
+    fn delays(&self) -> Option<DelayStatistics> {
+        self.accumulator.statistics()
     }
 
     fn settled(&self, at: Nanos) -> bool {
@@ -165,9 +165,9 @@ mod tests {
             let mut t = InFlight::for_test(len);
             delay.enter(Nanos(at), 0, &mut t, &mut Out::default())
         };
-        assert_eq!(due(0, 10), Entered::Passes(Nanos(10_100)));
-        assert_eq!(due(50, 1), Entered::Passes(Nanos(10_100)));
-        assert_eq!(due(20_000, 1), Entered::Passes(Nanos(21_100)));
+        assert_eq!(due(0, 10), EntryResult::Passes(Nanos(10_100)));
+        assert_eq!(due(50, 1), EntryResult::Passes(Nanos(10_100)));
+        assert_eq!(due(20_000, 1), EntryResult::Passes(Nanos(21_100)));
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
             let mut t = InFlight::for_test(len);
             t.packet.flow.id = flow;
             match delay.enter(Nanos(at), 0, &mut t, &mut Out::default()) {
-                Entered::Passes(due) => due.0,
+                EntryResult::Passes(due) => due.0,
                 other => panic!("{other:?}"),
             }
         };

@@ -4,7 +4,7 @@ use crate::behaviour::Behaviour;
 use crate::draw::{Chance, Draws};
 use crate::in_flight::InFlight;
 use crate::spec::{Duplication, Effect};
-use crate::stage::{Departures, Entered, Out, Stage, Timing};
+use crate::stage::{Departures, EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 
 /// Has each packet followed by a copy with a probability, immediately or later. Copies are copied, too, by separate
@@ -46,11 +46,11 @@ impl Duplication {
 }
 
 impl Stage for Duplicate {
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> EntryResult {
         if self.chance.hits(self.draws.of(t.stream()).at(index)) {
             out.copy(at + self.delay, *t);
         }
-        Entered::Passes(at)
+        EntryResult::Passes(at)
     }
 
     fn set(&mut self, _at: Nanos, effect: &Effect) {

@@ -2,11 +2,11 @@
 
 use crate::draw::Draws;
 use crate::impair::delay::DelayLaw;
-use crate::impair::tally::Tally;
+use crate::impair::delay_accumulator::DelayAccumulator;
 use crate::in_flight::InFlight;
 use crate::packet::{Packet, PacketId, Side};
 use crate::spec::{Delay, Effect, Ordering};
-use crate::stage::{Entered, Out, Stage};
+use crate::stage::{EntryResult, Out, Stage};
 use crate::time::Nanos;
 use crate::units::Bytes;
 
@@ -41,8 +41,8 @@ impl Delay {
         // After a pause of this length, the score does not depend on the one before.
         let half_life = jitter.half_life.unwrap_or_default();
         let pause = half_life.saturating_mul(20) + jitter.spread.saturating_mul(100);
-        let mut kept = Run::of(self.clone());
-        let mut free = Run::of(Self {
+        let mut kept = DelayRun::of(self.clone());
+        let mut free = DelayRun::of(Self {
             ordering: Ordering::Free,
             ..self.clone()
         });
@@ -54,7 +54,7 @@ impl Delay {
             kept.pass(at, index, is_counted);
             free.pass(at, index, is_counted);
         }
-        let (in_order, alone) = (kept.counted.achieved()?, free.counted.achieved()?);
+        let (in_order, alone) = (kept.counted.statistics()?, free.counted.statistics()?);
         Some(DelayEstimate {
             added: in_order.mean - alone.mean,
             deviation: in_order.deviation,
@@ -64,25 +64,25 @@ impl Delay {
 }
 
 /// Packets that pass a delay, and the statistics of those that count.
-struct Run {
+struct DelayRun {
     delay: DelayLaw,
-    counted: Tally,
+    counted: DelayAccumulator,
 }
 
-impl Run {
+impl DelayRun {
     fn of(delay: Delay) -> Self {
         let mut law = DelayLaw::new(Nanos::ZERO, Draws::new(1, 0, "estimate"));
         law.set(Nanos::ZERO, &Effect::Delay(delay));
         Self {
             delay: law,
-            counted: Tally::default(),
+            counted: DelayAccumulator::default(),
         }
     }
 
     fn pass(&mut self, at: Nanos, index: u64, is_counted: bool) {
         let mut t = InFlight::of(Packet::new(PacketId(index), Bytes(1_514)), Side::A, at);
         let entered = self.delay.enter(at, index, &mut t, &mut Out::default());
-        if let (Entered::Passes(leaves), true) = (entered, is_counted) {
+        if let (EntryResult::Passes(leaves), true) = (entered, is_counted) {
             self.counted.add(leaves - at, false);
         }
     }

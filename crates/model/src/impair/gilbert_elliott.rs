@@ -3,10 +3,10 @@
 use crate::behaviour::{Behaviour, LossLaw};
 use crate::decimal::UnitError;
 use crate::draw::{Chance, Draws};
-use crate::impair::loss::lose;
+use crate::impair::loss::lose_or_mark;
 use crate::in_flight::{InFlight, Stream};
 use crate::spec::{Effect, GilbertElliott};
-use crate::stage::{Entered, Out, Stage, Timing};
+use crate::stage::{EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 use crate::units::Probability;
 
@@ -49,7 +49,7 @@ impl GilbertElliott {
 }
 
 impl Stage for BurstLoss {
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> EntryResult {
         let stream = t.stream();
         let is_bad = &mut self.is_bad[usize::from(stream == Stream::Copies)];
         let (change, loss) = if *is_bad {
@@ -59,9 +59,9 @@ impl Stage for BurstLoss {
         };
         *is_bad ^= change.hits(self.transitions.of(stream).at(index));
         if loss.hits(self.losses.of(stream).at(index)) {
-            lose(at, t, self.ecn)
+            lose_or_mark(at, t, self.ecn)
         } else {
-            Entered::Passes(at)
+            EntryResult::Passes(at)
         }
     }
 

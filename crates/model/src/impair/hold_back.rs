@@ -6,12 +6,12 @@ use crate::behaviour::{Behaviour, Holding};
 use crate::draw::{Chance, Draws};
 use crate::in_flight::{InFlight, Stream};
 use crate::spec::{Effect, HoldBack};
-use crate::stage::{Entered, Out, Stage, Timing};
+use crate::stage::{EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 
 /// Holds packets back until later ones have passed; see [`HoldBack`]. Copies pass, and do not count as overtaking.
 #[derive(Debug, Default)]
-pub(crate) struct HoldingBack {
+pub(crate) struct HoldBackStage {
     chance: Chance,
     extent: u64,
     timeout: Nanos,
@@ -30,7 +30,7 @@ struct Held {
     t: InFlight,
 }
 
-impl HoldingBack {
+impl HoldBackStage {
     pub(crate) fn new(_start: Nanos, draws: Draws) -> Self {
         Self {
             draws,
@@ -44,17 +44,17 @@ impl HoldBack {
         Behaviour {
             reorders: true,
             varies: true,
-            holds: Holding::Awhile,
+            holds: Holding::Temporarily,
             timing: Timing::NOW,
             ..Behaviour::default()
         }
     }
 }
 
-impl Stage for HoldingBack {
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered {
+impl Stage for HoldBackStage {
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> EntryResult {
         if t.stream() == Stream::Copies {
-            return Entered::Passes(at);
+            return EntryResult::Passes(at);
         }
         if self.chance.hits(self.draws.at(index)) {
             self.held.push_back(Held {
@@ -62,7 +62,7 @@ impl Stage for HoldingBack {
                 until: at + self.timeout,
                 t: *t,
             });
-            return Entered::Taken;
+            return EntryResult::Taken;
         }
         self.passed += 1;
         let passed = self.passed;
@@ -70,7 +70,7 @@ impl Stage for HoldingBack {
         while let Some(held) = self.held.pop_front_if(is_over) {
             out.pass(at, held.t);
         }
-        Entered::Passes(at)
+        EntryResult::Passes(at)
     }
 
     fn wake(&mut self, at: Nanos, _: &mut Out) -> Option<InFlight> {

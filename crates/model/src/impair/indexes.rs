@@ -7,7 +7,7 @@ use crate::draw::Draws;
 use crate::in_flight::{InFlight, Stream};
 use crate::packet::DropCause;
 use crate::spec::Effect;
-use crate::stage::{Entered, Out, Stage, Timing};
+use crate::stage::{EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 
 /// Drops the originals with given numbers.
@@ -37,17 +37,17 @@ pub(crate) fn behaviour() -> Behaviour<'static> {
 }
 
 impl Stage for Indexes {
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> EntryResult {
         if t.stream() == Stream::Copies {
-            return Entered::Passes(at);
+            return EntryResult::Passes(at);
         }
         while self.all.get(self.over).is_some_and(|own| *own < index) {
             self.over += 1;
         }
         if self.all.get(self.over) == Some(&index) {
-            Entered::Dropped(DropCause::Loss)
+            EntryResult::Dropped(DropCause::Loss)
         } else {
-            Entered::Passes(at)
+            EntryResult::Passes(at)
         }
     }
 

@@ -5,8 +5,8 @@ use alloc::boxed::Box;
 use once_cell::race::OnceBox;
 
 use crate::draw::Draws;
+use crate::impair::correlated_score::CorrelatedScore;
 use crate::impair::score::{Scores, share_below};
-use crate::impair::wandering::Wandering;
 use crate::in_flight::Stream;
 use crate::spec::{Jitter, Law, Table};
 use crate::time::Nanos;
@@ -18,15 +18,15 @@ const NETEM_MOST: f64 = i16::MAX as f64 / Table::SCALE as f64;
 #[derive(Debug, Default)]
 pub(crate) struct Offsets {
     /// The law; `None` if every offset is 0.
-    law: Option<Prepared>,
+    law: Option<SpreadLaw>,
     /// The score, which is kept when the law changes.
-    wandering: Wandering,
+    correlated_score: CorrelatedScore,
     scores: Option<&'static Scores>,
 }
 
 /// A law with its spread, prepared for drawing.
 #[derive(Debug)]
-struct Prepared {
+struct SpreadLaw {
     spread: Nanos,
     half_life: Option<Nanos>,
     shape: Shape,
@@ -52,12 +52,12 @@ enum Shape {
 impl Offsets {
     /// Draws from `jitter` about `mean` from now on; a `jitter` of `None` makes the delay constant.
     pub(crate) fn set(&mut self, jitter: Option<&Jitter>, mean: Nanos) {
-        self.law = jitter.map(|jitter| Prepared {
+        self.law = jitter.map(|jitter| SpreadLaw {
             spread: jitter.spread,
             half_life: jitter.half_life,
             shape: Shape::new(jitter, mean),
         });
-        let needs_scores = |law: &Prepared| law.half_life.is_some() || law.shape.is_of_score();
+        let needs_scores = |law: &SpreadLaw| law.half_life.is_some() || law.shape.is_of_score();
         if self.law.as_ref().is_some_and(needs_scores) {
             self.scores.get_or_insert_with(Scores::shared);
         }
@@ -83,7 +83,7 @@ impl Offsets {
                 spread
                     * law
                         .shape
-                        .of_score(self.wandering.next(at, half_life, fresh, stream))
+                        .of_score(self.correlated_score.next(at, half_life, fresh, stream))
             }
             (None, Some(scores)) if law.shape.is_of_score() => {
                 spread * law.shape.of_score(scores.of(draw))

@@ -5,7 +5,7 @@ use crate::draw::{Chance, Draws};
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::spec::{Effect, RandomLoss};
-use crate::stage::{Entered, Out, Stage};
+use crate::stage::{EntryResult, Out, Stage};
 use crate::time::Nanos;
 
 /// Bernoulli loss: every packet is lost with the same probability, independently of the others.
@@ -18,11 +18,11 @@ pub(crate) struct Loss {
 
 /// Returns the result at `at` for a packet that a loss hits: it is dropped, or marked if `ecn` is set and its sender
 /// understands marks (as in Linux, `net/sched/sch_netem.c`, `netem_enqueue`).
-pub(crate) fn lose(at: Nanos, t: &mut InFlight, ecn: bool) -> Entered {
+pub(crate) fn lose_or_mark(at: Nanos, t: &mut InFlight, ecn: bool) -> EntryResult {
     if ecn && t.mark() {
-        Entered::Passes(at)
+        EntryResult::Passes(at)
     } else {
-        Entered::Dropped(DropCause::Loss)
+        EntryResult::Dropped(DropCause::Loss)
     }
 }
 
@@ -48,11 +48,11 @@ impl RandomLoss {
 
 impl Stage for Loss {
     #[inline]
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> EntryResult {
         if self.chance.hits(self.draws.of(t.stream()).at(index)) {
-            lose(at, t, self.ecn)
+            lose_or_mark(at, t, self.ecn)
         } else {
-            Entered::Passes(at)
+            EntryResult::Passes(at)
         }
     }
 

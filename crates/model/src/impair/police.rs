@@ -7,7 +7,7 @@ use crate::packet::DropCause;
 use crate::queue::bucket::Bucket;
 use crate::queue::constant::WORK_PER_BYTE;
 use crate::spec::{Effect, Police};
-use crate::stage::{Entered, Out, Stage, Timing};
+use crate::stage::{EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 
 /// Drops packets for which a token bucket holds too little, like tc's police action with one rate. Copies count like
@@ -36,13 +36,13 @@ impl Police {
 
 impl Stage for Policer {
     #[inline]
-    fn enter(&mut self, at: Nanos, _: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, _: u64, t: &mut InFlight, _: &mut Out) -> EntryResult {
         let work = u128::from(t.packet.len.0) * WORK_PER_BYTE;
         let bucket = self.bucket.as_mut();
         if bucket.is_none_or(|bucket| bucket.take(at, work)) {
-            Entered::Passes(at)
+            EntryResult::Passes(at)
         } else {
-            Entered::Dropped(DropCause::Policed)
+            EntryResult::Dropped(DropCause::Policed)
         }
     }
 

@@ -8,7 +8,7 @@ use crate::spec::Reorder;
 ///
 /// Originals and copies are counted separately, so that duplication changes nothing for originals.
 #[derive(Debug, Default)]
-pub(crate) struct AtOnce {
+pub(crate) struct DelaySkips {
     chance: Chance,
     gap: u32,
     /// The numbers of originals and of copies that have waited since the last one that did not.
@@ -16,7 +16,7 @@ pub(crate) struct AtOnce {
     draws: Draws,
 }
 
-impl AtOnce {
+impl DelaySkips {
     pub(crate) fn new(draws: Draws) -> Self {
         Self {
             draws,
@@ -31,7 +31,7 @@ impl AtOnce {
 
     /// Returns whether packet number `index` of `stream` skips the delay.
     #[inline]
-    pub(crate) fn takes(&mut self, stream: Stream, index: u64) -> bool {
+    pub(crate) fn hits(&mut self, stream: Stream, index: u64) -> bool {
         if self.gap == 0 {
             return false;
         }

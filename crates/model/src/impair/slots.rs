@@ -7,7 +7,7 @@ use crate::draw::Draws;
 use crate::impair::jitter::Offsets;
 use crate::in_flight::{InFlight, Stream};
 use crate::spec::{Effect, Slots};
-use crate::stage::{Departures, Entered, Entries, Out, Stage, Timing};
+use crate::stage::{Departures, Entries, EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 
 /// netem's slots behind its delay (Linux, `net/sched/sch_netem.c`, `netem_dequeue` and `get_slot_next`), as arithmetic
@@ -47,7 +47,7 @@ impl Slots {
     pub(crate) fn behaviour(&self) -> Behaviour<'static> {
         Behaviour {
             varies: true,
-            holds: Holding::Awhile,
+            holds: Holding::Temporarily,
             timing: Timing {
                 entries: Entries::InOrder,
                 departures: Departures::LaterInOrder,
@@ -58,7 +58,7 @@ impl Slots {
 }
 
 impl Stage for SlotStage {
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, _: &mut Out) -> EntryResult {
         let stream = t.stream();
         let leaves = match self.opens {
             Some(opens) if opens >= at => opens,
@@ -72,7 +72,7 @@ impl Stage for SlotStage {
         if self.packets_left == 0 || self.bytes_left == 0 {
             self.draw(leaves, self.draws.stream(1), stream, index);
         }
-        Entered::Passes(leaves)
+        EntryResult::Passes(leaves)
     }
 
     fn set(&mut self, _at: Nanos, effect: &Effect) {
@@ -107,7 +107,7 @@ mod tests {
         let mut enter = |index: usize, (at, len): (u64, u64)| {
             let mut t = InFlight::for_test(len);
             match stage.enter(Nanos(at), index as u64, &mut t, &mut Out::default()) {
-                Entered::Passes(leaves) => leaves.0,
+                EntryResult::Passes(leaves) => leaves.0,
                 other => panic!("{other:?}"),
             }
         };
@@ -135,14 +135,14 @@ mod tests {
             bytes: Some(Bytes(bytes)),
             ..Slots::default()
         };
-        let at_once = [(0, 100), (0, 100), (0, 100), (0, 100), (0, 100), (35, 100)];
+        let together = [(0, 100), (0, 100), (0, 100), (0, 100), (0, 100), (35, 100)];
         assert_eq!(
-            leave(slots(2, 10_000), &at_once),
+            leave(slots(2, 10_000), &together),
             vec![10, 10, 20, 20, 30, 45]
         );
         // The packet that reaches the limit still leaves: 300 bytes with a limit of 250.
         assert_eq!(
-            leave(slots(99, 250), &at_once),
+            leave(slots(99, 250), &together),
             vec![10, 10, 10, 20, 20, 45]
         );
     }

@@ -4,7 +4,7 @@ use crate::behaviour::{Behaviour, Holding};
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::spec::{Effect, Stall};
-use crate::stage::{Departures, Entered, Entries, Out, Stage, Timing};
+use crate::stage::{Departures, Entries, EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 
 /// Holds the packets that come during a stall until its end, in order; see [`Stall`].
@@ -39,7 +39,7 @@ impl Stall {
     pub(crate) fn behaviour(&self) -> Behaviour<'static> {
         Behaviour {
             varies: true,
-            holds: Holding::Awhile,
+            holds: Holding::Temporarily,
             timing: Timing {
                 entries: Entries::InOrder,
                 departures: Departures::LaterInOrder,
@@ -50,9 +50,9 @@ impl Stall {
 }
 
 impl Stage for StallStage {
-    fn enter(&mut self, at: Nanos, _: u64, _: &mut InFlight, _: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, _: u64, _: &mut InFlight, _: &mut Out) -> EntryResult {
         self.last = self.last.max(at + self.remaining(at));
-        Entered::Passes(self.last)
+        EntryResult::Passes(self.last)
     }
 
     fn set(&mut self, _at: Nanos, effect: &Effect) {
@@ -81,7 +81,7 @@ mod tests {
         let mut enter = |at: u64| {
             let mut t = InFlight::for_test(100);
             match stage.enter(Nanos(at), 0, &mut t, &mut Out::default()) {
-                Entered::Passes(leaves) => leaves.0,
+                EntryResult::Passes(leaves) => leaves.0,
                 other => panic!("{other:?}"),
             }
         };
@@ -127,9 +127,9 @@ mod tests {
             let mut t = InFlight::for_test(100);
             stage.enter(Nanos(at), 0, &mut t, &mut Out::default())
         };
-        assert_eq!(enter(&mut stage, 60), Entered::Passes(Nanos(100)));
+        assert_eq!(enter(&mut stage, 60), EntryResult::Passes(Nanos(100)));
         stage.set(Nanos(70), &Effect::Nothing);
-        assert_eq!(enter(&mut stage, 80), Entered::Passes(Nanos(100)));
+        assert_eq!(enter(&mut stage, 80), EntryResult::Passes(Nanos(100)));
         assert!(!stage.settled(Nanos(99)) && stage.settled(Nanos(100)));
     }
 }

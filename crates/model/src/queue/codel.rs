@@ -3,11 +3,11 @@
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::{Entry, QueueDiscipline};
+use crate::queue::discipline::{Arrival, QueueDiscipline};
 use crate::queue::fifo::Fifo;
 use crate::queue::service::Service;
 use crate::spec::{Codel, Discipline, Queue};
-use crate::stage::{Entered, Out};
+use crate::stage::{EntryResult, Out};
 use crate::time::Nanos;
 use crate::units::{Bytes, QueueLimit};
 
@@ -51,7 +51,13 @@ impl CodelQueue {
 }
 
 impl QueueDiscipline for CodelQueue {
-    fn enqueue(&mut self, at: Entry, t: InFlight, service: &Service, out: &mut Out) -> Entered {
+    fn enqueue(
+        &mut self,
+        at: Arrival,
+        t: InFlight,
+        service: &Service,
+        out: &mut Out,
+    ) -> EntryResult {
         self.longest = self.longest.max(t.packet.len);
         self.fifo.enqueue(at, t, service, out)
     }
@@ -108,7 +114,7 @@ impl Control {
         mut take: impl FnMut() -> Option<(InFlight, Bytes)>,
         out: &mut Out,
     ) -> Option<InFlight> {
-        let (mut head, mut ok_to_drop) = self.look(law, longest, now, take());
+        let (mut head, mut ok_to_drop) = self.do_dequeue(law, longest, now, take());
         if self.dropping {
             self.dropping = ok_to_drop;
             while self.dropping && now >= self.drop_next {
@@ -118,7 +124,7 @@ impl Control {
                     self.drop_next = self.control_law(law, self.drop_next);
                     break;
                 }
-                (head, ok_to_drop) = self.look(law, longest, now, take());
+                (head, ok_to_drop) = self.do_dequeue(law, longest, now, take());
                 if ok_to_drop {
                     self.drop_next = self.control_law(law, self.drop_next);
                 } else {
@@ -128,7 +134,7 @@ impl Control {
         } else if ok_to_drop {
             head = drop_or_mark(law, now, head?, out);
             if head.is_none() {
-                (head, _) = self.look(law, longest, now, take());
+                (head, _) = self.do_dequeue(law, longest, now, take());
             }
             self.begin_dropping(law, now);
         }
@@ -137,7 +143,7 @@ impl Control {
 
     /// Returns the head, and whether packets have been above target for an interval (the RFC's `dodequeue`, section
     /// 5.6).
-    fn look(
+    fn do_dequeue(
         &mut self,
         law: &Codel,
         longest: Bytes,

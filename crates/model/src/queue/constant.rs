@@ -8,12 +8,12 @@ pub(crate) const WORK_PER_BYTE: u128 = 8_000_000_000;
 
 /// A rate, and the work that rounding up the service times of this busy period has done in advance.
 #[derive(Debug)]
-pub(crate) struct Constant {
+pub(crate) struct ConstantRate {
     pub(crate) rate: BitsPerSec,
     pub(crate) credit: u64,
 }
 
-impl Constant {
+impl ConstantRate {
     /// Returns when `bytes` whose service begins at `at` are done.
     #[inline]
     pub(crate) fn serve(&mut self, at: Nanos, bytes: Bytes) -> Nanos {

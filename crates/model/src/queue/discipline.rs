@@ -4,12 +4,12 @@ use crate::in_flight::InFlight;
 use crate::queue::backlog::Backlog;
 use crate::queue::service::Service;
 use crate::spec::Queue;
-use crate::stage::{Entered, Out};
+use crate::stage::{EntryResult, Out};
 use crate::time::Nanos;
 
 /// The arrival of a packet at a queue: its time, and its number in its stream, which determines its draws.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct Arrival {
     pub(crate) now: Nanos,
     pub(crate) index: u64,
 }
@@ -20,12 +20,18 @@ pub(crate) struct Entry {
 /// timers: a controller catches up when a method is called. Only the server decides when to dequeue.
 pub(crate) trait QueueDiscipline {
     /// Takes in `t`, which arrived at `t.since`. It and others may be marked; others may be dropped through `out`.
-    fn enqueue(&mut self, at: Entry, t: InFlight, service: &Service, out: &mut Out) -> Entered;
+    fn enqueue(
+        &mut self,
+        at: Arrival,
+        t: InFlight,
+        service: &Service,
+        out: &mut Out,
+    ) -> EntryResult;
 
     /// Takes in `t`, which finds the server idle and no packet waiting: it needs no room.
-    fn enqueue_at_idle(&mut self, _: Entry, t: InFlight, service: &Service) -> Entered {
+    fn enqueue_at_idle(&mut self, _: Arrival, t: InFlight, service: &Service) -> EntryResult {
         self.adopt(t, service);
-        Entered::Taken
+        EntryResult::Taken
     }
 
     /// Removes and returns the packet that is served next; others, of any flow, may be dropped through `out`.

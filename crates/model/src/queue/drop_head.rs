@@ -3,11 +3,11 @@
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::{Entry, QueueDiscipline};
+use crate::queue::discipline::{Arrival, QueueDiscipline};
 use crate::queue::fifo::Fifo;
 use crate::queue::service::Service;
 use crate::spec::{Discipline, Queue};
-use crate::stage::{Entered, Out};
+use crate::stage::{EntryResult, Out};
 use crate::time::Nanos;
 
 /// A queue like tc's `pfifo_head_drop`, with a limit in any unit. It drops as many packets as make room for the one
@@ -16,7 +16,13 @@ use crate::time::Nanos;
 pub(crate) struct DropHead(pub(crate) Fifo);
 
 impl QueueDiscipline for DropHead {
-    fn enqueue(&mut self, at: Entry, t: InFlight, service: &Service, out: &mut Out) -> Entered {
+    fn enqueue(
+        &mut self,
+        at: Arrival,
+        t: InFlight,
+        service: &Service,
+        out: &mut Out,
+    ) -> EntryResult {
         self.0.adopt(t, service);
         while !self.0.fits(at.now, service) {
             match self.0.give_up(service) {
@@ -24,7 +30,7 @@ impl QueueDiscipline for DropHead {
                 None => break,
             }
         }
-        Entered::Taken
+        EntryResult::Taken
     }
 
     fn dequeue(&mut self, _: Nanos, service: &Service, _: &mut Out) -> Option<InFlight> {

@@ -5,10 +5,10 @@ use alloc::collections::VecDeque;
 use crate::in_flight::InFlight;
 use crate::packet::{DropCause, Ecn};
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::{Entry, QueueDiscipline};
+use crate::queue::discipline::{Arrival, QueueDiscipline};
 use crate::queue::service::Service;
 use crate::spec::{Discipline, DualPi2, Queue};
-use crate::stage::{Entered, Out};
+use crate::stage::{EntryResult, Out};
 use crate::time::Nanos;
 use crate::units::QueueLimit;
 
@@ -22,8 +22,8 @@ use crate::units::QueueLimit;
 pub(crate) struct DualPi2Queue {
     limit: QueueLimit,
     law: DualPi2,
-    l4s: Lane,
-    classic: Lane,
+    l4s: SubQueue,
+    classic: SubQueue,
     backlog: Backlog,
     /// The bytes by which the Classic queue's turn has come; its turn is when this is above 0.
     turn: i64,
@@ -36,7 +36,7 @@ pub(crate) struct DualPi2Queue {
 
 /// A queue, and the accumulated likelihood of its packets.
 #[derive(Debug, Default)]
-struct Lane {
+struct SubQueue {
     waiting: VecDeque<InFlight>,
     count: f64,
 }
@@ -64,8 +64,8 @@ impl DualPi2Queue {
         Self {
             limit,
             law,
-            l4s: Lane::default(),
-            classic: Lane::default(),
+            l4s: SubQueue::default(),
+            classic: SubQueue::default(),
             backlog: Backlog::default(),
             turn: 0,
             base: 0.0,
@@ -114,8 +114,8 @@ impl DualPi2Queue {
     /// Returns the longer of the times that the first packets of both queues have waited at `at`, if they came before
     /// `at`.
     fn longer_delay(&self, at: Nanos) -> Option<f64> {
-        let first = |lane: &Lane| {
-            let first = lane.waiting.front().filter(|t| t.since < at)?;
+        let first = |queue: &SubQueue| {
+            let first = queue.waiting.front().filter(|t| t.since < at)?;
             Some((at - first.since).0)
         };
         let longer = first(&self.l4s).max(first(&self.classic));
@@ -126,12 +126,12 @@ impl DualPi2Queue {
     fn take(&mut self, service: &Service) -> Option<(InFlight, bool)> {
         let both = !self.l4s.waiting.is_empty() && !self.classic.waiting.is_empty();
         let is_l4s = !self.l4s.waiting.is_empty() && (!both || self.turn <= 0);
-        let lane = if is_l4s {
+        let queue = if is_l4s {
             &mut self.l4s
         } else {
             &mut self.classic
         };
-        let t = lane.waiting.pop_front()?;
+        let t = queue.waiting.pop_front()?;
         self.backlog = self.backlog.minus(t.packet.len, service);
         let len = i64::try_from(t.packet.len.0).unwrap_or(i64::MAX);
         self.turn = match (both, is_l4s) {
@@ -143,7 +143,7 @@ impl DualPi2Queue {
     }
 
     /// Marks an L4S packet that leaves its queue if it has to be; returns `None` if it is dropped.
-    fn judge_l4s(&mut self, now: Nanos, mut t: InFlight) -> Option<InFlight> {
+    fn decide_l4s(&mut self, now: Nanos, mut t: InFlight) -> Option<InFlight> {
         let coupled = COUPLING * self.base;
         let is_hit = if coupled < 1.0 {
             let own = if self.l4s.waiting.len() > UNMARKED {
@@ -166,7 +166,7 @@ impl DualPi2Queue {
     }
 
     /// Marks a Classic packet that leaves its queue if it has to be; returns `None` if it is dropped.
-    fn judge_classic(&mut self, mut t: InFlight) -> Option<InFlight> {
+    fn decide_classic(&mut self, mut t: InFlight) -> Option<InFlight> {
         let squared = self.base * self.base;
         let is_hit = self.classic.recur(squared);
         (!is_hit || (squared < CLASSIC_MAX && t.mark())).then_some(t)
@@ -179,7 +179,7 @@ impl DualPi2Queue {
     }
 }
 
-impl Lane {
+impl SubQueue {
     /// Adds a packet's likelihood, and returns whether the sum exceeds 1; it is then reduced by 1.
     fn recur(&mut self, likelihood: f64) -> bool {
         self.count += likelihood;
@@ -192,17 +192,17 @@ impl Lane {
 }
 
 impl QueueDiscipline for DualPi2Queue {
-    fn enqueue(&mut self, at: Entry, t: InFlight, service: &Service, _: &mut Out) -> Entered {
+    fn enqueue(&mut self, at: Arrival, t: InFlight, service: &Service, _: &mut Out) -> EntryResult {
         self.catch_up(at.now);
         if !self
             .backlog
             .plus(t.packet.len, service)
             .fits(self.limit, at.now, service)
         {
-            return Entered::Dropped(DropCause::QueueFull);
+            return EntryResult::Dropped(DropCause::QueueFull);
         }
         self.adopt(t, service);
-        Entered::Taken
+        EntryResult::Taken
     }
 
     fn dequeue(&mut self, now: Nanos, service: &Service, out: &mut Out) -> Option<InFlight> {
@@ -210,9 +210,9 @@ impl QueueDiscipline for DualPi2Queue {
         loop {
             let (t, is_l4s) = self.take(service)?;
             let served = if is_l4s {
-                self.judge_l4s(now, t)
+                self.decide_l4s(now, t)
             } else {
-                self.judge_classic(t)
+                self.decide_classic(t)
             };
             if served.is_some() {
                 return served;
@@ -242,13 +242,13 @@ impl QueueDiscipline for DualPi2Queue {
 
     /// Gives up packets by arrival, as if there was one queue.
     fn give_up(&mut self, service: &Service) -> Option<InFlight> {
-        let since = |lane: &Lane| lane.waiting.front().map(|t| t.since);
-        let lane = match (since(&self.l4s), since(&self.classic)) {
+        let since = |queue: &SubQueue| queue.waiting.front().map(|t| t.since);
+        let queue = match (since(&self.l4s), since(&self.classic)) {
             (Some(l4s), Some(classic)) if l4s <= classic => &mut self.l4s,
             (Some(_), None) => &mut self.l4s,
             _ => &mut self.classic,
         };
-        let t = lane.waiting.pop_front()?;
+        let t = queue.waiting.pop_front()?;
         self.backlog = self.backlog.minus(t.packet.len, service);
         Some(t)
     }

@@ -5,10 +5,10 @@ use alloc::collections::VecDeque;
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::{Entry, QueueDiscipline};
+use crate::queue::discipline::{Arrival, QueueDiscipline};
 use crate::queue::service::Service;
 use crate::spec::{Discipline, Queue};
-use crate::stage::{Entered, Out};
+use crate::stage::{EntryResult, Out};
 use crate::time::Nanos;
 use crate::units::{Bytes, QueueLimit};
 
@@ -49,14 +49,14 @@ impl Fifo {
 
 impl QueueDiscipline for Fifo {
     #[inline]
-    fn enqueue(&mut self, at: Entry, t: InFlight, service: &Service, _: &mut Out) -> Entered {
+    fn enqueue(&mut self, at: Arrival, t: InFlight, service: &Service, _: &mut Out) -> EntryResult {
         let backlog = self.backlog.plus(t.packet.len, service);
         if !backlog.fits(self.limit, at.now, service) {
-            return Entered::Dropped(DropCause::QueueFull);
+            return EntryResult::Dropped(DropCause::QueueFull);
         }
         self.backlog = backlog;
         self.waiting.push_back(t);
-        Entered::Taken
+        EntryResult::Taken
     }
 
     #[inline]

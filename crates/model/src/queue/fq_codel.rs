@@ -8,10 +8,10 @@ use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
 use crate::queue::codel::Control;
-use crate::queue::discipline::{Entry, QueueDiscipline};
+use crate::queue::discipline::{Arrival, QueueDiscipline};
 use crate::queue::service::Service;
 use crate::spec::{Discipline, FqCodel, Queue};
-use crate::stage::{Entered, Out};
+use crate::stage::{EntryResult, Out};
 use crate::time::Nanos;
 use crate::units::{Bytes, QueueLimit};
 
@@ -30,7 +30,7 @@ pub(crate) struct FqCodelQueue {
     /// The active queues, by their index in `queues`.
     new: VecDeque<u16>,
     old: VecDeque<u16>,
-    store: Store,
+    store: PacketStore,
     backlog: Backlog,
     /// The longest packet that came.
     longest: Bytes,
@@ -58,7 +58,7 @@ struct Chain {
 
 /// The packets of all queues, each with the index of the next one in its queue; free places are used again.
 #[derive(Debug, Default)]
-struct Store {
+struct PacketStore {
     places: Vec<(InFlight, Option<u32>)>,
     free: Vec<u32>,
 }
@@ -66,7 +66,7 @@ struct Store {
 /// The head of a queue, with everything that counts the packets that leave it.
 struct Head<'a> {
     chain: &'a mut Chain,
-    store: &'a mut Store,
+    store: &'a mut PacketStore,
     service: &'a Service,
     backlog: &'a mut Backlog,
     packets: &'a mut usize,
@@ -83,7 +83,7 @@ impl FqCodelQueue {
             queues: vec![Flow::default(); usize::from(law.flows)],
             new: VecDeque::new(),
             old: VecDeque::new(),
-            store: Store::default(),
+            store: PacketStore::default(),
             backlog: Backlog::default(),
             longest: Bytes(0),
             packets: 0,
@@ -157,14 +157,14 @@ impl FqCodelQueue {
 
     /// Drops packets from the head of the queue with the most bytes; of several, the first.
     fn drop_batch(&mut self, now: Nanos, service: &Service, out: &mut Out) {
-        let mut fattest = 0;
+        let mut largest = 0;
         for place in 0..self.law.flows {
             let bytes = |place: u16| self.queues[usize::from(place)].chain.bytes;
-            if bytes(place) > bytes(fattest) {
-                fattest = place;
+            if bytes(place) > bytes(largest) {
+                largest = place;
             }
         }
-        let (_, mut head) = self.head(fattest, service);
+        let (_, mut head) = self.head(largest, service);
         for _ in 0..head.chain.packets.div_ceil(2).min(BATCH) {
             if let Some((t, _)) = head.pop() {
                 out.drop(now, t, DropCause::QueueFull);
@@ -174,12 +174,18 @@ impl FqCodelQueue {
 }
 
 impl QueueDiscipline for FqCodelQueue {
-    fn enqueue(&mut self, at: Entry, t: InFlight, service: &Service, out: &mut Out) -> Entered {
+    fn enqueue(
+        &mut self,
+        at: Arrival,
+        t: InFlight,
+        service: &Service,
+        out: &mut Out,
+    ) -> EntryResult {
         self.adopt(t, service);
         while !self.backlog.fits(self.limit, at.now, service) {
             self.drop_batch(at.now, service, out);
         }
-        Entered::Taken
+        EntryResult::Taken
     }
 
     fn dequeue(&mut self, now: Nanos, service: &Service, out: &mut Out) -> Option<InFlight> {
@@ -228,7 +234,7 @@ impl QueueDiscipline for FqCodelQueue {
 }
 
 impl Chain {
-    fn push(&mut self, t: InFlight, store: &mut Store) {
+    fn push(&mut self, t: InFlight, store: &mut PacketStore) {
         let place = store.put(t);
         match self.first {
             None => self.first = Some(place),
@@ -255,7 +261,7 @@ impl Head<'_> {
     }
 }
 
-impl Store {
+impl PacketStore {
     fn put(&mut self, t: InFlight) -> u32 {
         if let Some(place) = self.free.pop() {
             self.places[place as usize] = (t, None);

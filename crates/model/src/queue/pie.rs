@@ -4,11 +4,11 @@ use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::{Entry, QueueDiscipline};
+use crate::queue::discipline::{Arrival, QueueDiscipline};
 use crate::queue::fifo::Fifo;
 use crate::queue::service::Service;
 use crate::spec::{Discipline, Pie, Queue};
-use crate::stage::{Entered, Out};
+use crate::stage::{EntryResult, Out};
 use crate::time::Nanos;
 
 /// One queue under PIE: the pseudo-code of RFC 8033, appendix A, with the additions of sections 5.1, 5.4 and 5.5.
@@ -55,22 +55,22 @@ const SMALLER_STEPS: [(f64, f64); 6] = [
 ];
 
 /// The probability up to which packets are marked, and from which on it grows by at most [`STEP`] at a tick.
-const HIGH: f64 = 0.1;
+const HIGH_PROBABILITY: f64 = 0.1;
 const STEP: f64 = 0.02;
 
 /// The delay above which the probability grows by another [`STEP`] at each tick, as in Linux's `sch_pie.c`.
-const LONG: Nanos = Nanos::from_millis(250);
+const LONG_DELAY: Nanos = Nanos::from_millis(250);
 
 /// The probability below which nothing is dropped while the delay is low.
-const CALM: f64 = 0.2;
+const LOW_PROBABILITY: f64 = 0.2;
 
-/// The sums of probabilities before which no packet is dropped (TOO_CLOSE) and at which one is dropped in any case
-/// (TOO_FAR).
-const TOO_CLOSE: f64 = 0.85;
-const TOO_FAR: f64 = 8.5;
+/// The sums of probabilities before which no packet is dropped ([`MIN_ACCUMULATED`]) and at which one is dropped in any case
+/// ([`MAX_ACCUMULATED`]).
+const MIN_ACCUMULATED: f64 = 0.85;
+const MAX_ACCUMULATED: f64 = 8.5;
 
 /// The bytes that may always wait: two packets of `MEAN_PKTSIZE`, which is 1,024 bytes in RFC 8034.
-const SPARED: u64 = 2_048;
+const ALWAYS_QUEUED: u64 = 2_048;
 
 impl PieQueue {
     pub(crate) fn new(start: Nanos, queue: &Queue, law: Pie, draws: Draws) -> Self {
@@ -107,19 +107,19 @@ impl PieQueue {
     }
 
     /// Decides on `t` when it arrives; it may be marked.
-    fn judge(&mut self, now: Nanos, index: u64, t: &mut InFlight) -> Entered {
+    fn decide(&mut self, now: Nanos, index: u64, t: &mut InFlight) -> EntryResult {
         self.catch_up(now);
-        if self.control.is_calm(&self.law) && self.control.probability == 0.0 {
+        if self.control.is_delay_low(&self.law) && self.control.probability == 0.0 {
             self.control.allowance = self.law.max_burst;
         }
         if self.control.allowance > Nanos::ZERO || !self.drops_early(index, t) {
-            return Entered::Taken;
+            return EntryResult::Taken;
         }
         self.accumulated = 0.0;
-        if self.law.ecn && self.control.probability < HIGH && t.mark() {
-            return Entered::Taken;
+        if self.law.ecn && self.control.probability < HIGH_PROBABILITY && t.mark() {
+            return EntryResult::Taken;
         }
-        Entered::Dropped(DropCause::Aqm)
+        EntryResult::Dropped(DropCause::Aqm)
     }
 
     fn drops_early(&mut self, index: u64, t: &InFlight) -> bool {
@@ -128,8 +128,8 @@ impl PieQueue {
             before,
             ..
         } = self.control;
-        let is_spared = is_below_half(before, self.law.target) && probability < CALM;
-        if is_spared || self.fifo.bytes().0 <= SPARED {
+        let is_spared = is_below_half(before, self.law.target) && probability < LOW_PROBABILITY;
+        if is_spared || self.fifo.bytes().0 <= ALWAYS_QUEUED {
             return false;
         }
         self.accumulated = if probability == 0.0 {
@@ -137,8 +137,9 @@ impl PieQueue {
         } else {
             self.accumulated + probability
         };
-        self.accumulated >= TOO_FAR
-            || self.accumulated >= TOO_CLOSE && self.draws.of(t.stream()).share(index) < probability
+        self.accumulated >= MAX_ACCUMULATED
+            || self.accumulated >= MIN_ACCUMULATED
+                && self.draws.of(t.stream()).share(index) < probability
     }
 }
 
@@ -153,10 +154,10 @@ impl Control {
             .iter()
             .find(|(below, _)| self.probability < *below);
         step /= smaller.map_or(1.0, |(_, by)| *by);
-        if self.probability >= HIGH && step > STEP {
+        if self.probability >= HIGH_PROBABILITY && step > STEP {
             step = STEP;
         }
-        if self.delay > LONG {
+        if self.delay > LONG_DELAY {
             step += STEP;
         }
         self.probability += step;
@@ -170,7 +171,7 @@ impl Control {
     }
 
     /// Returns whether the delay is short and was short at the last tick.
-    fn is_calm(&self, law: &Pie) -> bool {
+    fn is_delay_low(&self, law: &Pie) -> bool {
         is_below_half(self.delay, law.target) && is_below_half(self.before, law.target)
     }
 }
@@ -180,21 +181,27 @@ fn is_below_half(delay: Nanos, target: Nanos) -> bool {
 }
 
 impl QueueDiscipline for PieQueue {
-    fn enqueue(&mut self, at: Entry, mut t: InFlight, service: &Service, out: &mut Out) -> Entered {
+    fn enqueue(
+        &mut self,
+        at: Arrival,
+        mut t: InFlight,
+        service: &Service,
+        out: &mut Out,
+    ) -> EntryResult {
         if !self.fifo.has_room_for(at.now, &t, service) {
             self.catch_up(at.now);
             self.accumulated = 0.0;
-            return Entered::Dropped(DropCause::QueueFull);
+            return EntryResult::Dropped(DropCause::QueueFull);
         }
-        match self.judge(at.now, at.index, &mut t) {
-            Entered::Taken => self.fifo.enqueue(at, t, service, out),
+        match self.decide(at.now, at.index, &mut t) {
+            EntryResult::Taken => self.fifo.enqueue(at, t, service, out),
             dropped => dropped,
         }
     }
 
     /// Takes in `t`. It is not dropped, because no packet waits, but it may be the first of a burst.
-    fn enqueue_at_idle(&mut self, at: Entry, mut t: InFlight, service: &Service) -> Entered {
-        let entered = self.judge(at.now, at.index, &mut t);
+    fn enqueue_at_idle(&mut self, at: Arrival, mut t: InFlight, service: &Service) -> EntryResult {
+        let entered = self.decide(at.now, at.index, &mut t);
         self.fifo.adopt(t, service);
         entered
     }

@@ -4,11 +4,11 @@ use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::packet::DropCause;
 use crate::queue::backlog::Backlog;
-use crate::queue::discipline::{Entry, QueueDiscipline};
+use crate::queue::discipline::{Arrival, QueueDiscipline};
 use crate::queue::fifo::Fifo;
 use crate::queue::service::Service;
 use crate::spec::{Discipline, Queue, Red, power};
-use crate::stage::{Entered, Out};
+use crate::stage::{EntryResult, Out};
 use crate::time::Nanos;
 
 /// One queue under RED, by the paper's pseudo-code.
@@ -33,12 +33,11 @@ pub(crate) struct RedQueue {
 }
 
 /// The verdict of the average on a packet.
-enum Asks {
-    Nothing,
+enum RedVerdict {
+    Enqueue,
     /// A mark if possible, otherwise a drop.
-    Early,
-    /// A drop.
-    Always,
+    MarkOrDrop,
+    Drop,
 }
 
 impl RedQueue {
@@ -84,49 +83,61 @@ impl RedQueue {
             .then(|| at_max + (1.0 - at_max) * (self.average - max) / max)
     }
 
-    fn ask(&mut self, index: u64, t: &InFlight) -> Asks {
+    fn verdict(&mut self, index: u64, t: &InFlight) -> RedVerdict {
         if self.average < self.law.min.0 as f64 {
             self.count = -1;
-            return Asks::Nothing;
+            return RedVerdict::Enqueue;
         }
         let Some(p_b) = self.probability() else {
             self.count = 0;
-            return Asks::Always;
+            return RedVerdict::Drop;
         };
         self.count += 1;
         let left = 1.0 - self.count as f64 * p_b;
         // p_a = p_b / left is 1 as soon as `left` is at most p_b.
         let is_hit = left <= p_b || self.draws.of(t.stream()).share(index) < p_b / left;
         if !is_hit {
-            return Asks::Nothing;
+            return RedVerdict::Enqueue;
         }
         self.count = 0;
-        Asks::Early
+        RedVerdict::MarkOrDrop
     }
 
     /// Decides on `t` when it arrives; it may be marked.
-    fn judge(&mut self, now: Nanos, index: u64, t: &mut InFlight, service: &Service) -> Entered {
+    fn decide(
+        &mut self,
+        now: Nanos,
+        index: u64,
+        t: &mut InFlight,
+        service: &Service,
+    ) -> EntryResult {
         self.update_average(now, service);
-        match self.ask(index, t) {
-            Asks::Nothing => Entered::Taken,
-            Asks::Early if self.law.ecn && t.mark() => Entered::Taken,
-            Asks::Early | Asks::Always => Entered::Dropped(DropCause::Aqm),
+        match self.verdict(index, t) {
+            RedVerdict::Enqueue => EntryResult::Taken,
+            RedVerdict::MarkOrDrop if self.law.ecn && t.mark() => EntryResult::Taken,
+            RedVerdict::MarkOrDrop | RedVerdict::Drop => EntryResult::Dropped(DropCause::Aqm),
         }
     }
 }
 
 impl QueueDiscipline for RedQueue {
-    fn enqueue(&mut self, at: Entry, mut t: InFlight, service: &Service, out: &mut Out) -> Entered {
-        match self.judge(at.now, at.index, &mut t, service) {
-            Entered::Taken => self.fifo.enqueue(at, t, service, out),
+    fn enqueue(
+        &mut self,
+        at: Arrival,
+        mut t: InFlight,
+        service: &Service,
+        out: &mut Out,
+    ) -> EntryResult {
+        match self.decide(at.now, at.index, &mut t, service) {
+            EntryResult::Taken => self.fifo.enqueue(at, t, service, out),
             dropped => dropped,
         }
     }
 
     /// Takes in `t`. The average may still be high when no packet waits any more.
-    fn enqueue_at_idle(&mut self, at: Entry, mut t: InFlight, service: &Service) -> Entered {
-        let entered = self.judge(at.now, at.index, &mut t, service);
-        if entered == Entered::Taken {
+    fn enqueue_at_idle(&mut self, at: Arrival, mut t: InFlight, service: &Service) -> EntryResult {
+        let entered = self.decide(at.now, at.index, &mut t, service);
+        if entered == EntryResult::Taken {
             self.fifo.adopt(t, service);
         } else {
             self.idle_since = Some(at.now);

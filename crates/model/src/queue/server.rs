@@ -11,10 +11,10 @@ use crate::draw::Draws;
 use crate::framing::Framing;
 use crate::in_flight::InFlight;
 use crate::queue::AnyDiscipline;
-use crate::queue::discipline::{Entry, QueueDiscipline as _};
+use crate::queue::discipline::{Arrival, QueueDiscipline as _};
 use crate::queue::service::Service;
 use crate::spec::{Discipline, Effect, Queue, Rate, Toffee, Trace};
-use crate::stage::{Entered, Out, Stage, Timing};
+use crate::stage::{EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
 use crate::units::QueueLimit;
 
@@ -70,7 +70,7 @@ impl Server {
         self.in_service = Some(t);
     }
 
-    fn follow_service(&mut self, at: Nanos, effect: &Effect) {
+    fn update_service(&mut self, at: Nanos, effect: &Effect) {
         let len = self.in_service.as_ref().map(|t| t.packet.len);
         if let Some(len) = len.filter(|_| self.ends != Nanos::MAX) {
             self.left = self.service.left(at, len, self.ends);
@@ -87,7 +87,7 @@ impl Rate {
         Behaviour {
             varies: self.fluctuation.is_some(),
             holds: match self.rate {
-                Some(_) => Holding::Awhile,
+                Some(_) => Holding::Temporarily,
                 None => Holding::UntilChanged,
             },
             ..of_server(Bottleneck::Rate(self), self.queue)
@@ -113,7 +113,7 @@ fn of_server(bottleneck: Bottleneck<'_>, queue: Queue) -> Behaviour<'_> {
         marks: queue.discipline.marks(),
         reorders: queue.discipline.reorders(),
         varies: true,
-        holds: Holding::Awhile,
+        holds: Holding::Temporarily,
         room: Some(queue.limit),
         bottleneck: Some(bottleneck),
         timing: Timing::NOW,
@@ -123,7 +123,7 @@ fn of_server(bottleneck: Bottleneck<'_>, queue: Queue) -> Behaviour<'_> {
 
 impl Stage for Server {
     #[inline]
-    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> Entered {
+    fn enter(&mut self, at: Nanos, index: u64, t: &mut InFlight, out: &mut Out) -> EntryResult {
         // It is written only if it changes, because a copy that follows a write immediately has to wait for it.
         if t.since != at {
             t.since = at;
@@ -131,19 +131,19 @@ impl Stage for Server {
         if self.in_service.is_none() && self.queue.is_plain() {
             self.service.begin_busy_period(at);
             self.begin(at, *t);
-            return Entered::Taken;
+            return EntryResult::Taken;
         }
-        let entry = Entry { now: at, index };
+        let entry = Arrival { now: at, index };
         if self.in_service.is_none() {
             let entered = self.queue.enqueue_at_idle(entry, *t, &self.service);
-            if entered != Entered::Taken {
+            if entered != EntryResult::Taken {
                 return entered;
             }
             if let Some(first) = self.queue.dequeue(at, &self.service, out) {
                 self.service.begin_busy_period(at);
                 self.begin(at, first);
             }
-            return Entered::Taken;
+            return EntryResult::Taken;
         }
         let entered = self.queue.enqueue(entry, *t, &self.service, out);
         self.longest = self.longest.max(self.queue.len());
@@ -174,12 +174,12 @@ impl Stage for Server {
             waiting.extend(iter::from_fn(|| self.queue.give_up(&self.service)));
         }
         if !is_same_service(effect, &self.effect) {
-            self.follow_service(at, effect);
+            self.update_service(at, effect);
         }
         let queue = queue(effect).unwrap_or(&UNLIMITED);
         let at = at.max(self.start);
         let draws = self.draws.stream(DISCIPLINE);
-        self.queue.turn_into(at, queue, &self.service, draws);
+        self.queue.change_to(at, queue, &self.service, draws);
         waiting
             .into_iter()
             .for_each(|t| self.queue.adopt(t, &self.service));

@@ -3,7 +3,7 @@
 use crate::draw::Draws;
 use crate::framing::Framing;
 use crate::queue::bucket::Bucket;
-use crate::queue::constant::{Constant, WORK_PER_BYTE};
+use crate::queue::constant::{ConstantRate, WORK_PER_BYTE};
 use crate::queue::fluctuating::Fluctuating;
 use crate::queue::trace::Traced;
 use crate::spec::{Effect, Rate};
@@ -18,7 +18,7 @@ pub(crate) enum Service {
     /// It serves no packet.
     Stalled(Framing),
     /// A rate, and the bytes that it counts.
-    Rate(Constant, Framing),
+    Rate(ConstantRate, Framing),
     /// A token bucket, and the bytes that it counts.
     Bucket(Bucket, Framing),
     /// A rate that varies, and the bytes that it counts.
@@ -71,7 +71,7 @@ impl Service {
         }
         match (spec.rate, spec.fluctuation) {
             (None, _) => Self::Stalled(spec.framing),
-            (Some(rate), None) => Self::Rate(Constant { rate, credit: 0 }, spec.framing),
+            (Some(rate), None) => Self::Rate(ConstantRate { rate, credit: 0 }, spec.framing),
             (Some(rate), Some(how)) => {
                 Self::Fluctuating(Fluctuating::new(rate, how, draws, drawn), spec.framing)
             }

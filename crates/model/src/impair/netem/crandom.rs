@@ -97,12 +97,12 @@ impl Crandom {
 
 /// A share of packets, by default 0; nothing is drawn for a share of 0.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Hits {
+pub(super) struct ShareDraw {
     share: u32,
     random: Option<Crandom>,
 }
 
-impl Hits {
+impl ShareDraw {
     pub(super) fn new(draws: Draws, purpose: Purpose, share: Option<NetemShare>) -> Self {
         let correlation = share.and_then(|of| of.correlation);
         let random = Crandom::new(draws, purpose, correlation);

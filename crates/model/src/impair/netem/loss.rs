@@ -3,14 +3,14 @@
 use crate::draw::Draws;
 use crate::spec::{FourState, GilbertElliott, NetemLoss};
 
-use super::crandom::{Hits, Key, Purpose, draw, scaled};
+use super::crandom::{Key, Purpose, ShareDraw, draw, scaled};
 
 /// A model of loss, with the state that all packets share.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum LossModel {
     #[default]
     Nothing,
-    Random(Hits),
+    Random(ShareDraw),
     FourStates(FourStates),
     Gemodel(Gemodel),
 }
@@ -19,7 +19,9 @@ impl LossModel {
     pub(super) fn new(loss: &NetemLoss, draws: Draws) -> Self {
         match loss {
             NetemLoss::Nothing => Self::Nothing,
-            NetemLoss::Random(share) => Self::Random(Hits::new(draws, Purpose::Loss, Some(*share))),
+            NetemLoss::Random(share) => {
+                Self::Random(ShareDraw::new(draws, Purpose::Loss, Some(*share)))
+            }
             NetemLoss::State(states) => Self::FourStates(FourStates::new(states, draws)),
             NetemLoss::Gemodel(law) => Self::Gemodel(Gemodel::new(law, draws)),
         }

@@ -76,7 +76,7 @@ impl NetemSlots {
     }
 
     /// Counts a packet of `len` bytes that has left in the slot.
-    pub(super) fn took(&mut self, at: Nanos, len: Bytes) {
+    pub(super) fn count_departure(&mut self, at: Nanos, len: Bytes) {
         self.packets_left = self.packets_left.saturating_sub(1);
         self.bytes_left = self.bytes_left.saturating_sub(len.0);
         if self.packets_left == 0 || self.bytes_left == 0 {

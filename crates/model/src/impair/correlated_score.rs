@@ -12,11 +12,11 @@ use crate::time::Nanos;
 /// Only originals advance it. A copy starts from the latest original, with a fresh score, and no packet starts from a
 /// copy: at the same instant a copy has its original's score, and no original's score ever depends on copies.
 #[derive(Debug, Default)]
-pub(crate) struct Wandering {
+pub(crate) struct CorrelatedScore {
     latest: Option<(Nanos, f64)>,
 }
 
-impl Wandering {
+impl CorrelatedScore {
     /// Returns the score of the packet of `stream` that enters at `at`; `fresh` is an independent score for it.
     #[inline]
     pub(crate) fn next(&mut self, at: Nanos, half_life: Nanos, fresh: f64, stream: Stream) -> f64 {
@@ -44,9 +44,9 @@ mod tests {
 
     #[test]
     fn the_correlation_halves_in_a_half_life() {
-        let mut wandering = Wandering::default();
+        let mut correlated_score = CorrelatedScore::default();
         let mut next =
-            |at, fresh| wandering.next(Nanos(at), Nanos(1_000), fresh, Stream::Originals);
+            |at, fresh| correlated_score.next(Nanos(at), Nanos(1_000), fresh, Stream::Originals);
         assert!((next(5, 2.0) - 2.0).abs() < 1e-12);
         assert!((next(5, 9.0) - 2.0).abs() < 1e-12);
         assert!((next(1_005, 0.0) - 1.0).abs() < 1e-12);
@@ -57,32 +57,35 @@ mod tests {
 
     #[test]
     fn extreme_half_lives_are_exact() {
-        let mut wandering = Wandering::default();
-        wandering.next(Nanos(0), HOUR, 0.0, Stream::Originals);
-        let close = wandering.next(Nanos(1), HOUR, 1.0, Stream::Originals);
+        let mut correlated_score = CorrelatedScore::default();
+        correlated_score.next(Nanos(0), HOUR, 0.0, Stream::Originals);
+        let close = correlated_score.next(Nanos(1), HOUR, 1.0, Stream::Originals);
         // The square root of 2 ln 2 / 3.6e12.
         assert!((close - 6.205_7e-7).abs() < 1e-10, "{close}");
-        assert_eq!(wandering.next(HOUR, Nanos(1), 1.0, Stream::Originals), 1.0);
+        assert_eq!(
+            correlated_score.next(HOUR, Nanos(1), 1.0, Stream::Originals),
+            1.0
+        );
     }
 
     #[test]
     fn a_copy_starts_from_its_original_and_does_not_affect_others() {
-        let mut wandering = Wandering::default();
+        let mut correlated_score = CorrelatedScore::default();
         let half_life = Nanos(1_000);
         assert_eq!(
-            wandering.next(Nanos(0), half_life, 4.0, Stream::Originals),
+            correlated_score.next(Nanos(0), half_life, 4.0, Stream::Originals),
             4.0
         );
         assert_eq!(
-            wandering.next(Nanos(0), half_life, 1.0, Stream::Copies),
+            correlated_score.next(Nanos(0), half_life, 1.0, Stream::Copies),
             4.0
         );
         assert_eq!(
-            wandering.next(Nanos(1_000), half_life, 0.0, Stream::Copies),
+            correlated_score.next(Nanos(1_000), half_life, 0.0, Stream::Copies),
             2.0
         );
         assert_eq!(
-            wandering.next(Nanos(2_000), half_life, 0.0, Stream::Originals),
+            correlated_score.next(Nanos(2_000), half_life, 0.0, Stream::Originals),
             1.0
         );
     }

@@ -10,7 +10,7 @@ use crate::time::Nanos;
 
 /// Packets in the order of their times; those with equal times in the order in which they were added.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct TimedQueue {
     /// The time of the first packet; [`Nanos::MAX`] if there is none.
     next: Nanos,
     in_order: VecDeque<Place>,
@@ -47,7 +47,7 @@ impl Place {
     }
 }
 
-impl Line {
+impl TimedQueue {
     pub(crate) fn push(&mut self, at: Nanos, t: InFlight) {
         let slot = self.keep(t);
         self.pushed += 1;
@@ -102,7 +102,7 @@ impl Line {
     }
 }
 
-impl Default for Line {
+impl Default for TimedQueue {
     fn default() -> Self {
         Self {
             next: Nanos::MAX,
@@ -133,7 +133,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_timed_queue_equals_a_sorted_set(ops in prop::collection::vec(prop::option::weighted(0.6, 0u64..50), 1..300)) {
-            let (mut line, mut set) = (Line::default(), BTreeSet::new());
+            let (mut line, mut set) = (TimedQueue::default(), BTreeSet::new());
             for (id, op) in (0..).zip(ops) {
                 match op {
                     Some(at) => {
