@@ -336,7 +336,7 @@ impl Link {
         }
     }
 
-    /// Continues after `t` `entered` the stage of `step` and the stage had further outputs.
+    /// Finishes the entry of `t`, whose result is `entered`, at a stage that had further outputs.
     #[cold]
     #[inline(never)]
     fn finish_entry(

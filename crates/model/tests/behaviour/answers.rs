@@ -17,7 +17,7 @@ const LENGTH: Bytes = Bytes(1_000);
 
 /// Counts of what happened to the packets.
 #[derive(Default)]
-struct Crossed {
+struct CrossingCounts {
     dropped_by_law: u64,
     dropped: u64,
     copied: u64,
@@ -27,10 +27,10 @@ struct Crossed {
     left: Vec<(Nanos, u64)>,
 }
 
-fn cross(effect: &Effect) -> Crossed {
+fn cross(effect: &Effect) -> CrossingCounts {
     let stage = StageSpec::new("box.up.stage", effect.clone());
     let mut link = Link::new(&LinkConfig::new(3, vec![stage], vec![])).unwrap();
-    let mut crossed = Crossed::default();
+    let mut crossed = CrossingCounts::default();
     let mut take = |outcome| match outcome {
         Outcome::Copied { .. } => crossed.copied += 1,
         Outcome::Drop { copy: 0, cause, .. } => {

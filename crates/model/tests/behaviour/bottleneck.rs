@@ -1,7 +1,8 @@
 //! The server and its queue, compared with what the arrivals and departures imply.
 
 use crate::drive::{
-    Arrival, Way, any_queue, any_rate, any_traffic, drive, dues, hop, link, packet, rate, stream,
+    Arrival, HopDirection, any_queue, any_rate, any_traffic, drive, dues, hop, link, packet, rate,
+    stream,
 };
 use farwire_model::{
     BitsPerSec, Bytes, Framing, Link, LinkConfig, Nanos, QueueLimit, Rate, Side, Waiting,
@@ -10,11 +11,11 @@ use proptest::prelude::*;
 
 /// Creates a link with a single server in the up direction.
 fn one_server(rate: Rate) -> LinkConfig {
-    let up = Way {
+    let up = HopDirection {
         rate: Some(rate),
-        ..Way::default()
+        ..HopDirection::default()
     };
-    link(vec![hop("box", up, Way::default())])
+    link(vec![hop("box", up, HopDirection::default())])
 }
 
 fn up_only(mut traffic: Vec<Arrival>) -> Vec<Arrival> {
@@ -141,7 +142,7 @@ proptest! {
 fn packets_in_flight_do_not_fill_the_queue() {
     let mut up = rate("100mbit", "5pkt");
     up.delay = Nanos::from_secs(1);
-    let config = link(vec![hop("box", up, Way::default())]);
+    let config = link(vec![hop("box", up, HopDirection::default())]);
     // Packets come exactly at the rate, for as long as the delay lasts: 8,000 packets are in flight.
     let traffic = stream(Side::A, 8_000, Nanos::from_micros(125), 1_500);
     let dues = dues(&drive(&config, &traffic, &[]));
@@ -150,7 +151,11 @@ fn packets_in_flight_do_not_fill_the_queue() {
 
 #[test]
 fn a_packet_that_leaves_makes_room_for_one_that_arrives_at_the_same_instant() {
-    let config = link(vec![hop("box", rate("8mbit", "1pkt"), Way::default())]);
+    let config = link(vec![hop(
+        "box",
+        rate("8mbit", "1pkt"),
+        HopDirection::default(),
+    )]);
     let mut traffic = stream(Side::A, 100, Nanos::from_millis(1), 1_000);
     traffic.insert(0, traffic[0]);
     let dues = dues(&drive(&config, &traffic, &[]));
@@ -162,7 +167,11 @@ fn a_queue_is_full_when_its_limit_is_reached_in_each_unit() {
     // One packet of 1,000 bytes is in service, and there is room for exactly three more.
     for (exact, short) in [("3pkt", "2pkt"), ("3000b", "2999b"), ("3ms", "2999999ns")] {
         for (queue, served) in [(exact, 4), (short, 3)] {
-            let config = link(vec![hop("box", rate("8mbit", queue), Way::default())]);
+            let config = link(vec![hop(
+                "box",
+                rate("8mbit", queue),
+                HopDirection::default(),
+            )]);
             let dues = dues(&drive(
                 &config,
                 &stream(Side::A, 5, Nanos::ZERO, 1_000),
@@ -175,7 +184,11 @@ fn a_queue_is_full_when_its_limit_is_reached_in_each_unit() {
 
 #[test]
 fn rounding_credit_ends_with_the_busy_period() {
-    let config = link(vec![hop("box", rate("10gbit", "10pkt"), Way::default())]);
+    let config = link(vec![hop(
+        "box",
+        rate("10gbit", "10pkt"),
+        HopDirection::default(),
+    )]);
     // Each takes 1,211.2 ns. The remainder of rounding up serves the next packet only while the server is busy.
     let apart = stream(Side::A, 2, Nanos(10_000), 1_514);
     let dues_apart = dues(&drive(&config, &apart, &[]));
@@ -187,7 +200,11 @@ fn rounding_credit_ends_with_the_busy_period() {
 
 #[test]
 fn a_queue_shorter_than_a_packet_lets_none_wait() {
-    let config = link(vec![hop("box", rate("1mbit", "10ms"), Way::default())]);
+    let config = link(vec![hop(
+        "box",
+        rate("1mbit", "10ms"),
+        HopDirection::default(),
+    )]);
     let traffic = stream(Side::A, 3, Nanos::ZERO, 1_514);
     let served: Vec<_> = dues(&drive(&config, &traffic, &[]));
     assert_eq!(served, [Some(Nanos(12_112_000)), None, None]);

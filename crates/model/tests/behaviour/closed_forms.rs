@@ -1,7 +1,7 @@
 //! Hops in a row, arrivals out of order and TOFFEE's shared server, compared with closed forms.
 
 use crate::drive::{
-    Arrival, Hop, Way, delay, drain, drive, dues, hop, link, loss, packet, rate, stream,
+    Arrival, Hop, HopDirection, delay, drain, drive, dues, hop, link, loss, packet, rate, stream,
 };
 use farwire_model::{
     Bytes, DropCause, Factor, Link, LinkConfig, Nanos, Outcome, Probability, QueueLimit, Side,
@@ -133,7 +133,7 @@ fn toffees_queue_is_shared_by_both_directions() {
 
 #[test]
 fn hops_in_series_add() {
-    let up = Way {
+    let up = HopDirection {
         delay: Nanos::from_millis(3),
         ..rate("8mbit", "10pkt")
     };
@@ -153,7 +153,7 @@ fn hops_in_series_add() {
 #[test]
 fn a_packet_still_on_the_wire_does_not_keep_a_shared_server_busy() {
     let config = link(vec![
-        hop("wire", delay("10ms"), Way::default()),
+        hop("wire", delay("10ms"), HopDirection::default()),
         toffee_hop("1ms", None, 1_000),
     ]);
     let mut link = Link::new(&config).unwrap();
@@ -192,11 +192,11 @@ fn a_packet_going_down_meets_the_hops_in_reverse() {
 
 #[test]
 fn stages_report_drops_and_the_longest_queue() {
-    let up = Way {
+    let up = HopDirection {
         loss: "100%".parse().unwrap(),
         ..rate("8mbit", "4pkt")
     };
-    let mut link = Link::new(&link(vec![hop("box", up, Way::default())])).unwrap();
+    let mut link = Link::new(&link(vec![hop("box", up, HopDirection::default())])).unwrap();
     for id in 0..10 {
         link.offer(Nanos(0), Side::A, packet(id, PING));
     }
@@ -228,11 +228,11 @@ fn delay_and_loss_are_decided_at_the_offer_with_the_due_time_ahead() {
 
 #[test]
 fn a_short_packet_behind_a_long_one_is_due_no_earlier() {
-    let up = Way {
+    let up = HopDirection {
         size_delay: Factor::new(1.0).ok(),
-        ..Way::default()
+        ..HopDirection::default()
     };
-    let config = link(vec![hop("box", up, Way::default())]);
+    let config = link(vec![hop("box", up, HopDirection::default())]);
     let frames = [9_000, 42].map(|len| Arrival {
         at: Nanos::ZERO,
         side: Side::A,
@@ -290,7 +290,11 @@ fn a_wake_up_that_decides_nothing_makes_no_arrival_late() {
 
 #[test]
 fn a_stream_below_the_rate_never_waits() {
-    let config = link(vec![hop("box", rate("8mbit", "1pkt"), Way::default())]);
+    let config = link(vec![hop(
+        "box",
+        rate("8mbit", "1pkt"),
+        HopDirection::default(),
+    )]);
     let traffic = stream(Side::A, 100, Nanos::from_millis(2), 1_000);
     for (arrival, due) in traffic.iter().zip(dues(&drive(&config, &traffic, &[]))) {
         assert_eq!(due, Some(arrival.at + Nanos::from_millis(1)));

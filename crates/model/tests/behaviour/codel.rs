@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::discipline::{self, Fate, Item, Tally, every, fates, model, patterns};
+use crate::discipline::{
+    self, Item, OutcomeCounts, PacketOutcome, every, model, outcomes, patterns,
+};
 use farwire_model::{Bytes, Codel, Discipline, DropCause, Ecn, FqCodel, Nanos, Queue, QueueLimit};
 
 /// The variables of RFC 8289 with its types: times are in nanoseconds, and 0 means "not yet".
@@ -17,7 +19,7 @@ struct Rfc8289 {
 
 /// One queue of the model.
 #[derive(Default)]
-struct Shelf {
+struct FlowQueue {
     items: VecDeque<Item>,
     state: Rfc8289,
     /// The credits of FQ-CoDel.
@@ -29,14 +31,14 @@ struct Shelf {
 struct Model {
     params: FqCodel,
     limit: QueueLimit,
-    shelves: BTreeMap<u32, Shelf>,
+    queues: BTreeMap<u32, FlowQueue>,
     fresh: Vec<u32>,
     stale: Vec<u32>,
     is_fair: bool,
     largest: u64,
 }
 
-impl Shelf {
+impl FlowQueue {
     fn bytes(&self) -> u64 {
         self.items.iter().map(|item| item.len).sum()
     }
@@ -71,7 +73,7 @@ impl Shelf {
         params: &Codel,
         largest: u64,
         elsewhere: u64,
-        fates: &mut [Fate],
+        outcomes: &mut [PacketOutcome],
     ) -> Option<Item> {
         let (mut item, mut ok_to_drop) = self.do_dequeue(now, params, largest, elsewhere);
         if self.state.in_drop_state {
@@ -82,11 +84,11 @@ impl Shelf {
                 let head = item.take().unwrap();
                 self.state.count += 1;
                 if params.ecn && head.is_ect {
-                    fates[head.id].mark();
+                    outcomes[head.id].mark();
                     self.state.drop_next += interval_by_root(params, self.state.count);
                     return Some(head);
                 }
-                fates[head.id] = Fate::Dropped(now, DropCause::Aqm);
+                outcomes[head.id] = PacketOutcome::Dropped(now, DropCause::Aqm);
                 (item, ok_to_drop) = self.do_dequeue(now, params, largest, elsewhere);
                 if ok_to_drop {
                     self.state.drop_next += interval_by_root(params, self.state.count);
@@ -101,10 +103,10 @@ impl Shelf {
         }
         let head = item.take().unwrap();
         if params.ecn && head.is_ect {
-            fates[head.id].mark();
+            outcomes[head.id].mark();
             item = Some(head);
         } else {
-            fates[head.id] = Fate::Dropped(now, DropCause::Aqm);
+            outcomes[head.id] = PacketOutcome::Dropped(now, DropCause::Aqm);
             item = self.do_dequeue(now, params, largest, elsewhere).0;
         }
         self.state.in_drop_state = true;
@@ -151,7 +153,7 @@ impl Model {
         Self {
             params,
             limit: queue.limit,
-            shelves: BTreeMap::new(),
+            queues: BTreeMap::new(),
             fresh: Vec::new(),
             stale: Vec::new(),
             is_fair,
@@ -160,7 +162,11 @@ impl Model {
     }
 
     fn is_over_limit(&self) -> bool {
-        let items = || self.shelves.values().flat_map(|shelf| &shelf.items);
+        let items = || {
+            self.queues
+                .values()
+                .flat_map(|flow_queue| &flow_queue.items)
+        };
         let bytes: u64 = items().map(|item| item.len).sum();
         match self.limit {
             QueueLimit::Packets(packets) => items().count() > packets as usize,
@@ -176,31 +182,31 @@ impl Model {
             0
         };
         self.largest = self.largest.max(item.len);
-        self.shelves.entry(place).or_default().items.push_back(item);
+        self.queues.entry(place).or_default().items.push_back(item);
         let is_known = self.fresh.contains(&place) || self.stale.contains(&place);
         if self.is_fair && !is_known {
-            self.shelves.get_mut(&place).unwrap().credits = i64::from(self.params.quantum);
+            self.queues.get_mut(&place).unwrap().credits = i64::from(self.params.quantum);
             self.fresh.push(place);
         }
         place
     }
 
     /// The overflow of RFC 8290, section 4.1, second half.
-    fn drop_half_of_the_fattest(&mut self, now: u64, fates: &mut [Fate]) {
-        let most = self.shelves.values().map(Shelf::bytes).max().unwrap();
-        let fattest = self
-            .shelves
+    fn drop_half_of_the_largest(&mut self, now: u64, outcomes: &mut [PacketOutcome]) {
+        let most = self.queues.values().map(FlowQueue::bytes).max().unwrap();
+        let largest = self
+            .queues
             .values_mut()
-            .find(|shelf| shelf.bytes() == most);
-        let items = &mut fattest.unwrap().items;
+            .find(|flow_queue| flow_queue.bytes() == most);
+        let items = &mut largest.unwrap().items;
         let half = items.len() - items.len() / 2;
         for item in items.drain(..half.min(64)) {
-            fates[item.id] = Fate::Dropped(now, DropCause::QueueFull);
+            outcomes[item.id] = PacketOutcome::Dropped(now, DropCause::QueueFull);
         }
     }
 
     /// The scheduler of RFC 8290, section 4.2.
-    fn dequeue_fairly(&mut self, now: u64, fates: &mut [Fate]) -> Option<Item> {
+    fn dequeue_fairly(&mut self, now: u64, outcomes: &mut [PacketOutcome]) -> Option<Item> {
         loop {
             let is_fresh = !self.fresh.is_empty();
             let list = if is_fresh {
@@ -209,18 +215,18 @@ impl Model {
                 &mut self.stale
             };
             let place = *list.first()?;
-            let all: u64 = self.shelves.values().map(Shelf::bytes).sum();
-            let shelf = self.shelves.get_mut(&place).unwrap();
-            let elsewhere = all - shelf.bytes();
-            if shelf.credits <= 0 {
-                shelf.credits += i64::from(self.params.quantum);
+            let all: u64 = self.queues.values().map(FlowQueue::bytes).sum();
+            let flow_queue = self.queues.get_mut(&place).unwrap();
+            let elsewhere = all - flow_queue.bytes();
+            if flow_queue.credits <= 0 {
+                flow_queue.credits += i64::from(self.params.quantum);
                 list.remove(0);
                 self.stale.push(place);
                 continue;
             }
-            match shelf.dequeue(now, &self.params.codel, self.largest, elsewhere, fates) {
+            match flow_queue.dequeue(now, &self.params.codel, self.largest, elsewhere, outcomes) {
                 Some(item) => {
-                    shelf.credits -= item.len as i64;
+                    flow_queue.credits -= item.len as i64;
                     return Some(item);
                 }
                 None if is_fresh => {
@@ -235,33 +241,33 @@ impl Model {
     }
 }
 
-impl model::Waiting for Model {
-    fn arrive(&mut self, now: u64, item: Item, is_idle: bool, fates: &mut [Fate]) {
+impl model::QueueModel for Model {
+    fn arrive(&mut self, now: u64, item: Item, is_idle: bool, outcomes: &mut [PacketOutcome]) {
         let place = self.place(item);
         if is_idle {
             return;
         }
         if self.is_fair {
             while self.is_over_limit() {
-                self.drop_half_of_the_fattest(now, fates);
+                self.drop_half_of_the_largest(now, outcomes);
             }
         } else if self.is_over_limit() {
-            self.shelves.get_mut(&place).unwrap().items.pop_back();
-            fates[item.id] = Fate::Dropped(now, DropCause::QueueFull);
+            self.queues.get_mut(&place).unwrap().items.pop_back();
+            outcomes[item.id] = PacketOutcome::Dropped(now, DropCause::QueueFull);
         }
     }
 
-    fn depart(&mut self, now: u64, fates: &mut [Fate]) -> Option<Item> {
+    fn depart(&mut self, now: u64, outcomes: &mut [PacketOutcome]) -> Option<Item> {
         if self.is_fair {
-            return self.dequeue_fairly(now, fates);
+            return self.dequeue_fairly(now, outcomes);
         }
-        let shelf = self.shelves.get_mut(&0)?;
-        shelf.dequeue(now, &self.params.codel, self.largest, 0, fates)
+        let flow_queue = self.queues.get_mut(&0)?;
+        flow_queue.dequeue(now, &self.params.codel, self.largest, 0, outcomes)
     }
 }
 
 /// Compares the link with the model.
-fn compare(discipline: Discipline) -> Tally {
+fn compare(discipline: Discipline) -> OutcomeCounts {
     let limits = [
         QueueLimit::Packets(1_000),
         QueueLimit::Packets(40),
@@ -273,13 +279,13 @@ fn compare(discipline: Discipline) -> Tally {
 
 #[test]
 fn codel_equals_rfc_8289_packet_by_packet() {
-    let Tally { aqm, full, marked } = compare(Discipline::Codel(Codel::default()));
+    let OutcomeCounts { aqm, full, marked } = compare(Discipline::Codel(Codel::default()));
     assert!(aqm > 1_000 && full > 1_000 && marked == 0);
     let ecn = Codel {
         ecn: true,
         ..Codel::default()
     };
-    let Tally { aqm, full, marked } = compare(Discipline::Codel(ecn));
+    let OutcomeCounts { aqm, full, marked } = compare(Discipline::Codel(ecn));
     assert!(aqm > 1_000 && full > 1_000 && marked > 1_000);
     let hasty = Codel {
         target: Nanos::from_micros(1_500),
@@ -291,7 +297,7 @@ fn codel_equals_rfc_8289_packet_by_packet() {
 
 #[test]
 fn fq_codel_equals_rfc_8290_packet_by_packet() {
-    let Tally { aqm, full, marked } = compare(Discipline::FqCodel(FqCodel::default()));
+    let OutcomeCounts { aqm, full, marked } = compare(Discipline::FqCodel(FqCodel::default()));
     assert!(aqm > 500, "{aqm} {full} {marked}");
     assert!(full > 500, "{aqm} {full} {marked}");
     assert!(marked > 500, "{aqm} {full} {marked}");
@@ -311,10 +317,13 @@ fn a_sparse_flow_does_not_wait_for_a_bulk_flow_under_fq_codel() {
         .unwrap();
     let of = |discipline| {
         let limit = QueueLimit::Packets(1_000);
-        let fates = fates(&Queue { limit, discipline }, &items);
-        let sparse = items.iter().zip(fates).filter(|(item, _)| item.flow == 7);
-        let waits = sparse.map(|(item, fate)| match fate {
-            Fate::Delivered { due, .. } => due - item.at,
+        let outcomes = outcomes(&Queue { limit, discipline }, &items);
+        let sparse = items
+            .iter()
+            .zip(outcomes)
+            .filter(|(item, _)| item.flow == 7);
+        let waits = sparse.map(|(item, outcome)| match outcome {
+            PacketOutcome::Delivered { due, .. } => due - item.at,
             _ => u64::MAX,
         });
         waits.max().unwrap()
@@ -331,13 +340,13 @@ fn many_flows_under_fq_codel_wait_no_longer_than_one() {
         let items = every(44_000, 1_363_636, |n| (1_500, n % flows, Ecn::NotEct));
         let limit = QueueLimit::Packets(10_240);
         let discipline = Discipline::FqCodel(FqCodel::default());
-        let fates = fates(&Queue { limit, discipline }, &items);
+        let outcomes = outcomes(&Queue { limit, discipline }, &items);
         let waits: Vec<f64> = items
             .iter()
-            .zip(fates)
+            .zip(outcomes)
             .skip(22_000)
-            .filter_map(|(item, fate)| match fate {
-                Fate::Delivered { due, .. } => Some((due - item.at) as f64 / 1e6),
+            .filter_map(|(item, outcome)| match outcome {
+                PacketOutcome::Delivered { due, .. } => Some((due - item.at) as f64 / 1e6),
                 _ => None,
             })
             .collect();
@@ -357,8 +366,12 @@ fn a_jumbo_that_found_the_queue_full_is_the_longest_packet() {
     });
     let limit = QueueLimit::Packets(20);
     let discipline = Discipline::Codel(Codel::default());
-    let fates = fates(&Queue { limit, discipline }, &items);
-    assert!(matches!(fates[100], Fate::Dropped(_, DropCause::QueueFull)));
-    let by_codel = |fate: &&Fate| matches!(fate, Fate::Dropped(_, DropCause::Aqm));
-    assert_eq!(fates.iter().filter(by_codel).count(), 0);
+    let outcomes = outcomes(&Queue { limit, discipline }, &items);
+    assert!(matches!(
+        outcomes[100],
+        PacketOutcome::Dropped(_, DropCause::QueueFull)
+    ));
+    let by_codel =
+        |outcome: &&PacketOutcome| matches!(outcome, PacketOutcome::Dropped(_, DropCause::Aqm));
+    assert_eq!(outcomes.iter().filter(by_codel).count(), 0);
 }

@@ -21,13 +21,13 @@ pub(crate) struct Item {
 
 /// The outcome of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum PacketOutcome {
     Unknown,
     Delivered { due: u64, mark: bool },
     Dropped(u64, DropCause),
 }
 
-impl Fate {
+impl PacketOutcome {
     /// Marks the packet; its due time is filled in later.
     pub(crate) fn mark(&mut self) {
         *self = Self::Delivered { due: 0, mark: true };
@@ -59,22 +59,22 @@ pub(crate) fn packet_of(item: &Item) -> Packet {
 }
 
 /// Returns the outcomes of `items` on the link.
-pub(crate) fn fates(queue: &Queue, items: &[Item]) -> Vec<Fate> {
+pub(crate) fn outcomes(queue: &Queue, items: &[Item]) -> Vec<PacketOutcome> {
     let mut link = Link::new(&bottleneck(queue)).unwrap();
-    let mut fates = vec![Fate::Unknown; items.len()];
+    let mut outcomes = vec![PacketOutcome::Unknown; items.len()];
     for item in items {
         link.offer(Nanos(item.at), Side::A, packet_of(item));
     }
     while let Some(outcome) = link.poll(Nanos::MAX) {
-        let fate = &mut fates[usize::try_from(outcome.id().0).unwrap()];
-        assert_eq!(*fate, Fate::Unknown, "two outcomes");
-        *fate = match outcome {
-            Outcome::Deliver { due, mark, .. } => Fate::Delivered { due: due.0, mark },
-            Outcome::Drop { at, cause, .. } => Fate::Dropped(at.0, cause),
+        let known = &mut outcomes[usize::try_from(outcome.id().0).unwrap()];
+        assert_eq!(*known, PacketOutcome::Unknown, "two outcomes");
+        *known = match outcome {
+            Outcome::Deliver { due, mark, .. } => PacketOutcome::Delivered { due: due.0, mark },
+            Outcome::Drop { at, cause, .. } => PacketOutcome::Dropped(at.0, cause),
             Outcome::Copied { .. } => panic!("nothing here copies"),
         };
     }
-    fates
+    outcomes
 }
 
 /// Returns the number from 0 to 1 that decides whether the bottleneck drops packet number `index`. It is a second
@@ -98,7 +98,7 @@ pub(crate) fn drawn(index: u64) -> f64 {
 
 /// Counts of the outcomes of packets.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct OutcomeCounts {
     /// Packets dropped by the AQM.
     pub(crate) aqm: usize,
     /// Packets dropped because the queue was full.
@@ -107,54 +107,54 @@ pub(crate) struct Tally {
 }
 
 /// Compares the link with a model, packet by packet, for every pattern and limit.
-pub(crate) fn compare<M: model::Waiting>(
+pub(crate) fn compare<M: model::QueueModel>(
     discipline: Discipline,
     limits: &[QueueLimit],
     model: impl Fn(&Queue) -> M,
-) -> Tally {
-    let mut tally = Tally::default();
+) -> OutcomeCounts {
+    let mut counts = OutcomeCounts::default();
     for (pattern, items) in patterns() {
         for &limit in limits {
             let queue = Queue { limit, discipline };
-            let ours = fates(&queue, &items);
+            let ours = outcomes(&queue, &items);
             let theirs = model::serve(model(&queue), &items);
             let mut pairs = ours.iter().zip(&theirs);
             let differs = pairs.position(|(one, other)| one != other);
             let both = differs.map(|id| (ours[id], theirs[id]));
             assert_eq!(both, None, "{pattern}, {limit}, packet {differs:?}");
-            for (fate, item) in ours.iter().zip(&items) {
-                match fate {
-                    Fate::Dropped(_, DropCause::Aqm) => tally.aqm += 1,
-                    Fate::Dropped(..) => tally.full += 1,
-                    Fate::Delivered { mark, .. } => {
+            for (outcome, item) in ours.iter().zip(&items) {
+                match outcome {
+                    PacketOutcome::Dropped(_, DropCause::Aqm) => counts.aqm += 1,
+                    PacketOutcome::Dropped(..) => counts.full += 1,
+                    PacketOutcome::Delivered { mark, .. } => {
                         assert!(!mark || item.is_ect && item.ecn != Ecn::Ce, "{pattern}");
-                        tally.marked += usize::from(*mark);
+                        counts.marked += usize::from(*mark);
                     }
-                    Fate::Unknown => panic!("{pattern}: without a fate"),
+                    PacketOutcome::Unknown => panic!("{pattern}: no outcome"),
                 }
             }
         }
     }
-    tally
+    counts
 }
 
 /// The server of a model, and the contract of a model of a queue.
 pub(crate) mod model {
-    use super::{Ecn, Fate, Item};
+    use super::{Ecn, Item, PacketOutcome};
 
     /// The time of a byte at 8 Mbit/s.
     pub(crate) const NANOS_PER_BYTE: u64 = 1_000;
 
-    pub(crate) trait Waiting {
+    pub(crate) trait QueueModel {
         /// Takes an item that arrives. If `is_idle`, the server is idle and the limit does not apply.
-        fn arrive(&mut self, now: u64, item: Item, is_idle: bool, fates: &mut [Fate]);
+        fn arrive(&mut self, now: u64, item: Item, is_idle: bool, outcomes: &mut [PacketOutcome]);
         /// Removes and returns the item to serve next.
-        fn depart(&mut self, now: u64, fates: &mut [Fate]) -> Option<Item>;
+        fn depart(&mut self, now: u64, outcomes: &mut [PacketOutcome]) -> Option<Item>;
     }
 
     /// Serves `items`. An item that is done makes room before another one arrives at the same instant.
-    pub(crate) fn serve(mut queue: impl Waiting, items: &[Item]) -> Vec<Fate> {
-        let mut fates = vec![Fate::Unknown; items.len()];
+    pub(crate) fn serve(mut queue: impl QueueModel, items: &[Item]) -> Vec<PacketOutcome> {
+        let mut outcomes = vec![PacketOutcome::Unknown; items.len()];
         let mut coming = items.iter().copied().peekable();
         let mut done: Option<u64> = None;
         loop {
@@ -162,21 +162,24 @@ pub(crate) mod model {
                 (Some(done), Some(item)) if item.at < done => item.at,
                 (Some(done), _) => done,
                 (None, Some(item)) => item.at,
-                (None, None) => return fates,
+                (None, None) => return outcomes,
             };
             if done == Some(now) {
                 done = None;
             } else if let Some(item) = coming.next() {
-                queue.arrive(now, item, done.is_none(), &mut fates);
+                queue.arrive(now, item, done.is_none(), &mut outcomes);
             }
             if done.is_none()
-                && let Some(item) = queue.depart(now, &mut fates)
+                && let Some(item) = queue.depart(now, &mut outcomes)
             {
                 let due = now + item.len * NANOS_PER_BYTE;
-                let is_marked = matches!(fates[item.id], Fate::Delivered { mark: true, .. });
+                let is_marked = matches!(
+                    outcomes[item.id],
+                    PacketOutcome::Delivered { mark: true, .. }
+                );
                 // A packet that arrived marked does not count as marked here.
                 let mark = is_marked && item.ecn != Ecn::Ce;
-                fates[item.id] = Fate::Delivered { due, mark };
+                outcomes[item.id] = PacketOutcome::Delivered { due, mark };
                 done = Some(due);
             }
         }
@@ -377,12 +380,12 @@ fn a_packet_that_finds_the_server_idle_needs_no_room() {
     let limit = QueueLimit::Time(Nanos::from_millis(1));
     let items = every(3, 0, |_| (1_500, 1, Ecn::Ect1));
     for discipline in disciplines() {
-        let served = Fate::Delivered {
+        let served = PacketOutcome::Delivered {
             due: 1_500_000,
             mark: false,
         };
-        let full = Fate::Dropped(0, DropCause::QueueFull);
-        let fates = fates(&Queue { limit, discipline }, &items);
-        assert_eq!(fates, [served, full, full], "{discipline:?}");
+        let full = PacketOutcome::Dropped(0, DropCause::QueueFull);
+        let outcomes = outcomes(&Queue { limit, discipline }, &items);
+        assert_eq!(outcomes, [served, full, full], "{discipline:?}");
     }
 }

@@ -51,11 +51,11 @@ pub(crate) fn drive(config: &LinkConfig, arrivals: &[Arrival], wakes: &[Wake]) -
     outcomes
 }
 
-/// Offers `traffic` and wakes up whenever `link` asks for it, to the end; passes each step to `seen`.
-pub(crate) fn attend(
+/// Offers `traffic` and wakes up whenever `link` asks for it, to the end; passes each step to `observe`.
+pub(crate) fn drive_to_end(
     link: &mut Link,
     traffic: &[Arrival],
-    mut seen: impl FnMut(&Link, Nanos, Option<Outcome>),
+    mut observe: impl FnMut(&Link, Nanos, Option<Outcome>),
 ) {
     let mut now = Nanos::ZERO;
     let mut arrivals = traffic.iter().enumerate().peekable();
@@ -66,11 +66,11 @@ pub(crate) fn attend(
         {
             now = arrival.at;
             link.offer(now, arrival.side, packet(id, arrival.len));
-            seen(link, now, None);
+            observe(link, now, None);
         } else if let Some(at) = wake {
             now = now.max(at);
             let outcome = link.poll(now);
-            seen(link, now, outcome);
+            observe(link, now, outcome);
         } else {
             return;
         }
@@ -112,15 +112,15 @@ pub(crate) fn packet(id: usize, len: Bytes) -> Packet {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hop {
     pub(crate) name: String,
-    pub(crate) up: Way,
-    pub(crate) down: Way,
+    pub(crate) up: HopDirection,
+    pub(crate) down: HopDirection,
     /// TOFFEE's server in front of everything else, and its loss in each direction.
     pub(crate) toffee: Option<(Toffee, Probability)>,
 }
 
 /// One direction of a hop, with its stages in this order.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Way {
+pub(crate) struct HopDirection {
     pub(crate) rate: Option<Rate>,
     pub(crate) loss: Probability,
     pub(crate) delay: Nanos,
@@ -128,23 +128,23 @@ pub(crate) struct Way {
 }
 
 impl Hop {
-    fn stages(&self, direction: &str, way: &Way) -> Vec<StageSpec> {
+    fn stages(&self, name: &str, direction: &HopDirection) -> Vec<StageSpec> {
         let mut stages = Vec::new();
         let mut add = |kind: &str, effect| {
-            let name = format!("{}.{direction}.{kind}", self.name);
-            stages.push(StageSpec::new(name, effect));
+            let stage = format!("{}.{name}.{kind}", self.name);
+            stages.push(StageSpec::new(stage, effect));
         };
         if let Some((_, loss)) = self.toffee.filter(|(_, loss)| *loss != Probability::ZERO) {
             add("drop", Effect::Loss(loss.into()));
         }
-        if let Some(rate) = way.rate {
+        if let Some(rate) = direction.rate {
             add("rate", Effect::Rate(rate));
         }
-        if way.loss != Probability::ZERO {
-            add("loss", Effect::Loss(way.loss.into()));
+        if direction.loss != Probability::ZERO {
+            add("loss", Effect::Loss(direction.loss.into()));
         }
-        if way.delay != Nanos::ZERO || way.size_delay.is_some() {
-            let (time, by_size) = (way.delay, way.size_delay);
+        if direction.delay != Nanos::ZERO || direction.size_delay.is_some() {
+            let (time, by_size) = (direction.delay, direction.size_delay);
             add(
                 "delay",
                 Effect::Delay(Delay {
@@ -181,7 +181,7 @@ pub(crate) fn link(hops: Vec<Hop>) -> LinkConfig {
     config(1, 0, &hops)
 }
 
-pub(crate) fn hop(name: &str, up: Way, down: Way) -> Hop {
+pub(crate) fn hop(name: &str, up: HopDirection, down: HopDirection) -> Hop {
     Hop {
         name: name.into(),
         up,
@@ -190,22 +190,22 @@ pub(crate) fn hop(name: &str, up: Way, down: Way) -> Hop {
     }
 }
 
-pub(crate) fn loss(text: &str) -> Way {
-    Way {
+pub(crate) fn loss(text: &str) -> HopDirection {
+    HopDirection {
         loss: text.parse().unwrap(),
-        ..Way::default()
+        ..HopDirection::default()
     }
 }
 
-pub(crate) fn delay(text: &str) -> Way {
-    Way {
+pub(crate) fn delay(text: &str) -> HopDirection {
+    HopDirection {
         delay: text.parse().unwrap(),
-        ..Way::default()
+        ..HopDirection::default()
     }
 }
 
-pub(crate) fn rate(rate: &str, queue: &str) -> Way {
-    Way {
+pub(crate) fn rate(rate: &str, queue: &str) -> HopDirection {
+    HopDirection {
         rate: Some(Rate {
             fluctuation: None,
             burst: None,
@@ -213,13 +213,13 @@ pub(crate) fn rate(rate: &str, queue: &str) -> Way {
             framing: Framing::L2,
             queue: queue.parse::<QueueLimit>().unwrap().into(),
         }),
-        ..Way::default()
+        ..HopDirection::default()
     }
 }
 
 /// Generates one to three hops with every kind of stage that keeps order.
 pub(crate) fn any_hops() -> impl Strategy<Value = Vec<Hop>> {
-    let hop = (any_way(), any_way(), option::of(any_toffee()));
+    let hop = (any_direction(), any_direction(), option::of(any_toffee()));
     let named = |(n, (up, down, toffee))| Hop {
         name: format!("hop{n}"),
         up,
@@ -236,14 +236,14 @@ pub(crate) fn any_link() -> impl Strategy<Value = LinkConfig> {
         .prop_map(|(seed, link, hops)| config(seed, link, &hops))
 }
 
-pub(crate) fn any_way() -> impl Strategy<Value = Way> {
+pub(crate) fn any_direction() -> impl Strategy<Value = HopDirection> {
     (
         option::of(any_rate()),
         any_loss(),
         prop_oneof![Just(0), 0..5_000_000_u64],
         option::of(any_factor()),
     )
-        .prop_map(|(rate, loss, delay, size_delay)| Way {
+        .prop_map(|(rate, loss, delay, size_delay)| HopDirection {
             rate,
             loss,
             delay: Nanos(delay),

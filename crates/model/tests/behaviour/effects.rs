@@ -226,13 +226,13 @@ fn copies_never_change_the_outcomes_of_originals() {
             ("box.up.delay", jittery(Law::Uniform, "1ms", Ordering::Free)),
         ])
     };
-    let fates = |copied| {
+    let due_times = |copied| {
         dues(
             &cross(&impaired(copied), count, 100_000, |_| 1_000).0,
             count,
         )
     };
-    assert!(fates("0%") == fates("100%"));
+    assert!(due_times("0%") == due_times("100%"));
 }
 
 #[test]
@@ -249,14 +249,14 @@ fn a_packet_above_the_mtu_is_dropped_with_a_reply() {
         outcomes[0],
         Outcome::Deliver { due: Nanos(7), .. }
     ));
-    let told = Outcome::Drop {
+    let too_big = Outcome::Drop {
         id: packet(1, Bytes(0)).id,
         copy: 0,
         at: Nanos(7),
         cause: DropCause::TooBig,
         reply: Some(Reply::TooBig { mtu: 1_400 }),
     };
-    assert_eq!(outcomes[1], told);
+    assert_eq!(outcomes[1], too_big);
     assert!(matches!(outcomes[2], Outcome::Deliver { .. }));
 }
 

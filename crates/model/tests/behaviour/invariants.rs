@@ -1,8 +1,8 @@
 //! Invariants of every link under all traffic, in virtual time.
 
 use crate::drive::{
-    Arrival, Hop, any_hops, any_link, any_traffic, any_wakes, attend, drain, drive, dues, link,
-    packet,
+    Arrival, Hop, any_hops, any_link, any_traffic, any_wakes, drain, drive, drive_to_end, dues,
+    link, packet,
 };
 use farwire_model::{Link, Nanos, Outcome, Rate, Side};
 use proptest::prelude::*;
@@ -35,7 +35,7 @@ proptest! {
     fn counters_add_up_at_every_step(config in any_link(), traffic in any_traffic()) {
         let mut link = Link::new(&config).unwrap();
         let mut handed_out = [0_u64; 2];
-        attend(&mut link, &traffic, |link, _, outcome| {
+        drive_to_end(&mut link, &traffic, |link, _, outcome| {
             if let Some(outcome) = outcome {
                 let id = usize::try_from(outcome.id().0).unwrap();
                 handed_out[traffic[id].side as usize] += 1;
@@ -60,7 +60,7 @@ proptest! {
         config in any_link(),
         traffic in any_traffic(),
     ) {
-        attend(&mut Link::new(&config).unwrap(), &traffic, |_, now, outcome| {
+        drive_to_end(&mut Link::new(&config).unwrap(), &traffic, |_, now, outcome| {
             if let Some(Outcome::Deliver { due, .. }) = outcome {
                 assert!(due >= now, "{due} was handed out at {now}");
             }

@@ -1,7 +1,7 @@
 //! Changes of conditions while packets are on their way.
 
 use crate::drive::{
-    Draw, Hop, Way, any_hops, any_traffic, config, delay, drain, hop, packet, rate,
+    Draw, Hop, HopDirection, any_hops, any_traffic, config, delay, drain, hop, packet, rate,
 };
 use farwire_model::{
     BitsPerSec, Bytes, CheckedPaths, ConfigError, Delay, Effect, Factor, Gate, Jitter, Law, Link,
@@ -152,7 +152,7 @@ fn decided_outcomes_stay_and_later_packets_do_not_overtake_them() {
     let mut link = Link::new(&crate::drive::link(vec![hop(
         "box",
         delay("20ms"),
-        Way::default(),
+        HopDirection::default(),
     )]))
     .unwrap();
     link.offer(Nanos(5), Side::A, packet(0, Bytes(100)));
@@ -180,10 +180,10 @@ fn decided_outcomes_stay_and_later_packets_do_not_overtake_them() {
 
 #[test]
 fn a_refused_change_changes_nothing() {
-    let hops = |first: Way, second: Way| {
+    let hops = |first: HopDirection, second: HopDirection| {
         let hops = [
-            hop("wire", first, Way::default()),
-            hop("box", second, Way::default()),
+            hop("wire", first, HopDirection::default()),
+            hop("box", second, HopDirection::default()),
         ];
         config(1, 0, &hops).paths
     };

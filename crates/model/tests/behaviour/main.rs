@@ -15,12 +15,12 @@ mod drop_head;
 mod dual_pi2;
 mod effects;
 mod invariants;
-mod kept;
 mod live;
 mod netem;
 mod over_time;
 mod pie;
 mod randomness;
+mod recorded_outcomes;
 mod red;
 #[cfg(any(feature = "serde", feature = "schema"))]
 mod serialized;

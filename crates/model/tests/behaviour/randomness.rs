@@ -1,6 +1,6 @@
 //! The packets that are lost depend on the seed, the link and the stage, and on nothing else.
 
-use crate::drive::{Hop, Way, delay, drive, dues, hop, link, loss, rate, stream};
+use crate::drive::{Hop, HopDirection, delay, drive, dues, hop, link, loss, rate, stream};
 use farwire_model::{LinkConfig, Nanos, QueueLimit, Side, Toffee};
 use proptest::prelude::*;
 
@@ -90,7 +90,7 @@ fn another_seed_link_hop_or_direction_loses_other_packets() {
 #[test]
 fn other_stages_do_not_change_which_packets_are_lost() {
     let reference = lost(&ten_percent());
-    let busy = Way {
+    let busy = HopDirection {
         loss: "10%".parse().unwrap(),
         delay: Nanos::from_millis(7),
         ..rate("1gbit", "100pkt")

@@ -3,7 +3,9 @@
 
 use std::collections::VecDeque;
 
-use crate::discipline::{Fate, Item, Tally, compare, drawn, every, fates, model};
+use crate::discipline::{
+    Item, OutcomeCounts, PacketOutcome, compare, drawn, every, model, outcomes,
+};
 use farwire_model::{Bytes, Discipline, DropCause, Ecn, Nanos, Queue, QueueLimit, Red};
 
 /// Figure 2 of Floyd and Jacobson, 1993, with its names, in bytes, and with the gentle slope of Floyd, 2000.
@@ -93,24 +95,24 @@ impl Model {
     }
 }
 
-impl model::Waiting for Model {
-    fn arrive(&mut self, now: u64, item: Item, is_idle: bool, fates: &mut [Fate]) {
+impl model::QueueModel for Model {
+    fn arrive(&mut self, now: u64, item: Item, is_idle: bool, outcomes: &mut [PacketOutcome]) {
         self.calculate_avg(now);
         let (is_marked, is_mark_enough) = self.mark(item.id);
         let is_ecn = is_mark_enough && self.red.ecn && item.is_ect;
         if is_marked && !is_ecn {
-            fates[item.id] = Fate::Dropped(now, DropCause::Aqm);
+            outcomes[item.id] = PacketOutcome::Dropped(now, DropCause::Aqm);
         } else if !is_idle && self.is_full(&item) {
-            fates[item.id] = Fate::Dropped(now, DropCause::QueueFull);
+            outcomes[item.id] = PacketOutcome::Dropped(now, DropCause::QueueFull);
         } else {
             if is_marked {
-                fates[item.id].mark();
+                outcomes[item.id].mark();
             }
             self.q.push_back(item);
         }
     }
 
-    fn depart(&mut self, now: u64, _: &mut [Fate]) -> Option<Item> {
+    fn depart(&mut self, now: u64, _: &mut [PacketOutcome]) -> Option<Item> {
         let item = self.q.pop_front();
         if item.is_none() {
             self.is_empty_and_idle = true;
@@ -135,14 +137,14 @@ fn red_equals_the_paper_packet_by_packet() {
     };
     // This is the weight for 50 packets of 1,000 bytes and a minimum of 30,000 bytes.
     let gentle = Red::default();
-    let Tally { aqm, full, marked } = all(gentle, 1.0 / 32.0);
+    let OutcomeCounts { aqm, full, marked } = all(gentle, 1.0 / 32.0);
     assert!(aqm > 1_000 && full > 1_000 && marked == 0, "{aqm} {full}");
     let steep = Red {
         gentle: false,
         ecn: true,
         ..gentle
     };
-    let Tally { aqm, full, marked } = all(steep, 1.0 / 32.0);
+    let OutcomeCounts { aqm, full, marked } = all(steep, 1.0 / 32.0);
     assert!(aqm > 1_000, "{aqm} {full} {marked}");
     assert!(full > 1_000, "{aqm} {full} {marked}");
     assert!(marked > 100, "{aqm} {full} {marked}");
@@ -156,7 +158,7 @@ fn red_equals_the_paper_packet_by_packet() {
         ecn: true,
         ..gentle
     };
-    let Tally { aqm, marked, .. } = all(short, 1.0 / 16.0);
+    let OutcomeCounts { aqm, marked, .. } = all(short, 1.0 / 16.0);
     assert!(aqm > 1_000 && marked > 1_000, "{aqm} {marked}");
 }
 
@@ -171,27 +173,29 @@ fn red(red: Red) -> Queue {
 fn a_short_burst_is_not_dropped() {
     // The packets that come together are as many as `burst` says.
     let items = every(50, 0, |_| (1_000, 1, Ecn::NotEct));
-    let fates = fates(&red(Red::default()), &items);
-    let is_dropped = |fate: &&Fate| matches!(fate, Fate::Dropped(..));
-    assert_eq!(fates.iter().filter(is_dropped).count(), 0);
+    let outcomes = outcomes(&red(Red::default()), &items);
+    let is_dropped = |outcome: &&PacketOutcome| matches!(outcome, PacketOutcome::Dropped(..));
+    assert_eq!(outcomes.iter().filter(is_dropped).count(), 0);
 }
 
 #[test]
 fn after_an_idle_time_the_average_has_decayed() {
     let mut items = every(1_200, 0, |_| (1_000, 1, Ecn::NotEct));
-    let served = |fate: &Fate| match fate {
-        Fate::Delivered { due, .. } => Some(*due),
+    let served = |outcome: &PacketOutcome| match outcome {
+        PacketOutcome::Delivered { due, .. } => Some(*due),
         _ => None,
     };
-    let first = fates(&red(Red::default()), &items[..600]);
+    let first = outcomes(&red(Red::default()), &items[..600]);
     let idle_from = first.iter().filter_map(served).max().unwrap();
     let mut first_drop_after = |pause: u64| {
         items[600..]
             .iter_mut()
             .for_each(|item| item.at = idle_from + pause);
-        let fates = fates(&red(Red::default()), &items);
-        let mut second = fates[600..].iter();
-        second.position(|fate| served(fate).is_none()).unwrap()
+        let outcomes = outcomes(&red(Red::default()), &items);
+        let mut second = outcomes[600..].iter();
+        second
+            .position(|outcome| served(outcome).is_none())
+            .unwrap()
     };
     // In 1 ms one packet of 1,000 bytes could have been served, and in two seconds 2,000, after which nothing is left
     // of the average.
@@ -204,19 +208,24 @@ fn the_average_falls_in_idle_times_shorter_than_a_packet() {
     // After a burst, a packet comes every 1.5 ms; before each, the server is idle for 0.5 ms.
     let mut items = every(1_600, 1_500_000, |_| (1_000, 1, Ecn::NotEct));
     items[..600].iter_mut().for_each(|item| item.at = 0);
-    let served = |fate: &Fate| match fate {
-        Fate::Delivered { due, .. } => Some(*due),
+    let served = |outcome: &PacketOutcome| match outcome {
+        PacketOutcome::Delivered { due, .. } => Some(*due),
         _ => None,
     };
     let red = red(Red::default());
-    let burst = fates(&red, &items[..600]);
+    let burst = outcomes(&red, &items[..600]);
     let idle_from = burst.iter().filter_map(served).max().unwrap();
     for item in &mut items[600..] {
         item.at = item.at - 600 * 1_500_000 + idle_from + 500_000;
     }
-    let fates = fates(&red, &items);
-    let dropped = |fates: &[Fate]| fates.iter().filter(|fate| served(fate).is_none()).count();
+    let outcomes = outcomes(&red, &items);
+    let dropped = |outcomes: &[PacketOutcome]| {
+        outcomes
+            .iter()
+            .filter(|outcome| served(outcome).is_none())
+            .count()
+    };
     // With half a packet at a time, the average falls from twice `max` to below `min` in at most 115 packets: 64 ln 6.
-    let (first, then) = (dropped(&fates[600..750]), dropped(&fates[750..]));
+    let (first, then) = (dropped(&outcomes[600..750]), dropped(&outcomes[750..]));
     assert!(first > 5 && then == 0, "{first} {then}");
 }

@@ -183,7 +183,7 @@ fn the_values_of_a_table_are_equally_likely() {
 }
 
 /// Creates a jitter with a half-life of a millisecond, the time between two packets of [`steady`].
-fn wandering(law: Shape, spread_ms: f64, factor: f64) -> Jitter {
+fn correlated(law: Shape, spread_ms: f64, factor: f64) -> Jitter {
     Jitter {
         half_life: Some(ms(1.0)),
         ..spread(law, spread_ms, factor)
@@ -198,7 +198,7 @@ fn apart(crossing: &Crossing) -> Vec<f64> {
 #[test]
 fn correlated_jitter_keeps_a_normal_law() {
     Law {
-        link: |factor| free(2.0, wandering(Shape::Normal, 2.0, factor)),
+        link: |factor| free(2.0, correlated(Shape::Normal, 2.0, factor)),
         judge: |crossing| kolmogorov_smirnov(&mut apart(crossing), clamped_normal),
         ..INDEPENDENT
     }
@@ -208,7 +208,7 @@ fn correlated_jitter_keeps_a_normal_law() {
 #[test]
 fn correlated_jitter_keeps_a_pareto_law() {
     Law {
-        link: |factor| free(20.0, wandering(Shape::Pareto, 2.048, factor)),
+        link: |factor| free(20.0, correlated(Shape::Pareto, 2.048, factor)),
         judge: |crossing| kolmogorov_smirnov(&mut apart(crossing), pareto),
         ..INDEPENDENT
     }
@@ -218,7 +218,7 @@ fn correlated_jitter_keeps_a_pareto_law() {
 #[test]
 fn correlated_jitter_keeps_a_uniform_law() {
     Law {
-        link: |factor| free(20.0, wandering(Shape::Uniform, 5.0, factor)),
+        link: |factor| free(20.0, correlated(Shape::Uniform, 5.0, factor)),
         judge: |crossing| {
             let law = Uniform::new(15.0, 25.0).unwrap();
             kolmogorov_smirnov(&mut apart(crossing), |delay| law.cdf(delay))
@@ -276,7 +276,7 @@ fn correlated_jitter_keeps_its_standard_deviation_at_any_packet_rate() {
     Law {
         packets: 10_000_000,
         traffic: fast,
-        link: |factor| free(20.0, wandering(Shape::Normal, 3.0, factor)),
+        link: |factor| free(20.0, correlated(Shape::Normal, 3.0, factor)),
         judge: scores,
     }
     .holds();
