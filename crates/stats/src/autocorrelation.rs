@@ -2,14 +2,14 @@
 
 use super::t_interval;
 
-const FEWEST_BATCHES: usize = 4;
+const MIN_BATCHES: usize = 4;
 /// The autocorrelation time for which a batch is a single value.
-const ALONE: f64 = 1.0 / 3.0;
+const SINGLE_VALUE_TIME: f64 = 1.0 / 3.0;
 
 /// The least length of a series that shows how much its neighbours are correlated.
-const FEWEST_VALUES: usize = 50;
+const MIN_VALUES: usize = 50;
 /// The least number of effective samples for which the interval can be trusted.
-const FEWEST_STRANGERS: f64 = 20.0;
+const MIN_EFFECTIVE_SAMPLES: f64 = 20.0;
 
 /// The mean of a series of correlated values, and how far it can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,7 +36,7 @@ impl SeriesMean {
             mean,
             interval: [low, high],
             worth,
-            enough: values.len() >= FEWEST_VALUES && worth >= FEWEST_STRANGERS,
+            enough: values.len() >= MIN_VALUES && worth >= MIN_EFFECTIVE_SAMPLES,
         })
     }
 }
@@ -49,7 +49,7 @@ impl SeriesMean {
 /// is computed over their means: batch means (A. M. Law, "Simulation Modeling and Analysis", §9.5.3), with the initial
 /// positive sequence of C. J. Geyer ("Practical Markov Chain Monte Carlo", 1992, §3.3) for the length.
 pub fn mean_with_interval(values: &[f64]) -> Option<(f64, f64, f64)> {
-    if values.len() < FEWEST_BATCHES {
+    if values.len() < MIN_BATCHES {
         return None;
     }
     let mean = t_interval::mean(values)?;
@@ -65,7 +65,7 @@ pub fn mean_with_interval(values: &[f64]) -> Option<(f64, f64, f64)> {
 
 fn batch_length(values: &[f64], mean: f64) -> usize {
     let wanted = (3.0 * autocorrelation_time(values, mean)).ceil();
-    let longest = values.len() / FEWEST_BATCHES;
+    let longest = values.len() / MIN_BATCHES;
     (1..longest)
         .find(|length| *length as f64 >= wanted)
         .unwrap_or(longest)
@@ -80,14 +80,14 @@ fn autocorrelation_time(values: &[f64], mean: f64) -> f64 {
     };
     let variance = covariance(0);
     if variance <= 0.0 {
-        return ALONE;
+        return SINGLE_VALUE_TIME;
     }
     // In a reversible chain, sums of neighbouring autocorrelations are positive, so the first sum that is not positive
     // is noise.
     let pairs =
         (0..values.len() / 4).map(|k| (covariance(2 * k) + covariance(2 * k + 1)) / variance);
     let time = 2.0 * pairs.take_while(|sum| *sum > 0.0).sum::<f64>() - 1.0;
-    if time <= 1.0 { ALONE } else { time }
+    if time <= 1.0 { SINGLE_VALUE_TIME } else { time }
 }
 
 #[cfg(test)]
@@ -97,16 +97,16 @@ pub(crate) mod tests {
 
     /// Returns an autoregressive series around 0 with the given correlation of neighbours.
     pub(crate) fn series(seed: u64, correlation: f64, count: usize) -> Vec<f64> {
-        const RUN_IN: usize = 50;
+        const BURN_IN: usize = 50;
         let mut value = 0.0;
         let step = |noise: &f64| {
             value = correlation * value + noise;
             value
         };
-        draws(seed, RUN_IN + count)
+        draws(seed, BURN_IN + count)
             .iter()
             .map(step)
-            .skip(RUN_IN)
+            .skip(BURN_IN)
             .collect()
     }
 

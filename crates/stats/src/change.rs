@@ -55,7 +55,7 @@ const NEAR_ZERO: f64 = 0.01;
 /// The number of its standard errors from 0 within which a mean also counts as near 0.
 const STANDARD_ERRORS: f64 = 3.0;
 /// The ratio of the means above which a change is printed as a factor.
-const MOST_IN_PERCENT: f64 = 2.0;
+const MAX_RATIO_IN_PERCENT: f64 = 2.0;
 /// The number of decimal places of a value in percent or points without an interval.
 const PLAIN: i32 = 1;
 
@@ -106,7 +106,7 @@ impl Change {
         match self.factor {
             _ if unit == "%" => ChangeForm::Points,
             None => ChangeForm::Difference,
-            Some(factor) if factor.value.max(1.0 / factor.value) > MOST_IN_PERCENT => {
+            Some(factor) if factor.value.max(1.0 / factor.value) > MAX_RATIO_IN_PERCENT => {
                 ChangeForm::Factor
             }
             Some(_) => ChangeForm::Percent,

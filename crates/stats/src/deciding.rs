@@ -12,7 +12,7 @@ use super::{mann_whitney, order_statistics, pairs, t_interval, welch};
 /// The width that puts the true value outside in one experiment of 1,000, both ends together.
 pub const BEYOND: u32 = 2_000;
 /// The least number of values for which Student's t is usable: 8.6 for five values, but 31.6 for three.
-const FEWEST: usize = 5;
+const MIN_VALUES: usize = 5;
 
 /// The centre of several values that a rule refers to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -40,7 +40,7 @@ impl Centre {
     /// median (W. J. Conover, "Practical Nonparametric Statistics", §3.2).
     pub fn interval(self, values: &[f64], beyond: u32) -> Option<[f64; 2]> {
         match self {
-            Self::Mean if values.len() < FEWEST => None,
+            Self::Mean if values.len() < MIN_VALUES => None,
             Self::Mean if above_zero(values) => {
                 let interval = student(&logarithms(values), beyond)?;
                 Some(interval.map(f64::exp))
@@ -81,7 +81,7 @@ impl Centre {
     /// Returns the least number of values that have an interval; if two samples are compared, each needs as many.
     pub fn fewest(self, of_two: bool, beyond: u32) -> usize {
         let has_one = |count: &usize| match (self, of_two) {
-            (Self::Mean, _) => *count >= FEWEST,
+            (Self::Mean, _) => *count >= MIN_VALUES,
             (Self::Median, false) => binomial_rank(*count, beyond).is_some(),
             (Self::Median, true) => mann_whitney::interval_rank(*count, *count, beyond).is_some(),
         };
@@ -105,7 +105,7 @@ fn student(values: &[f64], beyond: u32) -> Option<[f64; 2]> {
 }
 
 fn welch(base: &[f64], values: &[f64], beyond: u32) -> Option<[f64; 2]> {
-    if base.len().min(values.len()) < FEWEST {
+    if base.len().min(values.len()) < MIN_VALUES {
         return None;
     }
     let welch = welch::Difference::of(base, values)?;

@@ -11,7 +11,7 @@ pub fn decimals(uncertainty: f64) -> Option<i32> {
 /// value that is not finite.
 pub fn significant(value: f64, digits: i32) -> Option<i32> {
     /// The largest number of places; a smaller value is 0 to any reader.
-    const MOST: i32 = 9;
+    const MAX_PLACES: i32 = 9;
     let size = value.abs();
     if !size.is_finite() || size == 0.0 {
         return None;
@@ -24,7 +24,7 @@ pub fn significant(value: f64, digits: i32) -> Option<i32> {
     let places = digits - 1 - first;
     // 0.996 rounds to 1.0, which has one place less.
     let carried = (size * 10_f64.powi(places)).round() >= 10_f64.powi(digits);
-    Some((places - i32::from(carried)).min(MOST))
+    Some((places - i32::from(carried)).min(MAX_PLACES))
 }
 
 /// Writes `value` with this many decimal places, rounded to tens, hundreds and so on if `decimals` is negative. A zero

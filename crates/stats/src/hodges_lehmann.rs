@@ -23,7 +23,7 @@ pub struct Shift {
 }
 
 /// The number of values in each sample that always have an interval.
-const ENOUGH: usize = 4;
+const SUFFICIENT_VALUES: usize = 4;
 
 /// An estimate with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,12 +97,12 @@ impl Shift {
     /// against 4, 3 against 7.
     pub fn enough(&self) -> usize {
         let [reference, sample] = self.counts;
-        (reference.min(sample)..ENOUGH)
+        (reference.min(sample)..SUFFICIENT_VALUES)
             .find(|least| {
                 let (reference, sample) = (reference.max(*least), sample.max(*least));
                 mann_whitney::interval_rank(reference, sample, AT_95).is_some()
             })
-            .unwrap_or(ENOUGH)
+            .unwrap_or(SUFFICIENT_VALUES)
     }
 }
 

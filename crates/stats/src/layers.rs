@@ -11,7 +11,7 @@ const TAG: u32 = 4;
 /// The frame check sequence (IEEE 802.3 §3.2.9).
 const FCS: u32 = 4;
 /// The shortest frame, with FCS; a shorter one is padded. A tag counts towards it (IEEE 802.3 §4.4.2).
-const LEAST_FRAME: u32 = 64;
+const MIN_FRAME: u32 = 64;
 /// Preamble and start delimiter (IEEE 802.3 §3.1.1).
 pub const PREAMBLE: u32 = 8;
 /// The gap between packets, 96 bit times (IEEE 802.3 §4.4.2).
@@ -122,7 +122,7 @@ impl Stack {
     }
 
     fn counted(self, payload: u64, l3: u64) -> Counted {
-        let (least, fcs) = (u64::from(LEAST_FRAME), u64::from(FCS));
+        let (least, fcs) = (u64::from(MIN_FRAME), u64::from(FCS));
         let l2_with_fcs = (l3 + u64::from(self.frame_header()) + fcs).max(least);
         let l2 = l2_with_fcs - fcs;
         Counted {
@@ -241,7 +241,7 @@ impl Layers {
     }
 
     fn frame(&self) -> f64 {
-        (self.packet() + f64::from(self.stack.frame_header())).max(f64::from(LEAST_FRAME - FCS))
+        (self.packet() + f64::from(self.stack.frame_header())).max(f64::from(MIN_FRAME - FCS))
     }
 }
 

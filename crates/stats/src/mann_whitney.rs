@@ -4,7 +4,7 @@
 use statrs::distribution::{ContinuousCDF as _, Normal};
 
 /// The largest size of each sample for which arrangements are counted: C(100, 50) arrangements fit into 128 bits.
-const COUNTED: usize = 50;
+const MAX_COUNTED: usize = 50;
 /// Two-sided 5 %: one arrangement in forty may lie beyond each end.
 pub(crate) const AT_95: u32 = 40;
 
@@ -17,7 +17,7 @@ pub(crate) const AT_95: u32 = 40;
 /// `mannwhitneyu`), by counting arrangements up to 50 values in each sample, and otherwise by the normal approximation
 /// with continuity correction. With ties, the interval including its ends covers more, never less.
 pub(crate) fn interval_rank(m: usize, n: usize, beyond: u32) -> Option<usize> {
-    let rank = if m.max(n) <= COUNTED {
+    let rank = if m.max(n) <= MAX_COUNTED {
         counted_rank(m, n, beyond)
     } else {
         approximate_rank(m, n, beyond)

@@ -2,12 +2,12 @@
 
 /// The number of independent values that a quantile needs on either side. With fewer, its interval would end at the
 /// least or the greatest value, and the quantile would be only another name for that extreme.
-pub const FEWEST_BEYOND: f64 = 5.0;
+pub const MIN_BEYOND: f64 = 5.0;
 
 /// Returns the least number of independent values that a quantile at `share` (0 to 1) needs: 10 for the median, 50 for
 /// the 90th percentile, 500 for the 99th.
 pub fn fewest(share: f64) -> f64 {
-    (FEWEST_BEYOND / share.min(1.0 - share)).round()
+    (MIN_BEYOND / share.min(1.0 - share)).round()
 }
 
 /// Returns `values` from the least to the greatest.

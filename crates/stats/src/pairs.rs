@@ -1,14 +1,14 @@
 //! Order statistics of all pairs of two samples, without storing the pairs.
 
 /// A function of a pair, which must rise with the first value and fall with the second.
-type Of = fn(f64, f64) -> f64;
+type PairFunction = fn(f64, f64) -> f64;
 
 /// Returns the `rank`-th value, from 1 and from the least, of `of` over all pairs of a value of `upper` and one of
 /// `lower`, both sorted; `rank` is at most the number of pairs.
 ///
 /// The result is found by bisection among all numbers, in 64 steps; a walk along both samples counts the pairs up to a
 /// guess. Therefore 10,000 by 10,000 values take little time and no memory.
-pub(crate) fn nth(upper: &[f64], lower: &[f64], of: Of, rank: usize) -> f64 {
+pub(crate) fn nth(upper: &[f64], lower: &[f64], of: PairFunction, rank: usize) -> f64 {
     let (mut least, mut greatest) = (key(f64::NEG_INFINITY), key(f64::INFINITY));
     while least < greatest {
         let middle = least + (greatest - least) / 2;
@@ -23,7 +23,7 @@ pub(crate) fn nth(upper: &[f64], lower: &[f64], of: Of, rank: usize) -> f64 {
 }
 
 /// Returns the number of pairs for which `of` is at most `bound`.
-fn count_up_to(upper: &[f64], lower: &[f64], of: Of, bound: f64) -> usize {
+fn count_up_to(upper: &[f64], lower: &[f64], of: PairFunction, bound: f64) -> usize {
     let mut first = 0;
     let counts = upper.iter().map(|high| {
         while first < lower.len() && of(*high, lower[first]) > bound {

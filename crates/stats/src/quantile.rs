@@ -11,7 +11,7 @@ use super::order_statistics::{self, at_or_after, fewest, sorted};
 
 /// The largest number of blocks. The cost grows with the square of the length, so neighbouring values are combined
 /// beyond it.
-const MOST: usize = 10_000;
+const MAX_BLOCKS: usize = 10_000;
 
 /// A quantile of a series, and how far it can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,7 +48,7 @@ impl Quantile {
             std::cmp::Ordering::Equal => equal,
             std::cmp::Ordering::Greater => 0.0,
         };
-        let together = values.len().div_ceil(MOST).max(1);
+        let together = values.len().div_ceil(MAX_BLOCKS).max(1);
         let blocks = values.chunks(together);
         let shares: Vec<f64> = blocks
             .map(|block| block.iter().map(below).sum::<f64>() / block.len() as f64)

@@ -5,7 +5,7 @@ use super::t_interval;
 /// The number of values in a batch, the 5 of MSER-5.
 const BATCH: usize = 5;
 /// The least number of batches of which half can be cut.
-const FEWEST_BATCHES: usize = 4;
+const MIN_BATCHES: usize = 4;
 
 /// The start of a series that differs from the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub fn warm_up(values: &[f64]) -> Option<WarmUp> {
         .chunks_exact(BATCH)
         .filter_map(t_interval::mean)
         .collect();
-    if batches.len() < FEWEST_BATCHES {
+    if batches.len() < MIN_BATCHES {
         return None;
     }
     let most = batches.len() / 2;

@@ -215,7 +215,7 @@ impl Cause {
             Self::Line => "line rate".to_owned(),
             Self::Shaper => "shaper".to_owned(),
             Self::Window => "receiver's window".to_owned(),
-            Self::Loss(law) => format!("{} law of loss", law.whose()),
+            Self::Loss(law) => format!("{} law of loss", law.possessive()),
             Self::Delivered => "packets not lost".to_owned(),
         }
     }

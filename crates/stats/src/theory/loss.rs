@@ -30,9 +30,9 @@ pub enum LossLaw {
 }
 
 /// The loss from which on time-outs are frequent, so that laws of the window alone give too high a rate.
-const TIMEOUTS_COUNT: f64 = 0.02;
+const FREQUENT_TIMEOUTS: f64 = 0.02;
 /// The time that Linux adds to the smoothed RTT of a steady path for the time-out (TCP_RTO_MIN).
-const LEAST_TIMEOUT_S: f64 = 0.2;
+const MIN_TIMEOUT_S: f64 = 0.2;
 
 /// Returns the laws that apply, each with its rate in segments per second, at a `loss` of 0 to 1 and an RTT of `rtt_s`
 /// seconds; none without loss or for BBR. The lowest rate applies.
@@ -41,7 +41,7 @@ pub fn laws(congestion: Congestion, loss: f64, rtt_s: f64) -> Vec<(LossLaw, f64)
         return Vec::new();
     }
     let padhye = (LossLaw::Padhye, padhye(loss, rtt_s));
-    match (congestion, loss < TIMEOUTS_COUNT) {
+    match (congestion, loss < FREQUENT_TIMEOUTS) {
         (Congestion::Cubic, true) => vec![cubic(loss, rtt_s)],
         (Congestion::Cubic, false) => vec![cubic(loss, rtt_s), padhye],
         (_, true) => vec![(LossLaw::Mathis, mathis(loss, rtt_s))],
@@ -61,7 +61,7 @@ fn mathis(loss: f64, rtt_s: f64) -> f64 {
 /// Kurose, "Modeling TCP throughput", 1998, equation 30 with b = 1), with Linux's time-out on a steady path, T0 = RTT +
 /// 200 ms.
 fn padhye(loss: f64, rtt_s: f64) -> f64 {
-    let timeout_s = rtt_s + LEAST_TIMEOUT_S;
+    let timeout_s = rtt_s + MIN_TIMEOUT_S;
     let halving = rtt_s * (2.0 * loss / 3.0).sqrt();
     let timing_out = (3.0 * (3.0 * loss / 8.0).sqrt()).min(1.0);
     1.0 / (halving + timeout_s * timing_out * loss * (1.0 + 32.0 * loss * loss))
@@ -84,7 +84,7 @@ fn cubic(loss: f64, rtt_s: f64) -> (LossLaw, f64) {
 
 impl LossLaw {
     /// Returns the possessive of its name: "Padhye's".
-    pub fn whose(self) -> &'static str {
+    pub fn possessive(self) -> &'static str {
         match self {
             Self::Mathis => "Mathis's",
             Self::Padhye => "Padhye's",
