@@ -25,17 +25,17 @@ pub struct AsNetem {
 impl AsNetem {
     /// Expresses the conditions of `direction`.
     pub(crate) fn of(direction: &Layer) -> Self {
-        let said = &direction.at_first;
+        let conditions = &direction.at_first;
         let mut options = Options {
-            netem: said.get::<NetemSpec>().copied().unwrap_or_default().0,
+            netem: conditions.get::<NetemSpec>().copied().unwrap_or_default().0,
             keys: vec!["netem"],
         };
         // A netem excludes options for the other conditions, which would be a second netem.
-        if !said.has::<NetemSpec>() {
-            options.say(said);
+        if !conditions.has::<NetemSpec>() {
+            options.add(conditions);
         }
-        let is_said = |one: &&Condition| options.keys.contains(&one.kind().key);
-        let rest = said.iter().filter(|one| !is_said(one));
+        let is_expressed = |one: &&Condition| options.keys.contains(&one.kind().key);
+        let rest = conditions.iter().filter(|one| !is_expressed(one));
         let mut unsaid: Vec<String> = rest
             .map(|one| format!("{} {one}", one.kind().key.replace('_', "-")))
             .collect();
@@ -43,7 +43,7 @@ impl AsNetem {
             unsaid.push("schedule".to_owned());
         }
         unsaid.sort();
-        if options.keys.contains(&"rate") && !said.has::<QueueSpec>() {
+        if options.keys.contains(&"rate") && !conditions.has::<QueueSpec>() {
             unsaid.push(
                 "the rate's usual queue: netem's limit counts what is in flight too".to_owned(),
             );
@@ -62,33 +62,33 @@ struct Options {
 }
 
 impl Options {
-    fn say(&mut self, said: &ConditionSet) {
+    fn add(&mut self, conditions: &ConditionSet) {
         let share = |share: Probability| NetemShare {
             share,
             correlation: None,
         };
-        if let Some(DelaySpec(delay)) = said.get() {
+        if let Some(DelaySpec(delay)) = conditions.get() {
             self.netem.delay = *delay;
             self.keys.push("delay");
         }
         // netem flips one bit and corrects no checksum.
-        let flips = said.get::<CorruptSpec>();
+        let flips = conditions.get::<CorruptSpec>();
         if let Some(flips) = flips.filter(|of| of.bits == NonZeroU8::MIN && !of.repair) {
             self.netem.corrupt = Some(share(flips.share));
             self.keys.push("corrupt");
         }
-        let copies = said.get::<DuplicateSpec>();
+        let copies = conditions.get::<DuplicateSpec>();
         if let Some(copies) = copies.filter(|of| of.delay == Nanos::ZERO) {
             self.netem.duplicate = Some(share(copies.share));
             self.keys.push("duplicate");
         }
-        if let Some((loss, ecn)) = said.get().and_then(loss) {
+        if let Some((loss, ecn)) = conditions.get().and_then(loss) {
             self.netem.loss = loss;
             self.netem.ecn = ecn;
             self.keys.push("loss");
         }
         // tc requires a delay next to it.
-        let reorder = said.get().filter(|_| self.netem.delay > Nanos::ZERO);
+        let reorder = conditions.get().filter(|_| self.netem.delay > Nanos::ZERO);
         if let Some(ReorderSpec { share: hits, gap }) = reorder {
             self.netem.reorder = Some(share(*hits));
             self.netem.gap = match gap.get() {
@@ -98,7 +98,7 @@ impl Options {
             };
             self.keys.push("reorder");
         }
-        if let Some((jitter, law)) = said.get().and_then(jitter) {
+        if let Some((jitter, law)) = conditions.get().and_then(jitter) {
             // tc requires both times next to a distribution.
             let has_both = self.netem.delay > Nanos::ZERO && jitter > Nanos::ZERO;
             if law.is_none() || has_both {
@@ -107,7 +107,7 @@ impl Options {
                 self.keys.push("jitter");
             }
         }
-        if let Some(rate) = said.get().and_then(rate) {
+        if let Some(rate) = conditions.get().and_then(rate) {
             self.netem.rate = Some(rate);
             self.keys.push("rate");
         }

@@ -9,7 +9,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::condition::{
-    CONDITIONS, Condition, ConditionKind, InCondition, LAYER_KEYS, Needs, STEP_KEYS, Shapes,
+    CONDITIONS, Condition, ConditionKind, ConditionValue, LAYER_KEYS, Needs, STEP_KEYS, Shapes,
 };
 use crate::error::{At, Error};
 use crate::require;
@@ -52,12 +52,12 @@ pub struct ConditionName(&'static str);
 
 impl ConditionSet {
     /// Returns the condition of this type.
-    pub fn get<T: InCondition>(&self) -> Option<&T> {
+    pub fn get<T: ConditionValue>(&self) -> Option<&T> {
         self.0.iter().find_map(T::of)
     }
 
     /// Returns whether there is a condition of this type.
-    pub fn has<T: InCondition>(&self) -> bool {
+    pub fn has<T: ConditionValue>(&self) -> bool {
         self.get::<T>().is_some()
     }
 
@@ -94,13 +94,13 @@ impl ConditionSet {
     }
 
     /// Returns whether it has the condition with this key.
-    pub(crate) fn says(&self, key: &str) -> bool {
+    pub(crate) fn contains(&self, key: &str) -> bool {
         self.kinds().any(|kind| kind.key == key)
     }
 
     /// Returns these conditions without those whose kinds `other` has.
     fn without(mut self, other: &Self) -> Self {
-        self.0.retain(|one| !other.says(one.kind().key));
+        self.0.retain(|one| !other.contains(one.kind().key));
         self
     }
 
@@ -174,7 +174,7 @@ impl From<ConditionSet> for Layer {
 
 impl ScheduleStep {
     /// Returns the conditions that hold from it on, after `before`.
-    pub(crate) fn over(&self, mut before: ConditionSet) -> ConditionSet {
+    pub(crate) fn applied_to(&self, mut before: ConditionSet) -> ConditionSet {
         let goes = |one: &Condition| self.without.contains(&ConditionName(one.kind().key));
         before.0.retain(|one| !goes(one));
         self.conditions.clone().or(before)
@@ -182,7 +182,7 @@ impl ScheduleStep {
 
     /// Returns the step at `at` that changes `before` to `now`; `None` if they are equal.
     pub(crate) fn between(at: Nanos, before: &ConditionSet, now: &ConditionSet) -> Option<Self> {
-        let gone = before.kinds().filter(|kind| !now.says(kind.key));
+        let gone = before.kinds().filter(|kind| !now.contains(kind.key));
         let differs = |one: &&Condition| !before.0.contains(one);
         let step = Self {
             at,
@@ -196,7 +196,7 @@ impl ScheduleStep {
 
 impl Layer {
     /// Returns the condition of this type that holds at first.
-    pub fn get<T: InCondition>(&self) -> Option<&T> {
+    pub fn get<T: ConditionValue>(&self) -> Option<&T> {
         self.at_first.get()
     }
 
@@ -242,16 +242,16 @@ impl Layer {
 
     /// Returns the conditions that it has at a time.
     pub(crate) fn then(&self, time: Nanos) -> ConditionSet {
-        let mut moving = Moving::of(self);
-        moving.go_to(time);
-        moving.now
+        let mut cursor = ScheduleCursor::of(self);
+        cursor.advance_to(time);
+        cursor.now
     }
 
     /// Refuses a schedule that is out of order, and a step that removes a condition that it also sets.
     pub(crate) fn check_schedule(&self) -> Result<(), Error> {
         let mut last = Nanos::ZERO;
         for (number, step) in self.schedule.iter().enumerate() {
-            let both = |name: &&ConditionName| step.conditions.says(name.0);
+            let both = |name: &&ConditionName| step.conditions.contains(name.0);
             let check = || {
                 if let Some(ConditionName(key)) = step.without.iter().find(both) {
                     require!(false, "without": "it has {key}, and {key} is beside it: leave one of them out");
@@ -284,14 +284,14 @@ impl Layer {
 }
 
 /// The conditions of a layer as time advances along its schedule, which is in order.
-pub(crate) struct Moving<'s> {
+pub(crate) struct ScheduleCursor<'s> {
     /// The conditions that hold now.
     pub(crate) now: ConditionSet,
     /// The steps that are still to come.
     steps: &'s [ScheduleStep],
 }
 
-impl<'s> Moving<'s> {
+impl<'s> ScheduleCursor<'s> {
     /// Starts before the first step of a layer.
     pub(crate) fn of(layer: &'s Layer) -> Self {
         Self {
@@ -301,10 +301,10 @@ impl<'s> Moving<'s> {
     }
 
     /// Advances to `time`, which must not be before the last one, and returns the conditions that hold then.
-    pub(crate) fn go_to(&mut self, time: Nanos) -> &ConditionSet {
+    pub(crate) fn advance_to(&mut self, time: Nanos) -> &ConditionSet {
         while let Some((step, later)) = self.steps.split_first().filter(|(step, _)| step.at <= time)
         {
-            self.now = step.over(mem::take(&mut self.now));
+            self.now = step.applied_to(mem::take(&mut self.now));
             self.steps = later;
         }
         &self.now

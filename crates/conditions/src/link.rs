@@ -168,9 +168,9 @@ impl LinkSpec {
             .map(|(_, words)| words.to_owned())
             .collect();
         [&self.up, &self.down].map(|own| {
-            let mut said = AsNetem::of(&own.clone().or(self.both.clone()));
-            said.unsaid.extend(shared.iter().cloned());
-            said
+            let mut as_netem = AsNetem::of(&own.clone().or(self.both.clone()));
+            as_netem.unsaid.extend(shared.iter().cloned());
+            as_netem
         })
     }
 
@@ -253,19 +253,19 @@ impl LinkSpec {
         }
         let key = key_of(name, field);
         let error = at_key(problem, key, field);
-        let way = |up, down| if direction == "up" { up } else { down };
-        let says = |layer: &Layer| layer.ever().says(key);
+        let choose = |up, down| if direction == "up" { up } else { down };
+        let contains = |layer: &Layer| layer.ever().contains(key);
         let classes = self.classes.iter().enumerate();
         for (index, one) in classes.filter(|(_, one)| Some(one.rule.name.as_str()) == class) {
             let here = |error: Error| error.at_item(index, Some(&one.rule.name)).at("classes");
-            if says(way(&one.up, &one.down)) {
+            if contains(choose(&one.up, &one.down)) {
                 return here(error.at(direction));
             }
-            if says(&one.both) {
+            if contains(&one.both) {
                 return here(error);
             }
         }
-        if says(way(&self.up, &self.down)) {
+        if contains(choose(&self.up, &self.down)) {
             error.at(direction)
         } else {
             error

@@ -20,22 +20,22 @@ pub fn shortest_delay(link: &LinkConfig) -> Option<Nanos> {
 /// Returns a line for each delay and rate that `host` does not reach, and for each rate at which no packet ever waits
 /// because another rate on the path is lower. A line begins with the stages that it concerns.
 pub fn beyond(link: &LinkConfig, host: &Host) -> Vec<String> {
-    let mut said: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut known: Vec<(String, Vec<&str>)> = Vec::new();
     for path in &link.paths {
         let rates = path.stages.iter().filter_map(rate);
         let slowest = rates.min_by_key(|&(_, rate)| rate.get());
         for stage in &path.stages {
             let of_delay = of_delay(stage, host).into_iter();
             for line in of_delay.chain(of_rate(stage, host, slowest)) {
-                match said.iter_mut().find(|(known, _)| *known == line) {
+                match known.iter_mut().find(|(other, _)| *other == line) {
                     Some((_, names)) if names.contains(&stage.name.as_str()) => {}
                     Some((_, names)) => names.push(&stage.name),
-                    None => said.push((line, vec![&stage.name])),
+                    None => known.push((line, vec![&stage.name])),
                 }
             }
         }
     }
-    let lines = said.iter();
+    let lines = known.iter();
     lines
         .map(|(line, names)| format!("{}: {line}", names.join(", ")))
         .collect()
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use crate::LinkSpec;
 
-    fn said(text: &str, wake_up_us: u64, wire: Option<&str>) -> Vec<String> {
+    fn lines_of(text: &str, wake_up_us: u64, wire: Option<&str>) -> Vec<String> {
         let spec: LinkSpec = toml::from_str(text).unwrap();
         let host = Host {
             wake_up: Nanos::from_micros(wake_up_us),
@@ -102,15 +102,15 @@ mod tests {
 
     #[test]
     fn a_delay_below_the_hosts_latency_is_noted() {
-        let lines = said("delay = '5us'", 24, None);
+        let lines = lines_of("delay = '5us'", 24, None);
         let [line] = &lines[..] else {
             panic!("{lines:?}")
         };
         let begin = "box.up.delay, box.down.delay: a delay of 5us is less than what this host takes to notice a packet, 24 us";
         assert!(line.starts_with(begin), "{line}");
-        assert!(said("delay = '25us'", 24, None).is_empty());
-        assert!(said("loss = '1%'", 24, None).is_empty());
-        let netem = said("up.netem = 'delay 5us'", 24, None);
+        assert!(lines_of("delay = '25us'", 24, None).is_empty());
+        assert!(lines_of("loss = '1%'", 24, None).is_empty());
+        let netem = lines_of("up.netem = 'delay 5us'", 24, None);
         assert!(
             netem[0].starts_with("box.up.netem: a delay of 5us"),
             "{netem:?}"
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_rate_above_that_of_the_interfaces_is_noted() {
-        let lines = said("up.rate = '2gbit'\ndown.rate = '1gbit'", 0, Some("1gbit"));
+        let lines = lines_of("up.rate = '2gbit'\ndown.rate = '1gbit'", 0, Some("1gbit"));
         assert_eq!(
             lines,
             [
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_rate_of_netem_is_noted_too() {
-        let lines = said("up.netem = 'rate 2gbit'", 0, Some("1gbit"));
+        let lines = lines_of("up.netem = 'rate 2gbit'", 0, Some("1gbit"));
         assert!(
             lines[0].starts_with("box.up.netem: a rate of 2gbit is beyond the interfaces"),
             "{lines:?}"

@@ -4,7 +4,7 @@ use model::Nanos;
 
 use crate::condition::Shapes;
 use crate::error::{At, Error};
-use crate::layer::{ConditionSet, Layer, Moving, ScheduleStep};
+use crate::layer::{ConditionSet, Layer, ScheduleCursor, ScheduleStep};
 use crate::link::LinkSpec;
 use crate::link::class::ClassSpec;
 use crate::link::stage::{ExtraStage, StageKind};
@@ -70,11 +70,11 @@ impl<'r> Timeline<'r> {
         let nothing = Layer::default();
         for (begin, end, spec) in self.spans() {
             let layer = layer(spec).unwrap_or(&nothing);
-            let mut moving = Moving::of(layer);
+            let mut cursor = ScheduleCursor::of(layer);
             let steps = layer.schedule.iter().map(|step| step.at);
             let later = steps.filter(|at| *at > begin && *at < end);
             for at in [begin].into_iter().chain(later) {
-                let then = moving.go_to(at).clone();
+                let then = cursor.advance_to(at).clone();
                 match &mut all {
                     None => all = Some(then.clone().into()),
                     Some(all) => {
@@ -94,7 +94,7 @@ impl<'r> Timeline<'r> {
             .first()
             .map_or(&[][..], |(_, spec)| &spec.stages);
         let same = |one: &ExtraStage, other: &ExtraStage| {
-            one.does.kind() == other.does.kind()
+            one.parameters.kind() == other.parameters.kind()
                 && one.name() == other.name()
                 && one.direction == other.direction
                 && one.place == other.place
@@ -122,7 +122,7 @@ impl<'r> Timeline<'r> {
     /// Returns the stage with this number over time.
     fn stage(self, number: usize, first: &ExtraStage) -> Result<ExtraStage, Error> {
         let mut now: Option<StageKind> = None;
-        let mut at_first = first.does.clone();
+        let mut at_first = first.parameters.clone();
         let mut schedule = Vec::new();
         for (begin, end, spec) in self.spans() {
             let stage = &spec.stages[number];
@@ -189,17 +189,17 @@ impl<'r> Timeline<'r> {
 impl Layer {
     /// Returns whether each stage in which packets share a queue always has conditions in this layer, or never does.
     fn keeps_its_servers(&self) -> bool {
-        let servers = |said: &ConditionSet| {
-            [Shapes::Police, Shapes::Rate, Shapes::Netem].map(|stage| said.shapes(stage))
+        let servers = |conditions: &ConditionSet| {
+            [Shapes::Police, Shapes::Rate, Shapes::Netem].map(|stage| conditions.shapes(stage))
         };
         let ever = servers(&self.ever());
-        let mut moving = Moving::of(self);
-        let is_as_ever = |said: &ConditionSet| servers(said) == ever;
-        is_as_ever(&moving.now)
+        let mut cursor = ScheduleCursor::of(self);
+        let has_all_servers = |conditions: &ConditionSet| servers(conditions) == ever;
+        has_all_servers(&cursor.now)
             && self
                 .schedule
                 .iter()
-                .all(|step| is_as_ever(moving.go_to(step.at)))
+                .all(|step| has_all_servers(cursor.advance_to(step.at)))
     }
 }
 

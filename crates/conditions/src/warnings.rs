@@ -28,8 +28,8 @@ pub fn of_link(link: &LinkConfig) -> Vec<String> {
     }
     let lines = known.iter().flat_map(|(effect, names)| {
         let names = names.join(", ");
-        let said = of_effect(effect).into_iter();
-        said.map(move |line| format!("{names}: {line}"))
+        let lines = of_effect(effect).into_iter();
+        lines.map(move |line| format!("{names}: {line}"))
     });
     lines.collect()
 }
@@ -103,18 +103,18 @@ mod tests {
     #[test]
     fn plain_conditions_have_no_warning() {
         for jitter in ["5ms,normal,free", "5ms,per-flow", "5ms,half-life=10s"] {
-            let said = warnings(&format!("delay = '50ms'\njitter = '{jitter}'"));
-            assert!(said.is_empty(), "{said:?}");
+            let lines = warnings(&format!("delay = '50ms'\njitter = '{jitter}'"));
+            assert!(lines.is_empty(), "{lines:?}");
         }
         assert!(warnings("delay = '50ms'").is_empty());
     }
 
     #[test]
     fn delays_below_zero_are_noted() {
-        let said = warnings("delay = '5ms'\njitter = '5ms,normal,free'");
+        let lines = warnings("delay = '5ms'\njitter = '5ms,normal,free'");
         // Phi(-1) is 15.9 %.
-        let [line] = &said[..] else {
-            panic!("{said:?}")
+        let [line] = &lines[..] else {
+            panic!("{lines:?}")
         };
         assert!(line.contains("down.delay: about 16 % of"), "{line}");
     }

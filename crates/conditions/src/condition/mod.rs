@@ -58,7 +58,7 @@ pub trait ConditionType:
 }
 
 /// A type that is the value of a condition.
-pub trait InCondition: Sized {
+pub trait ConditionValue: Sized {
     /// Returns the value, if the condition is of this kind.
     fn of(condition: &Condition) -> Option<&Self>;
 }
@@ -241,7 +241,7 @@ macro_rules! conditions {
                 }
             }
 
-            impl InCondition for $type {
+            impl ConditionValue for $type {
                 fn of(condition: &Condition) -> Option<&Self> {
                     match condition {
                         Condition::$name(value) => Some(value),

@@ -8,12 +8,12 @@ use model::{
 use super::class;
 use crate::Direction;
 use crate::condition::{
-    AqmSpec, BerSpec, CorruptSpec, DelaySpec, DuplicateSpec, FluctuationSpec, InCondition,
+    AqmSpec, BerSpec, ConditionValue, CorruptSpec, DelaySpec, DuplicateSpec, FluctuationSpec,
     JitterSpec, LossSpec, NetemSpec, PathMtuSpec, PoliceSpec, QueueSpec, RateAtSpec, RateSpec,
     ReorderSpec, Shapes, SizeDelaySpec,
 };
 use crate::error::{At, Error};
-use crate::layer::{ConditionSet, Layer, Moving};
+use crate::layer::{ConditionSet, Layer, ScheduleCursor};
 use crate::link::LinkSpec;
 use crate::link::stage::Place;
 use crate::require;
@@ -71,7 +71,7 @@ pub fn emulated_link(hops: &[Hop], seed: u64, link: u64) -> EmulatedLink {
         .map(|(rule, _)| rule.clone())
         .collect();
     let paths = (0..).zip(0..=rules.len()).flat_map(|(class, index)| {
-        let (up, down) = ways(hops, index);
+        let (up, down) = stages_of_class(hops, index);
         let path = |side, stages| PathSpec {
             side,
             class,
@@ -93,7 +93,7 @@ pub fn emulated_link(hops: &[Hop], seed: u64, link: u64) -> EmulatedLink {
 
 /// Returns the stages that packets of no class meet on these hops.
 pub fn route(hops: &[Hop]) -> Route {
-    let (up, down) = ways(hops, 0);
+    let (up, down) = stages_of_class(hops, 0);
     let mut all = up.iter().chain(&down);
     Route {
         is_steady: all.all(|stage| stage.schedule.is_empty())
@@ -104,7 +104,7 @@ pub fn route(hops: &[Hop]) -> Route {
 }
 
 /// Returns the stages that packets of a class meet up and down.
-fn ways(hops: &[Hop], class: usize) -> (Vec<StageSpec>, Vec<StageSpec>) {
+fn stages_of_class(hops: &[Hop], class: usize) -> (Vec<StageSpec>, Vec<StageSpec>) {
     let up = hops.iter().flat_map(|hop| &hop.stages(class).up);
     let down = hops.iter().rev().flat_map(|hop| &hop.stages(class).down);
     (up.cloned().collect(), down.cloned().collect())
@@ -177,7 +177,7 @@ impl LinkSpec {
     }
 
     /// Creates the stages for packets of no class in one direction of a hop.
-    fn direction(&self, hop: &str, direction: Direction) -> Result<OneWay, Error> {
+    fn direction(&self, hop: &str, direction: Direction) -> Result<HopDirection, Error> {
         let toffee = self.toffee.clone().unwrap_or_default();
         let prefix = format!("{hop}.{}", direction.name());
         let extra = |place| {
@@ -197,7 +197,7 @@ impl LinkSpec {
             Effect::Loss(share.into())
         });
         first.push(StageSpec::new(format!("{prefix}.drop"), drop));
-        Ok(OneWay {
+        Ok(HopDirection {
             direction,
             first,
             own: over_time(&[self.layer(direction), &self.both], &prefix),
@@ -207,7 +207,7 @@ impl LinkSpec {
 }
 
 /// One direction of a hop, including stages that do nothing.
-struct OneWay {
+struct HopDirection {
     direction: Direction,
     first: Vec<StageSpec>,
     /// The stages of conditions, in the order of [`ConditionSet::effects`].
@@ -215,7 +215,7 @@ struct OneWay {
     last: Vec<StageSpec>,
 }
 
-impl OneWay {
+impl HopDirection {
     fn stages(&self) -> Vec<StageSpec> {
         self.with(self.own.iter())
     }
@@ -227,10 +227,15 @@ impl OneWay {
         let layers = [own, &class.both, link.layer(self.direction), &link.both];
         let prefix = format!("{hop}.{}.{}", class.rule.name, self.direction.name());
         let differing = over_time(&layers, &prefix);
-        let said = own.ever().or(class.both.ever());
+        let conditions = own.ever().or(class.both.ever());
         let pairs = STAGES.iter().zip(self.own.iter().zip(&differing));
-        let own =
-            pairs.map(|((stage, _), (shared, own))| if said.shapes(*stage) { own } else { shared });
+        let own = pairs.map(|((stage, _), (shared, own))| {
+            if conditions.shapes(*stage) {
+                own
+            } else {
+                shared
+            }
+        });
         self.with(own)
     }
 
@@ -266,15 +271,18 @@ fn over_time(layers: &[&Layer], prefix: &str) -> [StageSpec; STAGES.len()] {
     let mut times: Vec<Nanos> = steps.map(|step| step.at).collect();
     times.sort_unstable();
     times.dedup();
-    let mut moving: Vec<Moving<'_>> = layers.iter().map(|layer| Moving::of(layer)).collect();
-    let all = |said: &mut dyn Iterator<Item = &ConditionSet>| {
-        said.cloned()
+    let mut cursors: Vec<ScheduleCursor<'_>> = layers
+        .iter()
+        .map(|layer| ScheduleCursor::of(layer))
+        .collect();
+    let all = |sets: &mut dyn Iterator<Item = &ConditionSet>| {
+        sets.cloned()
             .fold(ConditionSet::default(), ConditionSet::or)
     };
-    let first = all(&mut moving.iter().map(|layer| &layer.now));
+    let first = all(&mut cursors.iter().map(|cursor| &cursor.now));
     let mut moments = Vec::new();
     for time in times {
-        let now = all(&mut moving.iter_mut().map(|layer| layer.go_to(time)));
+        let now = all(&mut cursors.iter_mut().map(|cursor| cursor.advance_to(time)));
         moments.push((time, now));
     }
     let rate_of = |all: &ConditionSet| all.get::<RateSpec>().and_then(|line| line.rate);
@@ -304,23 +312,23 @@ impl ConditionSet {
         };
         let happens = |share: Probability| share > Probability::ZERO;
         [
-            self.made(|PathMtuSpec(mtu)| Some(Effect::Mtu(*mtu))),
-            self.made(|police: &PoliceSpec| Some(Effect::Police(police.to_model()))),
+            self.effect_of(|PathMtuSpec(mtu)| Some(Effect::Mtu(*mtu))),
+            self.effect_of(|police: &PoliceSpec| Some(Effect::Police(police.to_model()))),
             self.rate(rate),
-            self.made(|NetemSpec(netem)| Some(Effect::Netem(Box::new(*netem)))),
+            self.effect_of(|NetemSpec(netem)| Some(Effect::Netem(Box::new(*netem)))),
             loss,
             bursts,
-            self.made(|BerSpec(ber)| {
+            self.effect_of(|BerSpec(ber)| {
                 (*ber > BitErrorRate::ZERO).then_some(Effect::BitErrors(*ber))
             }),
-            self.made(|copies: &DuplicateSpec| happens(copies.share).then(|| copies.effect())),
-            self.made(|flips: &CorruptSpec| happens(flips.share).then(|| flips.effect())),
+            self.effect_of(|copies: &DuplicateSpec| happens(copies.share).then(|| copies.effect())),
+            self.effect_of(|flips: &CorruptSpec| happens(flips.share).then(|| flips.effect())),
             or_nothing(self.delay(), Delay::default(), Effect::Delay),
         ]
     }
 
     /// Returns the effect of a condition on its stage, or [`Effect::Nothing`].
-    fn made<T: InCondition>(&self, effect: impl Fn(&T) -> Option<Effect>) -> Effect {
+    fn effect_of<T: ConditionValue>(&self, effect: impl Fn(&T) -> Option<Effect>) -> Effect {
         self.get().and_then(effect).unwrap_or(Effect::Nothing)
     }
 

@@ -144,8 +144,9 @@ mod tests {
             lines.filter(|line| !line.is_empty() && !line.starts_with(['#', '[']))
         };
         let found = |line: &&str| {
-            let said = line.split_once('#').map_or("", |(_, said)| said);
-            said.contains("assumed") || head.iter().any(|(name, _)| said.contains(name.as_str()))
+            let comment = line.split_once('#').map_or("", |(_, comment)| comment);
+            comment.contains("assumed")
+                || head.iter().any(|(name, _)| comment.contains(name.as_str()))
         };
         let without = conditions().filter(|line| !found(line)).map(str::to_owned);
         let bad = head.iter().filter_map(|(name, what)| {

@@ -22,7 +22,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 pub(crate) use self::schema::OrText;
-pub(crate) use self::tagged::{Apart, FromNode, serialize_keys, through_node};
+pub(crate) use self::tagged::{FromNode, PartialTable, serialize_keys, through_node};
 pub use self::tagged::{KIND, Tagged, kind_schema, read_tagged, serialize_tagged};
 use crate::error::Error;
 

@@ -29,12 +29,12 @@ pub(crate) trait FromNode: Sized {
 pub(crate) fn through_node<'de, T: FromNode, D: Deserializer<'de>>(
     source: D,
 ) -> Result<T, D::Error> {
-    source.deserialize_newtype_struct(THROUGH_NODE, Through(PhantomData))
+    source.deserialize_newtype_struct(THROUGH_NODE, ThroughNode(PhantomData))
 }
 
-struct Through<T>(PhantomData<T>);
+struct ThroughNode<T>(PhantomData<T>);
 
-impl<'de, T: FromNode> Visitor<'de> for Through<T> {
+impl<'de, T: FromNode> Visitor<'de> for ThroughNode<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -103,7 +103,7 @@ impl<'de, T: Tagged> Visitor<'de> for TaggedVisitor<T> {
                 first,
             ),
         };
-        T::read(kind, Apart::of(first, map, |_, _| Ok(false)))
+        T::read(kind, PartialTable::of(first, map, |_, _| Ok(false)))
     }
 }
 
@@ -234,20 +234,20 @@ macro_rules! tagged {
 
 /// A table of which one key was read before, or of which `take` reads some keys; `take` returns whether it has read the
 /// key.
-pub(crate) struct Apart<A, F> {
+pub(crate) struct PartialTable<A, F> {
     first: Option<String>,
     map: A,
     take: F,
 }
 
-impl<'de, A: MapAccess<'de>, F: FnMut(&str, &mut A) -> Result<bool, A::Error>> Apart<A, F> {
+impl<'de, A: MapAccess<'de>, F: FnMut(&str, &mut A) -> Result<bool, A::Error>> PartialTable<A, F> {
     pub(crate) fn of(first: Option<String>, map: A, take: F) -> MapAccessDeserializer<Self> {
         MapAccessDeserializer::new(Self { first, map, take })
     }
 }
 
 impl<'de, A: MapAccess<'de>, F: FnMut(&str, &mut A) -> Result<bool, A::Error>> MapAccess<'de>
-    for Apart<A, F>
+    for PartialTable<A, F>
 {
     type Error = A::Error;
 

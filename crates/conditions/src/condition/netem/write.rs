@@ -27,10 +27,10 @@ impl fmt::Display for NetemSpec {
             ("reorder", netem.reorder),
             ("corrupt", netem.corrupt),
         ];
-        let said = shares
+        let stated = shares
             .into_iter()
             .filter_map(|(key, of)| of.map(|of| format!("{key} {}", share(of))));
-        words.extend(said);
+        words.extend(stated);
         if netem.gap > 0 {
             words.push(format!("gap {}", netem.gap));
         }

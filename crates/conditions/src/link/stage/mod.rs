@@ -16,7 +16,7 @@ macro_rules! parameters {
 
         impl $name {
             /// Returns these parameters, and those of `before` that these do not state. Lists are shared, not copied.
-            pub(super) fn over(&self, before: &Self) -> Self {
+            pub(super) fn or(&self, before: &Self) -> Self {
                 Self {
                     $($key: self.$key.clone().or_else(|| before.$key.clone()),)+
                 }
@@ -51,7 +51,7 @@ use crate::Direction;
 use crate::condition::{CorruptSpec, DuplicateSpec, JitterSpec};
 use crate::error::{At, Error};
 use crate::link::is_name;
-use crate::read::{self, Apart, KIND, Tagged, read_tagged, serialize_keys};
+use crate::read::{self, KIND, PartialTable, Tagged, read_tagged, serialize_keys};
 use crate::{require, tagged};
 
 tagged! {
@@ -97,7 +97,7 @@ tagged! {
 pub struct ExtraStage {
     /// Its effect at first.
     #[serde(flatten)]
-    pub does: StageKind,
+    pub parameters: StageKind,
     /// Its name; the kind's when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -117,7 +117,7 @@ pub struct StageStep {
     /// The time from which on it holds, counted from the link's start.
     pub at: Nanos,
     /// The parameters that change.
-    pub does: StageKind,
+    pub parameters: StageKind,
 }
 
 /// The place of a stage in a direction of its hop; several stages with one place are in the order in which they are
@@ -136,22 +136,24 @@ impl ExtraStage {
     /// Returns its effect at a time.
     pub(crate) fn then(&self, time: Nanos) -> StageKind {
         let until_then = self.schedule.iter().filter(|step| step.at <= time);
-        until_then.fold(self.does.clone(), |before, step| step.does.over(&before))
+        until_then.fold(self.parameters.clone(), |before, step| {
+            step.parameters.or(&before)
+        })
     }
 
     /// Returns the bytes of memory that it takes in addition to itself.
     pub(crate) fn memory(&self) -> usize {
-        let steps = self.schedule.iter().map(|step| step.does.memory());
+        let steps = self.schedule.iter().map(|step| step.parameters.memory());
         self.name.as_ref().map_or(0, String::capacity)
-            + self.does.memory()
+            + self.parameters.memory()
             + self.schedule.capacity() * size_of::<StageStep>()
             + steps.sum::<usize>()
     }
 
     /// Returns the same stage with another effect and schedule.
-    pub(crate) fn with(&self, does: StageKind, schedule: Vec<StageStep>) -> Self {
+    pub(crate) fn with(&self, parameters: StageKind, schedule: Vec<StageStep>) -> Self {
         Self {
-            does,
+            parameters,
             schedule,
             ..self.clone()
         }
@@ -159,7 +161,7 @@ impl ExtraStage {
 
     /// Returns its name, or that of its kind.
     pub fn name(&self) -> &str {
-        self.name.as_deref().unwrap_or(self.does.kind())
+        self.name.as_deref().unwrap_or(self.parameters.kind())
     }
 
     /// Returns whether it is in this direction at this place.
@@ -173,18 +175,18 @@ impl ExtraStage {
             is_name(self.name()),
             "name": "a stage needs a name of letters, digits, - and _, such as gate"
         );
-        let mut now = self.does.clone();
+        let mut now = self.parameters.clone();
         let mut stage = StageSpec::new(format!("{prefix}.{}", self.name()), now.effect()?);
         let mut last = Nanos::ZERO;
         for (number, step) in self.schedule.iter().enumerate() {
             let at = step.at;
-            now = step.does.over(&now);
+            now = step.parameters.or(&now);
             let mut change = || {
                 require!(last <= at, "at": "{at} is behind {last}: put the schedule in order of time");
                 let mut effect = now.effect()?;
                 if let (Effect::Trace(new), Some(Effect::Trace(last))) =
                     (&mut effect, stage.effects().last())
-                    && !step.does.has_times()
+                    && !step.parameters.has_times()
                 {
                     // It is the same trace, so it is kept only once.
                     new.opportunities = Arc::clone(&last.opportunities);
@@ -235,25 +237,25 @@ impl StageKind {
     }
 
     /// Returns its parameters by key.
-    fn said(&self) -> Map<String, Value> {
+    fn to_map(&self) -> Map<String, Value> {
         match serde_json::to_value(self) {
-            Ok(Value::Object(said)) => said,
+            Ok(Value::Object(map)) => map,
             _ => Map::new(),
         }
     }
 
     /// Creates a stage of this kind with these parameters.
-    fn saying(&self, mut said: Map<String, Value>) -> Self {
-        said.insert(KIND.to_owned(), self.kind().into());
-        read::json(said.into()).expect("each of these values was written by a stage of this kind")
+    fn with_map(&self, mut map: Map<String, Value>) -> Self {
+        map.insert(KIND.to_owned(), self.kind().into());
+        read::json(map.into()).expect("each of these values was written by a stage of this kind")
     }
 
     /// Returns these parameters, and those of `before` that these do not state. Both are of one kind.
-    fn over(&self, before: &Self) -> Self {
+    fn or(&self, before: &Self) -> Self {
         macro_rules! of_one_kind {
             ($($kind:ident),+) => {
                 match (self, before) {
-                    $((Self::$kind(own), Self::$kind(before)) => Self::$kind(own.over(before)),)+
+                    $((Self::$kind(own), Self::$kind(before)) => Self::$kind(own.or(before)),)+
                     _ => self.clone(),
                 }
             };
@@ -285,13 +287,13 @@ impl StageKind {
     /// # Errors
     /// Returns the key of a parameter that is no longer stated, because no step can remove it.
     pub(crate) fn step_from(&self, before: &Self, at: Nanos) -> Result<Option<StageStep>, String> {
-        let (mut now, before) = (self.said(), before.said());
+        let (mut now, before) = (self.to_map(), before.to_map());
         if let Some(gone) = before.keys().find(|key| !now.contains_key(*key)) {
             return Err(gone.clone());
         }
         now.retain(|key, value| before.get(key) != Some(value));
-        let does = (!now.is_empty()).then(|| self.saying(now));
-        Ok(does.map(|does| StageStep { at, does }))
+        let parameters = (!now.is_empty()).then(|| self.with_map(now));
+        Ok(parameters.map(|parameters| StageStep { at, parameters }))
     }
 }
 
@@ -314,17 +316,17 @@ impl<'de> Visitor<'de> for StageVisitor {
                 "name" => name = map.next_value()?,
                 "direction" => direction = map.next_value()?,
                 "place" => place = map.next_value()?,
-                "schedule" => schedule = map.next_value_seed(Steps(kind))?,
+                "schedule" => schedule = map.next_value_seed(ScheduleSeed(kind))?,
                 _ => return Ok(false),
             }
             Ok(true)
         };
-        let does = StageKind::read(kind, Apart::of(None, map, own))?;
+        let parameters = StageKind::read(kind, PartialTable::of(None, map, own))?;
         Ok(ExtraStage {
             name,
             direction,
             place,
-            does,
+            parameters,
             schedule,
         })
     }
@@ -345,9 +347,9 @@ impl<'de> Deserialize<'de> for ExtraStage {
 }
 
 /// Reads the schedule of a stage of this kind.
-struct Steps(&'static str);
+struct ScheduleSeed(&'static str);
 
-impl<'de> DeserializeSeed<'de> for Steps {
+impl<'de> DeserializeSeed<'de> for ScheduleSeed {
     type Value = Vec<StageStep>;
 
     fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Self::Value, D::Error> {
@@ -355,7 +357,7 @@ impl<'de> DeserializeSeed<'de> for Steps {
     }
 }
 
-impl<'de> Visitor<'de> for Steps {
+impl<'de> Visitor<'de> for ScheduleSeed {
     type Value = Vec<StageStep>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -364,7 +366,7 @@ impl<'de> Visitor<'de> for Steps {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut steps = Vec::new();
-        while let Some(step) = list.next_element_seed(StepOf(self.0))? {
+        while let Some(step) = list.next_element_seed(StepSeed(self.0))? {
             steps.push(step);
         }
         Ok(steps)
@@ -372,9 +374,9 @@ impl<'de> Visitor<'de> for Steps {
 }
 
 /// Reads a step of the schedule of a stage of this kind.
-struct StepOf(&'static str);
+struct StepSeed(&'static str);
 
-impl<'de> DeserializeSeed<'de> for StepOf {
+impl<'de> DeserializeSeed<'de> for StepSeed {
     type Value = StageStep;
 
     fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<StageStep, D::Error> {
@@ -382,7 +384,7 @@ impl<'de> DeserializeSeed<'de> for StepOf {
     }
 }
 
-impl<'de> Visitor<'de> for StepOf {
+impl<'de> Visitor<'de> for StepSeed {
     type Value = StageStep;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -398,9 +400,9 @@ impl<'de> Visitor<'de> for StepOf {
             }),
             _ => Ok(false),
         };
-        let does = StageKind::read(self.0, Apart::of(None, map, own))?;
+        let parameters = StageKind::read(self.0, PartialTable::of(None, map, own))?;
         let at = at.ok_or_else(|| de::Error::missing_field("at"))?;
-        Ok(StageStep { at, does })
+        Ok(StageStep { at, parameters })
     }
 }
 
@@ -408,7 +410,7 @@ impl Serialize for StageStep {
     fn serialize<S: Serializer>(&self, target: S) -> Result<S::Ok, S::Error> {
         let mut map = target.serialize_map(None)?;
         map.serialize_entry("at", &self.at)?;
-        serialize_keys(&mut map, &self.does)?;
+        serialize_keys(&mut map, &self.parameters)?;
         map.end()
     }
 }

@@ -77,12 +77,12 @@ impl DelayStage {
             self.size_delay.map(Into::into),
             self.reorder.map(Into::into),
         ];
-        let said: ConditionSet = conditions.into_iter().flatten().collect();
-        if said.is_empty() {
+        let set: ConditionSet = conditions.into_iter().flatten().collect();
+        if set.is_empty() {
             return Err(Error::missing("delay", "delay = \"20ms\""));
         }
-        said.check_needs(true, said.delays())?;
-        let delay = said.delay();
+        set.check_needs(true, set.delays())?;
+        let delay = set.delay();
         Ok(if delay == Delay::default() {
             Effect::Nothing
         } else {
