@@ -90,7 +90,7 @@ impl AnyDiscipline {
             return;
         }
         let mut new = Self::new(at, queue, draws);
-        while let Some(t) = self.give_up(service) {
+        while let Some(t) = self.remove_head(service) {
             new.adopt(t, service);
         }
         *self = new;
@@ -127,8 +127,8 @@ impl QueueDiscipline for AnyDiscipline {
         each!(self, queue => queue.adopt(t, service));
     }
 
-    fn give_up(&mut self, service: &Service) -> Option<InFlight> {
-        each!(self, queue => queue.give_up(service))
+    fn remove_head(&mut self, service: &Service) -> Option<InFlight> {
+        each!(self, queue => queue.remove_head(service))
     }
 
     #[inline]

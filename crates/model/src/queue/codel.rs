@@ -65,7 +65,7 @@ impl QueueDiscipline for CodelQueue {
     fn dequeue(&mut self, now: Nanos, service: &Service, out: &mut Out) -> Option<InFlight> {
         let fifo = &mut self.fifo;
         let take = || {
-            let t = fifo.give_up(service)?;
+            let t = fifo.remove_head(service)?;
             Some((t, fifo.bytes()))
         };
         self.control
@@ -86,8 +86,8 @@ impl QueueDiscipline for CodelQueue {
         self.fifo.adopt(t, service);
     }
 
-    fn give_up(&mut self, service: &Service) -> Option<InFlight> {
-        self.fifo.give_up(service)
+    fn remove_head(&mut self, service: &Service) -> Option<InFlight> {
+        self.fifo.remove_head(service)
     }
 
     fn len(&self) -> usize {

@@ -45,7 +45,7 @@ pub(crate) trait QueueDiscipline {
     fn adopt(&mut self, t: InFlight, service: &Service);
 
     /// Removes and returns the packet that would go next if none was dropped.
-    fn give_up(&mut self, service: &Service) -> Option<InFlight>;
+    fn remove_head(&mut self, service: &Service) -> Option<InFlight>;
 
     /// Returns the number of waiting packets.
     fn len(&self) -> usize;

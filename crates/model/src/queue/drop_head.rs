@@ -25,7 +25,7 @@ impl QueueDiscipline for DropHead {
     ) -> EntryResult {
         self.0.adopt(t, service);
         while !self.0.fits(at.now, service) {
-            match self.0.give_up(service) {
+            match self.0.remove_head(service) {
                 Some(first) => out.drop(at.now, first, DropCause::QueueFull),
                 None => break,
             }
@@ -34,7 +34,7 @@ impl QueueDiscipline for DropHead {
     }
 
     fn dequeue(&mut self, _: Nanos, service: &Service, _: &mut Out) -> Option<InFlight> {
-        self.0.give_up(service)
+        self.0.remove_head(service)
     }
 
     fn set(&mut self, _: Nanos, queue: &Queue) -> bool {
@@ -46,8 +46,8 @@ impl QueueDiscipline for DropHead {
         self.0.adopt(t, service);
     }
 
-    fn give_up(&mut self, service: &Service) -> Option<InFlight> {
-        self.0.give_up(service)
+    fn remove_head(&mut self, service: &Service) -> Option<InFlight> {
+        self.0.remove_head(service)
     }
 
     fn len(&self) -> usize {

@@ -240,8 +240,8 @@ impl QueueDiscipline for DualPi2Queue {
         }
     }
 
-    /// Gives up packets by arrival, as if there was one queue.
-    fn give_up(&mut self, service: &Service) -> Option<InFlight> {
+    /// Removes packets in the order of their arrival, as if there was one queue.
+    fn remove_head(&mut self, service: &Service) -> Option<InFlight> {
         let since = |queue: &SubQueue| queue.waiting.front().map(|t| t.since);
         let queue = match (since(&self.l4s), since(&self.classic)) {
             (Some(l4s), Some(classic)) if l4s <= classic => &mut self.l4s,

@@ -61,7 +61,7 @@ impl QueueDiscipline for Fifo {
 
     #[inline]
     fn dequeue(&mut self, _: Nanos, service: &Service, _: &mut Out) -> Option<InFlight> {
-        self.give_up(service)
+        self.remove_head(service)
     }
 
     fn set(&mut self, _: Nanos, queue: &Queue) -> bool {
@@ -75,7 +75,7 @@ impl QueueDiscipline for Fifo {
     }
 
     #[inline]
-    fn give_up(&mut self, service: &Service) -> Option<InFlight> {
+    fn remove_head(&mut self, service: &Service) -> Option<InFlight> {
         let t = self.waiting.pop_front()?;
         self.backlog = self.backlog.minus(t.packet.len, service);
         Some(t)

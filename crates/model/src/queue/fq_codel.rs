@@ -220,7 +220,7 @@ impl QueueDiscipline for FqCodelQueue {
         self.packets += 1;
     }
 
-    fn give_up(&mut self, service: &Service) -> Option<InFlight> {
+    fn remove_head(&mut self, service: &Service) -> Option<InFlight> {
         self.take_by_turns(service, |_, head| head.pop().map(|(t, _)| t))
     }
 

@@ -208,7 +208,7 @@ impl QueueDiscipline for PieQueue {
 
     fn dequeue(&mut self, now: Nanos, service: &Service, _: &mut Out) -> Option<InFlight> {
         self.catch_up(now);
-        let next = self.fifo.give_up(service)?;
+        let next = self.fifo.remove_head(service)?;
         self.control.delay = match self.fifo.len() {
             0 => Nanos::ZERO,
             _ => now - next.since,
@@ -231,8 +231,8 @@ impl QueueDiscipline for PieQueue {
         self.fifo.adopt(t, service);
     }
 
-    fn give_up(&mut self, service: &Service) -> Option<InFlight> {
-        self.fifo.give_up(service)
+    fn remove_head(&mut self, service: &Service) -> Option<InFlight> {
+        self.fifo.remove_head(service)
     }
 
     fn len(&self) -> usize {

@@ -146,7 +146,7 @@ impl QueueDiscipline for RedQueue {
     }
 
     fn dequeue(&mut self, now: Nanos, service: &Service, _: &mut Out) -> Option<InFlight> {
-        let next = self.fifo.give_up(service);
+        let next = self.fifo.remove_head(service);
         if next.is_none() {
             self.idle_since = Some(now);
         }
@@ -169,8 +169,8 @@ impl QueueDiscipline for RedQueue {
         self.fifo.adopt(t, service);
     }
 
-    fn give_up(&mut self, service: &Service) -> Option<InFlight> {
-        self.fifo.give_up(service)
+    fn remove_head(&mut self, service: &Service) -> Option<InFlight> {
+        self.fifo.remove_head(service)
     }
 
     fn len(&self) -> usize {

@@ -171,7 +171,7 @@ impl Stage for Server {
         // A queue counts packets as the framing says, so the framing changes while the queue is empty.
         let mut waiting = Vec::new();
         if framing(effect) != framing(&self.effect) {
-            waiting.extend(iter::from_fn(|| self.queue.give_up(&self.service)));
+            waiting.extend(iter::from_fn(|| self.queue.remove_head(&self.service)));
         }
         if !is_same_service(effect, &self.effect) {
             self.update_service(at, effect);
