@@ -1,4 +1,4 @@
-//! Conditions as they are written, and the stages that they become.
+//! Conditions as they are written, and the stages that they make.
 
 use std::num::NonZeroU32;
 
@@ -20,7 +20,7 @@ fn hop(text: &str) -> Hop {
     spec.hop("box").unwrap()
 }
 
-/// What the stage of this name does, in either direction.
+/// Returns the effect of the stage with this name, in either direction.
 fn effect(hop: &Hop, name: &str) -> Option<Effect> {
     let mut all = hop.rest.up.iter().chain(&hop.rest.down);
     let found = all.find(|stage| stage.name == format!("box.{name}"));
@@ -104,7 +104,7 @@ fn toffee_is_a_table_or_a_text() {
 }
 
 #[test]
-fn the_drop_factor_stands_for_the_fitted_loss() {
+fn the_drop_factor_gives_the_fitted_loss() {
     let loss = |drop: &str, way: &str| {
         let hop = hop(&format!("toffee = '{drop}'"));
         match effect(&hop, &format!("{way}.drop")) {
@@ -139,7 +139,7 @@ fn a_rate_may_fluctuate() {
 }
 
 #[test]
-fn a_rate_may_fluctuate_in_one_direction_and_be_said_as_text() {
+fn a_rate_may_fluctuate_in_one_direction_and_be_written_as_text() {
     let table = hop("rate = '1mbit'\n[up]\nfluctuation = { spread = '20%', hold = '5s' }");
     let text = hop("rate = '1mbit'\n[up]\nfluctuation = 'spread=20%,hold=5s'");
     assert_eq!(table, text);
@@ -152,14 +152,14 @@ fn a_rate_may_fluctuate_in_one_direction_and_be_said_as_text() {
 }
 
 #[test]
-fn an_unknown_key_comes_with_the_known_ones() {
+fn an_unknown_key_is_refused_with_the_known_ones() {
     let message = refusal("dealy = '1ms'");
     assert!(message.contains("unknown key `dealy`; did you mean `delay`?"));
     assert!(refusal("[up]\ntoffee = 'drop=1'").contains("up: unknown key `toffee`"));
 }
 
 #[test]
-fn what_overrides_does_so_in_each_direction_that_it_is_of() {
+fn overrides_apply_in_each_of_their_directions() {
     let spec = |text: &str| read::toml_text::<LinkSpec>(text).unwrap();
     let file = spec("delay = '1ms'\nloss = '1%'\nseed = 3\n[up]\ndelay = '2ms'\nloss = '2%'");
     let merged = spec("delay = '5ms'\n[down]\nloss = '3%'").or(file);
@@ -182,7 +182,7 @@ fn a_bare_number_and_an_unknown_unit_are_refused() {
 }
 
 #[test]
-fn what_is_written_reads_back_equal() {
+fn written_values_are_read_back_equal() {
     let text = "delay = '20ms'\nloss = '1%'\nrate = '10mbit'\nqueue = '64KiB'\nseed = 7\n\
                 toffee = 'drop=2'\n[down]\nsize_delay = 2";
     let spec: LinkSpec = read::toml_text(text).unwrap();
@@ -195,7 +195,7 @@ fn names(stages: &[StageSpec]) -> Vec<&str> {
 }
 
 #[test]
-fn stages_stand_in_their_order() {
+fn stages_are_in_their_order() {
     let text = "path_mtu = 1300\npolice = '9mbit,burst=9kb'\nrate = '1mbit'\nloss = '1%'\nber = 1e-6\nduplicate = '1%'\ncorrupt = '1%'\ndelay = '1ms'\n\
                 toffee = 'delay=1ms,drop=2'\n\
                 stages = [{ kind = 'gate' }, { kind = 'loss', name = 'late', loss = '1%', place = 'last' },\n\
@@ -345,7 +345,7 @@ fn an_aqm_manages_the_queue_of_a_rate() {
 }
 
 #[test]
-fn a_rate_says_what_it_counts() {
+fn a_rate_counts_bytes_at_its_layer() {
     let counted = |text: &str| rate(&hop(&format!("rate = '1mbit'\n{text}")), "up").framing;
     assert_eq!(counted(""), Framing::L2);
     assert_eq!(counted("rate_at = 'l1'"), Framing::L1);
@@ -381,7 +381,7 @@ fn a_rate_may_have_a_bucket_and_a_policer_needs_one() {
     assert!(refusal("police = '2mbit'").contains("police: `burst` is missing"));
 }
 
-/// When the stage of this name changes, in milliseconds, and to what.
+/// Returns when the stage with this name changes, in milliseconds, and to which effect.
 fn schedule(stages: &[StageSpec], name: &str) -> Vec<(u64, Effect)> {
     let stage = stages.iter().find(|stage| stage.name == name);
     let schedule = stage
@@ -394,7 +394,7 @@ fn schedule(stages: &[StageSpec], name: &str) -> Vec<(u64, Effect)> {
 }
 
 #[test]
-fn what_a_schedule_does_not_name_stays_as_it_was() {
+fn conditions_that_a_schedule_does_not_name_stay() {
     let hop = hop("rate = '10mbit'\ndelay = '20ms'\nloss = '1%'\n\
                    schedule = [{ at = '10s', rate = '5mbit', delay = '40ms' }, { at = '20s', loss = '1%,burst=8' }]\n\
                    [up]\ndelay = '1ms'\nschedule = [{ at = '10s', jitter = '1ms' }]");
@@ -410,7 +410,7 @@ fn what_a_schedule_does_not_name_stays_as_it_was() {
     let [(10_000, Effect::Delay(later))] = &later[..] else {
         panic!("{later:?}");
     };
-    // A direction's own delay stays; its jitter comes.
+    // The direction's own delay stays, and the common jitter is added.
     assert_eq!(before.time, Nanos::from_millis(1));
     assert_eq!(later.time, Nanos::from_millis(1));
     assert!(before.jitter.is_none() && later.jitter.is_some());
@@ -425,16 +425,18 @@ fn what_a_schedule_does_not_name_stays_as_it_was() {
 }
 
 #[test]
-fn a_rate_of_nothing_stalls_with_the_room_that_it_had() {
+fn a_rate_of_zero_keeps_the_queue_limit() {
     let hop = hop(
         "rate = '8mbit'\nschedule = [{ at = '1s', rate = '0bit' }, { at = '2s', rate = '16mbit' }]",
     );
     let served = schedule(&hop.rest.up, "box.up.rate");
-    let rates = served.iter().map(|(_, effect)| match effect {
-        Effect::Rate(rate) => (rate.rate.map(BitsPerSec::get), rate.queue.limit),
-        other => panic!("{other:?}"),
-    });
-    let rates: Vec<_> = rates.collect();
+    let rates: Vec<_> = served
+        .iter()
+        .map(|(_, effect)| match effect {
+            Effect::Rate(rate) => (rate.rate.map(BitsPerSec::get), rate.queue.limit),
+            other => panic!("{other:?}"),
+        })
+        .collect();
     assert_eq!(
         rates,
         [
@@ -451,7 +453,7 @@ fn a_rate_of_nothing_stalls_with_the_room_that_it_had() {
 }
 
 #[test]
-fn a_step_takes_conditions_away() {
+fn a_step_removes_conditions() {
     let hop = hop(
         "rate = '1mbit'\nqueue = '5pkt'\nloss = '1%'\nup = { loss = '2%', schedule = [{ at = '3s', without = ['loss'] }] }\n\
          schedule = [{ at = '2s', without = ['rate', 'queue'], delay = '5ms' }]",
@@ -465,7 +467,7 @@ fn a_step_takes_conditions_away() {
     };
     let seconds = |at: u64| Nanos::from_millis(at * 1_000);
     assert_eq!(schedule("rate"), [(seconds(2), Effect::Nothing)]);
-    // What stands below it comes through.
+    // The common value below it takes effect.
     assert_eq!(schedule("loss"), [(seconds(3), loss("1%").unwrap())]);
     assert_eq!(schedule("delay"), [(seconds(2), delay("5ms").unwrap())]);
     for case in [
@@ -558,7 +560,7 @@ fn a_stage_has_the_keys_of_its_kind() {
 }
 
 #[test]
-fn what_no_stage_can_be_is_refused_by_its_name() {
+fn an_invalid_stage_is_refused_with_its_name() {
     for case in [
         "kind = 'gate', times = [1] => stages 1: unknown key `times`; there are: open, queue",
         "kind = 'gate', queue = '1s' => stages: gate: queue: 1s is out of range: a gate's queue is in packets or bytes",
@@ -602,7 +604,7 @@ fn what_no_stage_can_be_is_refused_by_its_name() {
 }
 
 #[test]
-fn a_class_says_what_differs_and_shares_the_rest() {
+fn a_class_shares_the_stages_that_do_not_differ() {
     let spec: LinkSpec = read::toml_text(
         "rate = '10mbit'\ndelay = '20ms'\nloss = '1%'\n\
          [[classes]]\nname = 'voice'\nprotocol = 'udp'\nport = 5004\njitter = '1ms'\nloss = '0%'\n\
@@ -650,7 +652,7 @@ fn a_class_says_what_differs_and_shares_the_rest() {
 }
 
 #[test]
-fn classes_that_could_not_be_told_apart_are_refused() {
+fn indistinguishable_classes_are_refused() {
     for case in [
         "{ port = 1 } => classes 1: `name` is missing",
         "{ name = '', port = 1 } => classes: : name: ``: a class needs a name",
@@ -670,7 +672,7 @@ fn classes_that_could_not_be_told_apart_are_refused() {
 }
 
 #[test]
-fn what_is_written_of_stages_and_classes_reads_back_equal() {
+fn stages_and_classes_are_read_back_equal() {
     let text = "jitter = '2ms,normal'\nrate = '0bit'\naqm = 'codel,ecn'\nloss = '1%,burst=8'\n\
                 schedule = [{ at = '1s', rate = '1mbit' }]\n\
                 [up]\nschedule = [{ at = '2s', corrupt = '1%' }]\n\
@@ -686,7 +688,7 @@ fn what_is_written_of_stages_and_classes_reads_back_equal() {
 }
 
 #[test]
-fn the_documented_file_is_a_link() {
+fn the_documented_example_is_a_valid_link() {
     let text = include_str!("../../../docs/conditions.md");
     let (_, file) = text.split_once("```toml\n").unwrap();
     let (file, _) = file.split_once("```").unwrap();
@@ -702,7 +704,7 @@ fn the_documented_file_is_a_link() {
 }
 
 #[test]
-fn reordering_belongs_to_a_delay_that_packets_pass() {
+fn reordering_needs_a_delay() {
     let hop = hop("delay = '20ms'\nreorder = '5%,gap=3'\n[up]\nreorder = '0%'");
     let Some(Effect::Delay(delay)) = effect(&hop, "down.delay") else {
         panic!("{hop:?}");
@@ -734,7 +736,7 @@ fn reordering_belongs_to_a_delay_that_packets_pass() {
 }
 
 #[test]
-fn what_costs_too_much_is_refused_before_it_is_built() {
+fn expensive_conditions_are_refused_before_they_are_built() {
     let copier =
         |n: usize| format!("[[stages]]\nkind = 'duplicate'\nname = 'd{n}'\nduplicate = '100%'\n");
     let class = |n: usize| format!("[[classes]]\nname = 'c{n}'\nport = {}\n", n + 1);
@@ -762,8 +764,8 @@ fn what_costs_too_much_is_refused_before_it_is_built() {
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(error.field().as_deref(), Some(field));
     }
-    let error = toml::from_str::<LinkSpec>(&all(40, &loss)).unwrap().check();
-    let error = error.unwrap_err().to_string();
+    let spec: LinkSpec = toml::from_str(&all(40, &loss)).unwrap();
+    let error = spec.check().unwrap_err().to_string();
     assert!(
         error.contains("40 stages of one path: at most 32"),
         "{error}"
@@ -773,7 +775,7 @@ fn what_costs_too_much_is_refused_before_it_is_built() {
 }
 
 #[test]
-fn conditions_count_all_memory_that_they_take() {
+fn conditions_count_all_their_memory() {
     let memory = |text: &str| toml::from_str::<LinkSpec>(text).unwrap().memory();
     let empty = memory("");
     let numbers = |count: usize| (0..count).map(|n| n.to_string()).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! Which conditions a link can be built from.
+//! Checks of the conditions that a link is built from.
 
 use core::mem::discriminant;
 
@@ -16,19 +16,20 @@ use crate::spec::{
 use crate::time::Nanos;
 use crate::units::{Bytes, Factor, Probability, QueueLimit};
 
-/// The longest delay and the longest queue in time: a longer one is taken for a mistaken unit.
+/// The longest delay and the longest queue in time. A longer one is taken for a mistaken unit.
 const LONGEST: Nanos = Nanos::from_secs(3_600);
 
-/// The shortest time for which a rate lasts, and between two ticks of a controller: each costs a step whenever it is caught up.
+/// The shortest time that a rate lasts, and the shortest interval of an AQM's controller. Each step costs time when the
+/// model catches up.
 const SHORTEST_HOLD: Nanos = Nanos::from_millis(1);
 
-/// The longest packet that a delay by size must carry within [`LONGEST`]: a whole GSO frame.
+/// The longest packet that a delay by size must pass within [`LONGEST`]: a whole GSO frame.
 const LARGEST_PACKET: Bytes = Bytes(65_550);
 
-/// A frame of an MTU of 1,500, which a bucket must hold.
+/// A full frame at an MTU of 1,500, which a token bucket must be able to hold.
 const FULL_FRAME: Bytes = Bytes(1_514);
 
-/// Refuses what no link can be built from, or would cost too much.
+/// Refuses conditions that no link can be built from or that would cost too much.
 pub(crate) fn check(paths: &[PathSpec]) -> Result<(), ConfigError> {
     check_classes(paths)?;
     let mut known: BTreeMap<&str, &StageSpec> = BTreeMap::new();
@@ -96,13 +97,14 @@ fn check_costs(path: &PathSpec) -> Result<(), ConfigError> {
 }
 
 fn require_at_most(what: &'static str, count: usize, most: usize) -> Result<(), ConfigError> {
-    match count <= most {
-        true => Ok(()),
-        false => Err(ConfigError::TooMany { what, count, most }),
+    if count <= most {
+        Ok(())
+    } else {
+        Err(ConfigError::TooMany { what, count, most })
     }
 }
 
-/// Whether two effects are of one kind, so that a stage may turn from one to the other.
+/// Returns whether two effects are of one kind, so that a stage may change from one to the other.
 pub(crate) fn is_of_kind(effect: &Effect, kind: &Effect) -> bool {
     matches!((effect, kind), (Effect::Nothing, _) | (_, Effect::Nothing))
         || discriminant(effect) == discriminant(kind)
@@ -123,13 +125,13 @@ impl StageSpec {
         Ok(())
     }
 
-    /// Whether it copies packets at one time or another.
+    /// Returns whether any of its effects copies packets.
     pub(crate) fn copies(&self) -> bool {
         let mut all = self.effects().map(Effect::behaviour);
         all.any(|behaviour| behaviour.copies.is_some())
     }
 
-    /// The queues of flows that it has, at the time when it has most.
+    /// Returns the largest number of flow queues that it has at any time.
     fn flow_queues(&self) -> usize {
         let of = |effect: &Effect| match effect.behaviour().bottleneck?.discipline() {
             Discipline::FqCodel(fq) => Some(usize::from(fq.flows)),
@@ -138,7 +140,7 @@ impl StageSpec {
         self.effects().filter_map(of).max().unwrap_or(0)
     }
 
-    /// What kind of stage it is: its first effect that is one.
+    /// Returns the kind of the stage: its first effect that is not [`Effect::Nothing`].
     pub(crate) fn kind(&self) -> &Effect {
         let real = |effect: &&Effect| **effect != Effect::Nothing;
         self.effects().find(real).unwrap_or(&Effect::Nothing)
@@ -181,12 +183,13 @@ impl StageSpec {
             }
             Effect::Duplicate(law) => self.check_delay("delay", law.delay),
             Effect::Netem(netem) => self.check_netem(netem),
-            // What its types allow is right.
+            // The types of all other effects allow only valid values.
             _ => Ok(()),
         }
     }
 
-    /// What may follow a state is certain at most; written as percentages, so a hair's breadth more is theirs.
+    /// Checks that the probabilities of leaving a state add up to at most 100 %. The tolerance is for rounding, because
+    /// they are written as percentages.
     fn check_four_state(&self, law: &FourState) -> Result<(), ConfigError> {
         let sum = |one: Probability, other: Probability| one.percent() + other.percent();
         let from_3 = sum(law.p31, law.p32);
@@ -235,7 +238,7 @@ impl StageSpec {
         jitter.map_or(Ok(()), |jitter| self.check_jitter(jitter, delay.time))
     }
 
-    /// What is drawn about `mean`.
+    /// Checks a jitter about `mean`.
     fn check_jitter(&self, jitter: &Jitter, mean: Nanos) -> Result<(), ConfigError> {
         self.check_delay("jitter", jitter.spread)?;
         if let Some(half_life) = jitter.half_life {
@@ -399,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_have_names_of_their_own() {
+    fn stage_names_are_unique() {
         assert_eq!(
             refusal(vec![loss("wire", "1%"), loss("", "1%")]),
             "stage 2 of a path has no name: give it one, such as box.up.loss"
@@ -475,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_costs_is_limited() {
+    fn the_cost_of_a_link_is_limited() {
         let losses = |count: usize, prefix: &str| {
             let names = (0..count).map(|number| alloc::format!("{prefix}.{number}"));
             names.map(|name| loss(&name, "1%")).collect::<Vec<_>>()

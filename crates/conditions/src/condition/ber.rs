@@ -1,4 +1,4 @@
-//! The share of bits that are wrong.
+//! The bit error rate.
 
 use model::BitErrorRate;
 

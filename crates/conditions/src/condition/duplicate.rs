@@ -17,9 +17,9 @@ use crate::read::OrText;
 )]
 #[schemars(transform = OrText::of("share"))]
 pub struct DuplicateSpec {
-    /// How many packets are followed by a copy.
+    /// The share of packets that are followed by a copy.
     pub share: Probability,
-    /// How much later the copy goes on; 0 when absent.
+    /// The time by which the copy follows later; 0 when absent.
     #[serde(default)]
     pub delay: Nanos,
 }

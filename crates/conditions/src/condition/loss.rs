@@ -20,10 +20,10 @@ use crate::read::OrText;
 pub struct LossSpec {
     /// The share that is lost in the long run.
     pub share: Probability,
-    /// How many packets are lost in a row on average; each by itself when absent.
+    /// The average number of packets that are lost in a row; when absent, each packet is lost independently.
     #[serde(default)]
     pub burst: Option<f64>,
-    /// Whether packets are marked instead of lost, where their senders understand marks.
+    /// Whether packets are marked instead of lost, if their senders understand marks.
     #[serde(default)]
     pub ecn: bool,
 }
@@ -48,15 +48,17 @@ impl LossSpec {
             return Ok(());
         }
         let odds = share.fraction() / (1.0 - share.fraction());
-        Err(match odds.is_finite() {
-            true => format!(
+        Err(if odds.is_finite() {
+            format!(
                 "a loss of {share} comes in bursts of {odds:.3} packets or more on average, not of {burst}"
-            ),
-            false => "a loss of 100% has no bursts: leave burst out".to_owned(),
+            )
+        } else {
+            "a loss of 100% has no bursts: leave burst out".to_owned()
         })
     }
 
-    /// Loses each packet by itself, or in bursts; nothing where nothing is lost.
+    /// Returns an effect that loses packets independently and one that loses them in bursts; at least one is
+    /// [`Effect::Nothing`].
     pub(crate) fn effects(self) -> [Effect; 2] {
         let Self { share, burst, ecn } = self;
         let bursts = burst.map(|burst| GilbertElliott::of_bursts(share, burst));
@@ -66,7 +68,7 @@ impl LossSpec {
                 let law = GilbertElliott { ecn, ..law };
                 [Effect::Nothing, Effect::GilbertElliott(law)]
             }
-            // A burst that cannot be was refused when it was read.
+            // A burst that cannot exist was refused when it was read.
             Some(Err(_)) | None => [Effect::Loss(RandomLoss { share, ecn }), Effect::Nothing],
         }
     }

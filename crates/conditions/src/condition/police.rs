@@ -18,9 +18,9 @@ use crate::read::OrText;
 )]
 #[schemars(transform = OrText::of("rate"))]
 pub struct PoliceSpec {
-    /// The rate that may pass, of L2 bytes without FCS.
+    /// The rate that may pass, in L2 bytes without FCS.
     pub rate: BitsPerSec,
-    /// How much may exceed the rate after a time without packets.
+    /// The bytes by which traffic may exceed the rate after a time without packets.
     pub burst: Bytes,
 }
 

@@ -1,11 +1,11 @@
-//! The waiting room of the bottleneck.
+//! The queue of the bottleneck.
 
 use model::QueueLimit;
 
 use super::{Needs, describe, quantity};
 
 quantity! {
-    /// The waiting room of the bottleneck.
+    /// The limit of the bottleneck's queue.
     QueueSpec(QueueLimit)
 }
 

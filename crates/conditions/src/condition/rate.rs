@@ -18,11 +18,11 @@ use crate::read::OrText;
 )]
 #[schemars(transform = OrText::of("rate"))]
 pub struct RateSpec {
-    /// What is served; 0bit, for nothing, is `None`.
+    /// The rate at which packets are served; `None` is 0bit, at which none is.
     #[serde(deserialize_with = "or_zero")]
     #[schemars(with = "BitsPerSec")]
     pub rate: Option<BitsPerSec>,
-    /// How much a token bucket holds.
+    /// The size of a token bucket.
     #[serde(default)]
     pub burst: Option<Bytes>,
 }
@@ -44,7 +44,7 @@ impl RateSpec {
     }
 }
 
-/// A rate, or none for 0 of a unit of rates.
+/// Reads a rate; 0 with a unit of rates is `None`.
 fn or_zero<'de, D: Deserializer<'de>>(source: D) -> Result<Option<BitsPerSec>, D::Error> {
     let text = String::deserialize(source)?;
     let unit = text.trim_start_matches(['0', '.']);

@@ -1,11 +1,11 @@
-//! What the rate counts.
+//! The bytes that the rate counts.
 
 use model::Framing;
 
 use super::{Needs, describe, quantity};
 
 quantity! {
-    /// What the rate counts.
+    /// The bytes that the rate counts.
     RateAtSpec(Framing)
 }
 

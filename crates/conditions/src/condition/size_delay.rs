@@ -1,11 +1,11 @@
-//! Delay that grows with the packet.
+//! A delay that grows with the packet's length.
 
 use model::Factor;
 
 use super::{describe, quantity};
 
 quantity! {
-    /// Delay that grows with the packet.
+    /// A delay that grows with the packet's length.
     SizeDelaySpec(Factor)
 }
 

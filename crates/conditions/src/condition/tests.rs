@@ -1,4 +1,4 @@
-//! The text forms of conditions: what is written is printed again, and what is wrong comes with what would be right.
+//! The text forms of conditions: a value is printed as it was written, and an error comes with advice.
 
 use model::{BitsPerSec, Law};
 
@@ -19,7 +19,7 @@ fn refused<T: ConditionType + fmt::Debug>(text: &str, cause: &str) {
 }
 
 #[test]
-fn each_prints_as_it_was_written() {
+fn every_condition_is_printed_as_it_was_written() {
     as_written::<RateSpec>(&["10mbit", "0bit", "10mbit,burst=32KiB"]);
     as_written::<PathMtuSpec>(&["68", "1400", "65535"]);
     as_written::<PoliceSpec>(&["10mbit,burst=64KiB"]);
@@ -68,7 +68,7 @@ fn every_example_is_read() {
 }
 
 #[test]
-fn a_table_says_what_a_text_says() {
+fn a_table_and_a_text_give_the_same_value() {
     fn same<T: ConditionType + fmt::Debug>(text: &str, table: &str) {
         let table: serde_json::Value = toml::from_str::<toml::Table>(table)
             .map(|table| serde_json::to_value(table).unwrap())
@@ -91,7 +91,7 @@ fn a_table_says_what_a_text_says() {
 }
 
 #[test]
-fn a_rate_of_nothing_has_a_unit() {
+fn a_rate_of_zero_needs_a_unit() {
     for text in ["0bit", "0mbit", "0.0kbit"] {
         let nothing = RateSpec {
             rate: None,
@@ -110,7 +110,7 @@ fn a_rate_of_nothing_has_a_unit() {
 }
 
 #[test]
-fn what_is_wrong_comes_with_what_would_be_right() {
+fn errors_of_conditions_contain_advice() {
     refused::<LossSpec>("1%,burst=0.5", "at least 1 packet");
     refused::<LossSpec>("1%,burst=NaN", "at least 1 packet");
     refused::<LossSpec>("90%,burst=2", "bursts of 9.000 packets or more");
@@ -204,7 +204,7 @@ fn what_is_wrong_comes_with_what_would_be_right() {
 }
 
 #[test]
-fn a_table_of_values_keeps_them_in_records() {
+fn a_table_of_values_is_kept_in_records() {
     let text =
         "spread = '2ms'\nlaw = 'table'\nfile = 'x.dist'\nvalues = '8192 -8192'\nhalf_life = '5ms'";
     let spec: JitterSpec = read::toml_text(text).unwrap();

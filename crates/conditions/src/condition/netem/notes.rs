@@ -1,14 +1,14 @@
-//! What netem does otherwise than its options say.
+//! Deviations of netem from its options.
 
 use model::{Nanos, Netem, NetemLoss, NetemShare, Probability};
 
-/// What the kernel takes of a jitter at most, and about what makes a correlation of delays one.
+/// The largest jitter of the kernel, and about the jitter from which on a correlation of delays has an effect.
 const LARGEST_JITTER: Nanos = Nanos((1 << 31) - 1);
 
-/// A full frame, in bits, for what a limit allows.
+/// A full frame in bits, for the rate that a limit allows.
 const FRAME_BITS: u64 = 1_514 * 8;
 
-/// What whoever wrote these options should know, a sentence each.
+/// Returns notes for the author of these options, one sentence each.
 pub(crate) fn notes(netem: &Netem) -> Vec<String> {
     let all = [
         limit(netem),
@@ -22,7 +22,7 @@ pub(crate) fn notes(netem: &Netem) -> Vec<String> {
     all.into_iter().flatten().collect()
 }
 
-/// Only where nobody said a limit, as far as can be seen.
+/// Returns a note if the limit is the default, which tc also uses if none is stated.
 fn limit(netem: &Netem) -> Option<String> {
     let longest = (netem.delay + netem.jitter).0;
     let is_usual = netem.limit == Netem::PLAIN.limit;
@@ -36,7 +36,8 @@ fn limit(netem: &Netem) -> Option<String> {
     })
 }
 
-/// The kernel takes the remainder of a draw by twice the jitter, or by the length of the table.
+/// Returns a note about the kernel's remainder, which it takes of a draw by twice the jitter or by the length of the
+/// table.
 fn delay_correlation(netem: &Netem) -> Option<String> {
     let correlation = netem.delay_correlation?;
     let has_effect = netem.distribution.is_none() && netem.jitter.0 >= LARGEST_JITTER.0 / 2;
@@ -84,7 +85,7 @@ fn duplicate_correlation(netem: &Netem) -> Option<String> {
     })
 }
 
-/// Sums in 32 bits.
+/// Returns a note about sums that wrap in 32 bits.
 fn wrapped(netem: &Netem) -> Option<String> {
     let NetemLoss::State(states) = netem.loss else {
         return None;

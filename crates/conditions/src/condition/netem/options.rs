@@ -1,4 +1,4 @@
-//! The options of netem: each from its words, and what some need of others.
+//! The options of netem: each is read from its words, and then dependences between them are checked.
 
 use model::{
     FourState, GilbertElliott, Nanos, Netem, NetemDistribution, NetemLoss, NetemRate, NetemShare,
@@ -8,7 +8,7 @@ use model::{
 use super::words::{Words, percent, rate, size, time, whole};
 use crate::nearest;
 
-/// The options, in the order in which tc compares a shortened one with them.
+/// The options, in the order in which tc compares a shortened name with them.
 const OPTIONS: [&str; 14] = [
     "limit",
     "latency",
@@ -26,7 +26,7 @@ const OPTIONS: [&str; 14] = [
     "slot",
 ];
 
-/// The netem that these words say.
+/// Reads a netem from its words.
 pub(super) fn read(words: &mut Words<'_>) -> Result<Netem, String> {
     let mut netem = Netem::PLAIN;
     let mut given = Vec::new();
@@ -47,7 +47,7 @@ pub(super) fn read(words: &mut Words<'_>) -> Result<Netem, String> {
     Ok(netem)
 }
 
-/// The option that a word is, or is the beginning of; the older names are those of today.
+/// Returns the option that a word names or begins; older names count as the current ones.
 fn named(word: &str) -> Result<&'static str, String> {
     let known = OPTIONS.into_iter().find(|option| option.starts_with(word));
     match known {
@@ -83,7 +83,7 @@ fn set(netem: &mut Netem, option: &'static str, words: &mut Words<'_>) -> Result
     Ok(())
 }
 
-/// What no option alone has wrong.
+/// Refuses combinations of options that are wrong although each option is valid.
 fn check(netem: &Netem) -> Result<(), String> {
     let is_none = |share: Probability| share == Probability::ZERO;
     let reorders = netem.reorder.is_some_and(|reorder| !is_none(reorder.share));
@@ -119,7 +119,7 @@ fn check(netem: &Netem) -> Result<(), String> {
     Err(wrong.to_owned())
 }
 
-/// A share, perhaps with a correlation.
+/// Reads a share with an optional correlation.
 fn share(option: &str, words: &mut Words<'_>) -> Result<NetemShare, String> {
     let first = words.need(option, &format!("a percentage, as in {option} 1%"))?;
     Ok(NetemShare {
@@ -128,7 +128,7 @@ fn share(option: &str, words: &mut Words<'_>) -> Result<NetemShare, String> {
     })
 }
 
-/// A percentage, if the next word is a number.
+/// Reads a percentage, if the next word is a number.
 fn optional(option: &str, words: &mut Words<'_>) -> Result<Option<Probability>, String> {
     words.number().map(|word| percent(option, word)).transpose()
 }
@@ -143,7 +143,7 @@ fn delay(netem: &mut Netem, words: &mut Words<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// A share, or a chain whose numbers that are left out are those that make it a simpler one.
+/// Reads a share, or a chain. The numbers that are omitted get the values of a simpler chain.
 fn loss(words: &mut Words<'_>) -> Result<NetemLoss, String> {
     const OPTION: &str = "loss";
     const KINDS: &str = "a percentage, random, state or gemodel, as in loss 1%";
@@ -223,8 +223,9 @@ fn slot(words: &mut Words<'_>) -> Result<NetemSlot, String> {
         "times between slots, as in slot 10ms 20ms, or slot distribution normal 10ms 1ms";
     let delay = if let Some(word) = words.number() {
         let least = time(OPTION, word)?;
-        let most = words.number().map(|word| time(OPTION, word)).transpose()?;
-        let most = most.unwrap_or(least);
+        let most = words
+            .number()
+            .map_or(Ok(least), |word| time(OPTION, word))?;
         if most < least {
             return Err(format!(
                 "slot: {most} is below {least}: the longer time comes second"
@@ -252,9 +253,12 @@ fn slot(words: &mut Words<'_>) -> Result<NetemSlot, String> {
             other => return Err(format!("slot: `{other}` is no time: {RIGHT}")),
         }
     };
-    let mut limit = |key: &str, right: &str| match words.option(key) {
-        true => size("slot", words.need(&format!("slot {key}"), right)?),
-        false => Ok(0),
+    let mut limit = |key: &str, right: &str| {
+        if words.option(key) {
+            size("slot", words.need(&format!("slot {key}"), right)?)
+        } else {
+            Ok(0)
+        }
     };
     Ok(NetemSlot {
         delay,
