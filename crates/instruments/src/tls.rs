@@ -1,7 +1,8 @@
-//! How long a TLS handshake takes (RFC 8446, RFC 5246), after the TCP connection that carries it.
+//! The duration of TLS handshakes (RFC 8446, RFC 5246), after the TCP connection that carries each.
 //!
-//! One connection at a time, as [`connect`](crate::connect) makes them. The handshake is over when this end may send data; the
-//! certificate is received but not verified: this instrument measures a server and trusts it with nothing.
+//! Connections are made one at a time, as by [`connect`](crate::connect). The handshake ends when this end may send
+//! data. The certificate is received but not verified: this instrument measures a server and does not trust it with
+//! anything.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -35,15 +36,16 @@ use record::pace::PathPace;
 use record::profile::InstrumentProfile;
 use record::{Measurement, Metric};
 
-/// How long the server's session tickets are awaited after a handshake.
+/// The longest wait for the server's session tickets after a handshake.
 const TICKETS: Duration = Duration::from_millis(500);
 
-/// How long a TLS handshake takes, and what was agreed
+/// Time TLS handshakes, and report what both ends agreed on
 ///
-/// Each connection is made, greeted and closed. The server's certificate is not verified.
+/// Every probe opens a connection, completes the handshake and closes the connection. The server's certificate is not
+/// verified.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct TlsArgs {
-    /// Name or address, and the TCP port if it is not that of --port
+    /// Name or address, optionally with the TCP port
     #[arg(value_name = "HOST[:PORT]")]
     #[serde(skip)]
     host: String,
@@ -53,13 +55,13 @@ pub struct TlsArgs {
     #[command(flatten)]
     #[serde(flatten)]
     plan: ConnectPlan,
-    /// Name that the server is asked for (SNI) [default: HOST]
+    /// Server name to send (SNI) [default: HOST]
     #[arg(long, value_name = "NAME")]
     server_name: Option<String>,
-    /// Application protocols to offer (ALPN), the preferred one first
+    /// Application protocols to offer (ALPN), in order of preference
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     alpn: Vec<String>,
-    /// Resume the session of an earlier connection where the server allows it
+    /// Resume the session of an earlier connection if the server allows it
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
@@ -89,7 +91,7 @@ impl Instrument for TlsArgs {
     }
 
     fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
-        // TCP's round trip and that of TLS 1.3.
+        // TLS 1.3 takes one round trip after the one of TCP.
         let round_trips = pace.map_or(0.0, |pace| 2.0 * pace.round_trip_s(0, 0));
         Some(self.plan.sending() + estimated(round_trips))
     }
@@ -111,7 +113,7 @@ impl Instrument for TlsArgs {
     }
 }
 
-/// The times that are measured of each connection.
+/// The times that are measured for each connection.
 const TIMED: [Metric; 2] = [Metric::TlsHandshakeMs, Metric::ConnectMs];
 
 impl TlsArgs {
@@ -135,7 +137,7 @@ impl TlsArgs {
         config
     }
 
-    /// What the server is asked for: a name, or the address where there is none.
+    /// Returns the name to request from the server, or the address if there is no name.
     fn name(&self, target: SocketAddr) -> Result<ServerName<'static>> {
         let host = self
             .host
@@ -160,7 +162,7 @@ struct Handshaker<'a> {
     name: ServerName<'static>,
 }
 
-/// What client and server agreed on.
+/// The parameters that client and server agreed on.
 #[derive(Debug)]
 struct Agreed {
     version: String,
@@ -203,7 +205,7 @@ impl Handshaker<'_> {
             .with_fact("loss", format!("no handshake within {timeout:?} of asking for the connection"))
     }
 
-    /// One connection. A refused one, or one that the server breaks, ends the measurement.
+    /// Makes one connection. The measurement ends if the server refuses or breaks it.
     fn probe(&self, stop: &Stop) -> Result<(Times, Option<Agreed>)> {
         let target = self.target;
         let socket = endpoint::tcp(target, self.args.common.bind.as_ref())?;
@@ -238,20 +240,20 @@ impl Handshaker<'_> {
             let until = Instant::now() + TICKETS;
             while tls.tls13_tickets_received() == 0 && Instant::now() < until {
                 go_on(stop)?;
-                // A server that closes sends no ticket.
+                // A server that closes the connection sends no ticket.
                 if advance(&mut tls, &mut stream).is_err() {
                     break;
                 }
             }
         }
         tls.send_close_notify();
-        // Whether the server learns of the end does not matter any more.
+        // It no longer matters whether the server learns of the end.
         let _ = tls.write_tls(&mut stream);
         Ok((times, agreed))
     }
 }
 
-/// Sends and receives what there is, for at most the stream's read time-out.
+/// Sends pending data and receives at most once, within the read time-out of `stream`.
 fn advance(tls: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<()> {
     while tls.wants_write() {
         tls.write_tls(stream)?;
@@ -260,7 +262,7 @@ fn advance(tls: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<()>
         Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
         Ok(_) => {
             let processed = tls.process_new_packets();
-            // An alert tells the server why.
+            // An alert tells the server the cause.
             let _ = tls.write_tls(stream);
             processed.map(drop).map_err(io::Error::other)
         }
@@ -288,11 +290,12 @@ impl Agreed {
     }
 }
 
-/// Takes the certificates that pass a check, whoever signed them, from who can prove that they are theirs.
+/// A verifier that accepts every certificate that passes a check, whoever signed it, if the server proves that it has
+/// the key.
 pub struct CertificateVerifier<C> {
-    /// The provider whose algorithms the proof may use.
+    /// The provider of the signature algorithms for that proof.
     pub provider: Arc<CryptoProvider>,
-    /// Refuses a certificate.
+    /// The check, which returns an error to reject a certificate.
     pub check: C,
 }
 
@@ -354,7 +357,7 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
-    /// A server that ends each connection when its client does.
+    /// Starts a server that ends each connection when its client does.
     fn server() -> SocketAddr {
         let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let key = own.signing_key.serialize_der().try_into().unwrap();
