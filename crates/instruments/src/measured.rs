@@ -157,7 +157,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(1);
         let mut value = 0.0;
         let mut next = || {
-            // The sum of twelve is nearly normal, of variance 1.
+            // The sum of twelve uniform draws is nearly normal, with a variance of 1.
             let draw = (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;
             value = 0.9 * value + 0.19_f64.sqrt() * draw;
             100.0 + value

@@ -1,7 +1,8 @@
-//! How long a TCP handshake takes (RFC 9293 §3.5): from asking the kernel for a connection until it is there or refused.
+//! The duration of TCP handshakes (RFC 9293 §3.5), from the request to the kernel until the connection is established
+//! or refused.
 //!
-//! One connection at a time: each begins an interval after the one before it began, or when that one is over if it took
-//! longer. Nothing is sent on it. The time ends when this program is woken, so waking up is part of it.
+//! Connections are made one at a time. Each begins an interval after the previous one began, or when the previous one
+//! is over if that took longer. No data is sent. The measured time includes the wake-up of this program.
 
 mod probes;
 
@@ -29,15 +30,15 @@ use record::pace::PathPace;
 use record::profile::InstrumentProfile;
 use record::{Measurement, Metric};
 
-/// Of the web, where HOST says none.
+/// The port of the web, used if HOST names no port.
 const DEFAULT_PORT: u16 = 80;
 
-/// How long a TCP handshake takes
+/// Time TCP handshakes
 ///
-/// Every TCP server answers, and a host that refuses the connection too.
+/// Every TCP server is a possible target, and so is a host that refuses the connection.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct ConnectArgs {
-    /// Name or address, and the TCP port if it is not 80
+    /// Name or address, optionally with a TCP port [default port: 80]
     #[arg(value_name = "HOST[:PORT]")]
     #[serde(skip)]
     host: String,
@@ -90,34 +91,34 @@ impl Instrument for ConnectArgs {
     }
 }
 
-/// Which connections to ask for
+/// The connections to make
 #[derive(Args, Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct ConnectPlan {
-    /// Connections to ask for, one after the other
+    /// Number of connections, made one after the other
     #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) count: u32,
-    /// From one to the next: seconds, or 20ms
+    /// Interval between connections: seconds, or a time such as 20ms
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: Nanos,
-    /// After which a connection that is neither there nor refused is lost
+    /// Count a connection as lost if it is neither established nor refused after this time
     #[arg(short = 'W', long, value_name = "TIME", default_value = "3s", value_parser = above_zero)]
     pub(crate) timeout: Nanos,
 }
 
 impl ConnectPlan {
-    /// From the first connection's beginning to the last one's.
+    /// Returns the time from the start of the first connection to the start of the last one.
     pub(crate) fn sending(&self) -> Duration {
         intervals(self.interval.into(), self.count.saturating_sub(1))
     }
 
-    /// How long it takes if every connection is lost.
+    /// Returns how long the measurement takes if every connection is lost.
     pub(crate) fn longest(&self) -> Duration {
         intervals(self.interval.max(self.timeout).into(), self.count)
     }
 }
 
-/// Connects to `target` as `plan` says, from `local` if that is said. What goes wrong in another way than refusal and silence
-/// counts as lost and ends it all.
+/// Connects to `target` according to `plan`, from `local` if there is one. An error other than a refusal or a time-out
+/// ends the measurement, and its connection counts as lost.
 pub(crate) fn measure(
     target: SocketAddr,
     plan: &ConnectPlan,
@@ -200,13 +201,13 @@ mod tests {
         let mut figures = measurement.figures.iter();
         let median = figures.find(|figure| figure.statistic == Statistic::Median);
         let median = median.unwrap();
-        // Six say too little of it.
+        // Six values are too few for an interval.
         assert!(median.interval.is_none() && median.is_of_too_few());
     }
 
     #[test]
     fn a_refused_connection_is_an_answer_and_is_said() {
-        // Bound and not listening: nobody else gets the port, and the kernel refuses.
+        // The port is bound but not listening, so that nobody else gets it and the kernel refuses connections.
         let target = "127.0.0.1:0".parse().unwrap();
         let socket = endpoint::tcp(target, None).unwrap();
         socket.bind(&target.into()).unwrap();

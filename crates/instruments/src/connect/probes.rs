@@ -1,4 +1,4 @@
-//! Connections asked for one after the other, each at its time, and what they add up to.
+//! A series of connections, each started at its time, and the figures computed from them.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -16,20 +16,20 @@ use record::quantity::counted;
 use record::{Measurement, Metric, Sample, Statistic};
 use stats::losses::Losses;
 
-/// What a connection took, in milliseconds, by what was timed; nothing of one that was lost.
+/// The times of one connection in milliseconds, by metric. The list is empty if the connection was lost.
 pub(crate) type Times = Vec<(Metric, f64)>;
 
-/// The connections that a plan asks for.
+/// The connections of a plan.
 pub(crate) struct ConnectProbes<'a> {
     pub(super) target: SocketAddr,
     pub(super) plan: &'a ConnectPlan,
-    /// The times that are measured of each, the most important first.
+    /// The times that are measured of each connection, the most important first.
     pub(super) timed: &'a [Metric],
-    /// When each was asked for, in seconds, and what it took.
+    /// The start of each connection in seconds, and its times.
     pub(super) probes: Vec<(f64, Times)>,
 }
 
-/// The metrics of connections of which these are timed.
+/// Returns the metrics of connections with these times.
 pub(crate) fn metrics(timed: &[Metric]) -> MetricTable {
     use Statistic::{Max, Mean, Median, Min};
     let times =
@@ -41,7 +41,7 @@ pub(crate) fn metrics(timed: &[Metric]) -> MetricTable {
     ])
 }
 
-/// The profile that reports read.
+/// Returns the profile that reports read.
 pub(crate) fn profile(timed: &[Metric]) -> InstrumentProfile {
     let connect = Headline::new(Metric::ConnectMs, Statistic::Median);
     let profile = metrics(timed).profile(connect, HostLimit::RoundTrip);
@@ -56,7 +56,7 @@ pub(crate) fn profile(timed: &[Metric]) -> InstrumentProfile {
 }
 
 impl<'a> ConnectProbes<'a> {
-    /// None yet of those that `plan` asks `target` for.
+    /// Returns the connections of `plan` to `target`, none of which is made yet.
     pub(crate) fn new(target: SocketAddr, plan: &'a ConnectPlan, timed: &'a [Metric]) -> Self {
         Self {
             target,
@@ -66,11 +66,11 @@ impl<'a> ConnectProbes<'a> {
         }
     }
 
-    /// Has `probe` ask for each connection at its time. Beside what it took, `probe` says why no other is asked for; where it
-    /// fails itself, as when it is stopped, the connection is not counted.
+    /// Calls `probe` for each connection when it is due. `probe` returns the connection's times, and an error if no
+    /// further connection is to be made. If `probe` itself fails, for example because it is stopped, the connection is
+    /// not counted.
     ///
-    /// # Errors
-    /// Stopped, or what `probe` says.
+    /// # Errors Returns an error if the measurement is stopped, or an error of `probe`.
     pub(crate) fn run(
         &mut self,
         session: &Session,
@@ -101,13 +101,14 @@ impl<'a> ConnectProbes<'a> {
         Ok(())
     }
 
-    /// The number of connections that were not lost.
+    /// Returns the number of connections that were not lost.
     pub(crate) fn answered(&self) -> usize {
         let lost = self.probes.iter().filter(|(_, times)| times.is_empty());
         self.probes.len() - lost.count()
     }
 
-    /// What they add up to; why it `ended` early is a failure, and so is no answer at all to what is called `unit`.
+    /// Computes the measurement. An error in `ended` makes it a failure; so does the absence of any answer, which the
+    /// message counts in `unit`.
     pub(crate) fn measurement(&self, ended: Result<()>, unit: &str) -> Measurement {
         let (sent, received) = (self.probes.len() as u64, self.answered() as u64);
         let mut figures = vec![

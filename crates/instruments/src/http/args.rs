@@ -1,4 +1,4 @@
-//! `farwire measure http`.
+//! The arguments of `farwire measure http`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,20 +21,20 @@ use crate::http::tool::DownloadTool;
 use crate::http::{self, Amount, DEFAULT_INTERVAL, HttpTarget, history};
 use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, above_zero, estimated};
 
-/// An HTTP/1.1 download, or many small files
+/// HTTP/1.1 download of one URL, or of many small files
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct HttpArgs {
-    /// `http://HOST[:PORT]/PATH`; `farwire serve` has /bytes/N and /seconds/T; {size} stands for a file's size
+    /// `http://HOST[:PORT]/PATH`; `farwire serve` has /bytes/N and /seconds/T; {size} is replaced by a file's size
     #[arg(required = true)]
     #[serde(skip)]
     url: Vec<String>,
-    /// In place of the URL's own path
+    /// Path to use instead of the URL's
     #[arg(long, value_name = "PATH", value_parser = path)]
     path: Option<String>,
-    /// End after so many bytes
+    /// Stop after this number of payload bytes
     #[arg(long, value_name = "SIZE", conflicts_with = "duration")]
     bytes: Option<Bytes>,
-    /// End after so long
+    /// Stop after this time
     #[arg(long, value_name = "TIME", value_parser = above_zero)]
     duration: Option<Nanos>,
     /// Length of the intervals in which bytes are counted [default: 100ms]
@@ -168,14 +168,14 @@ impl HttpArgs {
     }
 }
 
-/// What `farwire serve` gives for a path.
+/// The body that `farwire serve` sends for a path.
 enum Served {
     Bytes(u64),
     For(Duration),
 }
 
 impl Served {
-    /// Nothing where another server's path says nothing.
+    /// Returns the body for `path`, or `None` for a path that only another server knows.
     fn by(path: &str) -> Option<Self> {
         match path.trim_start_matches('/').split_once('/')? {
             ("bytes", count) => count.parse().ok().map(Self::Bytes),

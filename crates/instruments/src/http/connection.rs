@@ -1,5 +1,5 @@
-//! A client's side of one HTTP/1.1 connection (RFC 9112): a request, the answer's head, and its body as it comes, with
-//! where that ends and how many of its bytes are payload.
+//! The client's side of one HTTP/1.1 connection (RFC 9112): it sends a request and reads the head and body of the
+//! response. It knows where the body ends and how many of its bytes are payload.
 
 use std::io::ErrorKind::{ConnectionReset, Interrupted, TimedOut, WouldBlock};
 use std::io::{Read as _, Write as _};
@@ -16,11 +16,11 @@ use crate::failure::go_on;
 use netio::stop::{STOP_INTERVAL, Stop};
 use netio::tcp::TcpInfo;
 
-/// A transfer that brings nothing for so long has died; TCP retries well within it.
+/// A transfer without data for this time counts as broken; TCP retransmits well within it.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Bytes that are read at most at once.
+/// The size of the receive buffer in bytes.
 const RECEIVE_BUFFER: usize = 256 * 1024;
-/// The longest line of chunked framing that is taken.
+/// The longest line of chunked framing in bytes that is accepted.
 const LONGEST_LINE: usize = 4096;
 const LONGEST_HEAD: usize = 64 * 1024;
 const MOST_HEADERS: usize = 100;
@@ -28,42 +28,41 @@ const MOST_HEADERS: usize = 100;
 /// An open connection.
 #[derive(Debug)]
 pub(super) struct HttpConnection {
-    /// Host and port of the server, as the Host header has them.
+    /// Host and port of the server, as in the Host header.
     pub(super) authority: String,
     stream: TcpStream,
     buffer: Vec<u8>,
-    /// How much of the buffer's start was received and not yet given out.
+    /// The number of bytes at the start of the buffer that are received and not yet taken.
     filled: usize,
 }
 
-/// An answer's head.
+/// The head of a response.
 #[derive(Debug)]
 pub(super) struct ResponseHead {
-    /// What follows.
+    /// The body that follows.
     pub(super) body: Body,
-    /// The sender's congestion control, if it says so.
+    /// The sender's congestion control, if the server states it.
     pub(super) congestion: Option<String>,
-    /// Whether the server takes a further request on this connection.
+    /// Whether the server accepts another request on this connection.
     pub(super) persistent: bool,
-    /// When the answer's first byte was there.
+    /// The arrival time of the response's first byte.
     pub(super) first_byte: Instant,
 }
 
-/// How a wait for bytes ended.
+/// The outcome of a wait for bytes.
 pub(super) enum Waited {
-    /// There are some, to be had by [`HttpConnection::take`].
+    /// [`HttpConnection::take`] returns the bytes.
     Bytes,
     /// The server closed the connection.
     Closed,
-    /// The time was up first.
+    /// The deadline passed first.
     TimeUp,
 }
 
 impl HttpConnection {
-    /// Connects to the server that `target` names, from `local` if that is said.
+    /// Connects to the server of `target`, from `local` if there is one.
     ///
-    /// # Errors
-    /// As [`endpoint::connect`].
+    /// # Errors Returns the errors of [`endpoint::connect`].
     pub(super) fn open(target: &HttpTarget, local: Option<&Local>, stop: &Stop) -> Result<Self> {
         let socket = endpoint::tcp(target.address, local)?;
         let stream = endpoint::connect(socket, target.address, CONNECT_TIMEOUT, stop)?;
@@ -77,11 +76,10 @@ impl HttpConnection {
         })
     }
 
-    /// Asks for `target`; the moment before it was sent. Unless `keep_alive`, the server is to close the connection after
-    /// its answer.
+    /// Sends a request for `target` and returns the time just before sending. Without `keep_alive` it asks the server
+    /// to close the connection after the response.
     ///
-    /// # Errors
-    /// The connection broke.
+    /// # Errors Returns an error if the connection breaks.
     pub(super) fn request(&mut self, target: &HttpTarget, keep_alive: bool) -> Result<Instant> {
         let close = match keep_alive {
             false => "Connection: close\r\n",
@@ -99,21 +97,22 @@ impl HttpConnection {
         Ok(sent)
     }
 
-    /// Payload bytes that arrived until now, at most: what came twice counts twice. Absent where the kernel does not say.
+    /// Returns an upper bound of the payload bytes that arrived, including duplicates. `None` means that the kernel
+    /// does not tell.
     pub(super) fn arrived(&self) -> Option<u64> {
         let info = TcpInfo::of(&self.stream).ok()?;
         Some(u64::from(info.data_segs_in) * u64::from(info.rcv_mss))
     }
 
-    /// The least round trip that the kernel saw.
+    /// Returns the least round-trip time that the kernel measured.
     pub(super) fn round_trip(&self) -> Option<Duration> {
         TcpInfo::of(&self.stream).ok()?.min_rtt
     }
 
-    /// The answer's head; nothing if the server closed the connection before it said a byte.
+    /// Reads the head of the response. `None` means that the server closed the connection before the first byte.
     ///
-    /// # Errors
-    /// What comes is not HTTP/1.1, or no success; or the connection breaks within it.
+    /// # Errors Returns an error if the response is not HTTP/1.1 or not a success, or if the connection breaks within
+    /// its head.
     pub(super) fn head(&mut self, stop: &Stop) -> Result<Option<ResponseHead>> {
         let mut first_byte = None;
         loop {
@@ -125,7 +124,7 @@ impl HttpConnection {
                     "the server closed the connection within the answer's head, after {} bytes",
                     self.filled
                 ),
-                // So ends a connection that the server closed while the request was on its way.
+                // The server closed the connection while the request was on its way.
                 Err(error) if self.filled == 0 && is_reset(&error) => return Ok(None),
                 Err(error) => return Err(error),
             }
@@ -144,10 +143,9 @@ impl HttpConnection {
         }
     }
 
-    /// Waits for more of the body; what comes after `until` is not read.
+    /// Waits for more of the body. Data that arrives after `until` is not read.
     ///
-    /// # Errors
-    /// The connection broke or was silent for a minute, or it is to `stop`.
+    /// # Errors Returns an error if the connection breaks, brings no data for a minute, or is stopped.
     pub(super) fn wait(&mut self, stop: &Stop, until: Option<Instant>) -> Result<Waited> {
         match self.filled {
             0 => self.fill(stop, until),
@@ -155,12 +153,12 @@ impl HttpConnection {
         }
     }
 
-    /// What was received and not yet taken.
+    /// Returns the bytes that were received and not yet taken.
     pub(super) fn take(&mut self) -> &[u8] {
         &self.buffer[..std::mem::take(&mut self.filled)]
     }
 
-    /// Receives behind what is filled.
+    /// Receives data behind the filled part of the buffer.
     fn fill(&mut self, stop: &Stop, until: Option<Instant>) -> Result<Waited> {
         let silent_since = Instant::now();
         loop {
@@ -192,7 +190,8 @@ fn is_reset(error: &Error) -> bool {
         .is_some_and(|cause| cause.kind() == ConnectionReset)
 }
 
-/// A whole head at the start of `data` and its length.
+/// Parses a complete head at the start of `data`, and returns it with its length. `None` means that the head is
+/// incomplete.
 fn parse(data: &[u8], first_byte: Instant) -> Result<Option<(ResponseHead, usize)>> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
@@ -227,14 +226,14 @@ fn parse(data: &[u8], first_byte: Instant) -> Result<Option<(ResponseHead, usize
     Ok(Some((head, length)))
 }
 
-/// A body as it is read.
+/// A body in the state of being read.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// So many bytes were announced, so many are missing.
+    /// A body with a Content-Length, and the number of bytes that are still missing.
     Length { announced: u64, missing: u64 },
-    /// Chunks, each with its own length.
+    /// A sequence of chunks, each with its own length.
     Chunked(Chunks),
-    /// Everything up to the end of the connection.
+    /// A body that ends with the connection.
     UntilClose,
 }
 
@@ -256,10 +255,9 @@ enum ChunkState {
 }
 
 impl Body {
-    /// The body that these headers announce.
+    /// Returns the body that these headers announce.
     ///
-    /// # Errors
-    /// A length that is no number, or a transfer coding other than `chunked`.
+    /// # Errors Returns an error if the length is not a number, or there is a transfer coding other than `chunked`.
     fn of(headers: &[Header<'_>]) -> Result<Self> {
         if let Some(coding) = header(headers, "transfer-encoding")? {
             if coding.eq_ignore_ascii_case("chunked") {
@@ -282,10 +280,9 @@ impl Body {
         })
     }
 
-    /// Takes what was read; how many of these bytes are payload.
+    /// Takes received bytes and returns how many of them are payload.
     ///
-    /// # Errors
-    /// Bytes beyond the end of the body, or framing that is wrong.
+    /// # Errors Returns an error for bytes beyond the end of the body, and for wrong framing.
     pub(super) fn feed(&mut self, data: &[u8]) -> Result<u64> {
         let count = data.len() as u64;
         match self {
@@ -300,7 +297,7 @@ impl Body {
         }
     }
 
-    /// Whether the body's end is known to have been read.
+    /// Returns whether the end of the body has been read.
     pub(super) fn complete(&self) -> bool {
         match self {
             Self::UntilClose => false,
@@ -309,10 +306,9 @@ impl Body {
         }
     }
 
-    /// The server closed the connection after `total` payload bytes.
+    /// Checks that the server may close the connection after `total` payload bytes.
     ///
-    /// # Errors
-    /// That was too early.
+    /// # Errors Returns an error if that is too early.
     pub(super) fn closed(&self, total: u64) -> Result<()> {
         match self {
             Self::UntilClose => Ok(()),
@@ -355,7 +351,7 @@ impl Chunks {
         Ok(payload)
     }
 
-    /// Adds to the line in hand, and acts on it once it is whole; what is behind it.
+    /// Adds to the current line and processes it if it is complete. Returns the bytes behind it.
     fn take_line<'a>(&mut self, data: &'a [u8]) -> Result<&'a [u8]> {
         let Some(end) = data.iter().position(|&byte| byte == b'\n') else {
             self.line.extend_from_slice(data);
@@ -384,10 +380,9 @@ impl Chunks {
     }
 }
 
-/// The value of a header, by its name without regard to case.
+/// Returns the value of a header; its name is case-insensitive.
 ///
-/// # Errors
-/// A value that is not text.
+/// # Errors Returns an error if the value is not text.
 fn header(headers: &[Header<'_>], name: &str) -> Result<Option<String>> {
     let mut headers = headers.iter();
     let Some(found) = headers.find(|header| header.name.eq_ignore_ascii_case(name)) else {

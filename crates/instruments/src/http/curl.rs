@@ -1,4 +1,4 @@
-//! curl as an instrument: its own clock's times, by `--write-out '%{json}'`.
+//! curl as an instrument, which reports the times of its own clock with `--write-out '%{json}'`.
 
 use crate::error::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -12,11 +12,11 @@ use crate::http::{HttpTarget, download_figures};
 use crate::measured::failed;
 use record::{Figure, Measurement, Metric, Statistic};
 
-/// `--disable` comes first, or a ~/.curlrc is read.
+/// `--disable` must come first, otherwise curl reads ~/.curlrc.
 const OPTIONS: &str = "--disable --silent --show-error --fail --globoff --http1.1 --noproxy * \
     --connect-timeout 20 --speed-limit 1 --speed-time 60 --output /dev/null --write-out %{json}\n";
 
-/// Downloads `target` with the curl on PATH, run by `launcher`.
+/// Downloads `target` with the curl on PATH, started by the session's launcher.
 pub(crate) fn measure(
     target: &HttpTarget,
     local: Option<&Local>,
@@ -31,10 +31,9 @@ pub(crate) fn measure(
     ))
 }
 
-/// The curl on PATH.
+/// Returns the curl on PATH.
 ///
-/// # Errors
-/// It is not there.
+/// # Errors Returns an error if it is not installed.
 pub(crate) fn tool() -> Result<Tool> {
     Tool::find("curl", "--version", "curl")
 }
@@ -46,7 +45,7 @@ fn arguments(target: &HttpTarget, local: Option<&Local>) -> Vec<String> {
     arguments
 }
 
-/// What curl says of a download that succeeded, as far as it is used.
+/// The fields of curl's report on a successful download that are used.
 #[derive(Deserialize)]
 struct Times {
     size_download: u64,
@@ -57,7 +56,7 @@ struct Times {
     time_total: ToolNumber,
 }
 
-/// What curl said, as figures.
+/// Parses curl's output into figures.
 pub(crate) fn parse(output: &ToolOutput) -> Measurement {
     figures(output).map_or_else(failed, |figures| Measurement {
         figures,
@@ -96,7 +95,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::external::tests::captured;
 
-    /// curl 7.88.1.
+    /// Output of curl 7.88.1.
     pub(crate) const FETCHED: &str = include_str!("fixtures/curl.json");
     const NOT_FOUND: &str = include_str!("fixtures/curl404.json");
 

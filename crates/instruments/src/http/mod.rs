@@ -1,4 +1,4 @@
-//! An HTTP/1.1 download (RFC 9112): bytes over time, time to the first byte, goodput.
+//! HTTP/1.1 download (RFC 9112): bytes over time, time to the first byte, goodput.
 
 pub mod args;
 mod connection;
@@ -26,34 +26,34 @@ use record::Statistic::{Mean, Total};
 use record::metric_table::{MetricRow, MetricTable};
 use record::{Figure, Measurement, Metric};
 
-/// Length of the intervals in which bytes are counted, unless said.
+/// The default length of the intervals in which bytes are counted.
 pub(crate) const DEFAULT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How much to download.
+/// The amount to download.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Amount {
-    /// Everything that the URL gives.
+    /// The whole body of the response.
     Whole,
-    /// So many payload bytes.
+    /// This number of payload bytes.
     Bytes(u64),
-    /// What comes within this time of the request.
+    /// The data that arrives within this time after the request.
     For(Duration),
 }
 
-/// Stands in a URL for a file's size in bytes.
+/// The placeholder in a URL for a file's size in bytes.
 const SIZE: &str = "{size}";
 
-/// What to download from where.
+/// A resource to download.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HttpTarget {
     address: SocketAddr,
-    /// Host and port as the Host header has them.
+    /// Host and port, as in the Host header.
     authority: String,
     path: String,
 }
 
 impl HttpTarget {
-    /// The resource `path` of the server at `address`.
+    /// Returns the resource `path` of the server at `address`.
     #[cfg(test)]
     pub(crate) fn of(address: SocketAddr, path: &str) -> Self {
         Self {
@@ -63,36 +63,35 @@ impl HttpTarget {
         }
     }
 
-    /// With `size` in place of every [`SIZE`] in its path.
+    /// Returns the target with `size` in place of every [`SIZE`] in its path.
     pub(crate) fn of_size(&self, size: u64) -> Self {
         self.clone().at(&self.path.replace(SIZE, &size.to_string()))
     }
 
-    /// Whether its path has a [`SIZE`] to be put in.
+    /// Returns whether the path contains a [`SIZE`].
     pub(crate) fn has_size(&self) -> bool {
         self.path.contains(SIZE)
     }
 
-    /// The same server at another path.
+    /// Returns the same server with another path.
     pub(crate) fn at(self, path: &str) -> Self {
         let path = path.to_owned();
         Self { path, ..self }
     }
 
-    /// The files of `farwire serve` on the same server, each by its size.
+    /// Returns the files of `farwire serve` by their size, on the same server.
     pub(crate) fn sized(&self) -> Self {
         self.clone().at(&format!("/bytes/{SIZE}"))
     }
 
-    /// Whether it names a server and nothing on it.
+    /// Returns whether it names only a server, without a path.
     pub(crate) fn is_bare(&self) -> bool {
         self.path == "/"
     }
 
-    /// The resource that `url` names.
+    /// Resolves `url`.
     ///
-    /// # Errors
-    /// Not an `http://` URL, or a host that does not resolve to `family`.
+    /// # Errors Returns an error if it is not an `http://` URL, or its host does not resolve to `family`.
     pub(crate) fn resolve(url: &str, family: Family) -> Result<Self> {
         let uri = url.parse::<http::Uri>();
         let uri = uri.with_context(|| format!("`{url}` is not a URL"))?;
@@ -121,7 +120,7 @@ impl fmt::Display for HttpTarget {
     }
 }
 
-/// The metrics of one download.
+/// Returns the metrics of one download.
 pub(crate) fn metrics() -> MetricTable {
     MetricTable::new([
         goodput("TCP"),
@@ -131,7 +130,7 @@ pub(crate) fn metrics() -> MetricTable {
     ])
 }
 
-/// Downloads `target` from the calling thread's namespace, and from `local` if that is said.
+/// Downloads `target` from the calling thread's network namespace, and from `local` if there is one.
 pub(crate) fn measure(
     target: &HttpTarget,
     amount: Amount,
@@ -193,7 +192,7 @@ impl Download {
         })
     }
 
-    /// Reads the body until the amount is there.
+    /// Reads the body until the amount is complete.
     fn receive(&mut self, session: &Session) -> Result<()> {
         let (most, time) = match self.amount {
             Amount::Whole => (None, None),
@@ -243,13 +242,14 @@ impl Download {
             .iter_mut()
             .filter(|f| f.metric == Metric::GoodputBitPerS);
         if let (Some(goodput), Some(arrived)) = (goodputs.next(), arrived) {
-            // Until the first byte came, more than a round trip passed in the hosts, not on the way; as much may pass after the last one.
+            // Until the first byte arrived, the time beyond a round trip passed in the hosts, not on the path. The
+            // hosts may add the same time after the last byte.
             let on_the_way = self.connection.round_trip().unwrap_or_default();
             let in_hosts = (first_byte_s - on_the_way.as_secs_f64()).max(0.0);
             let busy = duration_s - 2.0 * in_hosts;
             let most = match busy > 0.0 {
                 true => bytes.max(arrived) as f64 * 8.0 / busy,
-                // It may have been the hosts' time alone.
+                // The whole duration may have been the hosts'.
                 false => f64::INFINITY,
             };
             goodput.interval = Some([goodput.value, most.max(goodput.value)]);
@@ -272,7 +272,7 @@ impl Download {
     }
 }
 
-/// Whether a body of `total` bytes has all of the `most` that were asked for, if so many were.
+/// Checks that a body of `total` bytes has the `most` bytes that were asked for, if a number was given.
 fn whole(total: u64, most: Option<u64>) -> Result<()> {
     match most {
         Some(most) if total < most => {
@@ -285,7 +285,8 @@ fn whole(total: u64, most: Option<u64>) -> Result<()> {
     }
 }
 
-/// What a download adds up to: `bytes` of payload in `duration_s`, the first of them after `first_byte_s` if that is known.
+/// Returns the figures of a download of `bytes` of payload in `duration_s`; the first byte arrived after
+/// `first_byte_s`, if that is known.
 pub(crate) fn download_figures(
     bytes: u64,
     duration_s: f64,
@@ -319,7 +320,7 @@ mod tests {
         measure(target, amount, DEFAULT_INTERVAL, None, &Session::default())
     }
 
-    /// A server that says `answer` to whatever it is asked and closes.
+    /// Measures a download from a server that sends `answer` to any request and closes the connection.
     fn answer_of(answer: &'static [u8]) -> Measurement {
         download_of(answer, Amount::Whole)
     }
@@ -373,7 +374,7 @@ mod tests {
         let elapsed = measurement.figure(Metric::ElapsedS, Total);
         assert!((elapsed.unwrap() - 0.3).abs() < 1e-9);
         assert!(bytes(&measurement) > 0.0);
-        // How it ran is known, but of its variation so short a time says nothing.
+        // The course of the download is known, but the time is too short for its variation.
         assert!(measurement.figure(Metric::LongestStallS, Max) > Some(0.0));
         let variation = measurement.figure(Metric::GoodputVariationPercent, Mean);
         assert_eq!(variation, None);

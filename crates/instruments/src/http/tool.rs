@@ -1,4 +1,4 @@
-//! `--tool`: another program in the place of farwire's own download.
+//! `--tool`: another program in place of farwire's own download.
 
 use crate::error::Result;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::external::Tool;
 use crate::failure::Failure;
 use record::Measurement;
 
-/// What downloads.
+/// The programs that can download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum DownloadTool {
@@ -24,10 +24,9 @@ pub(crate) enum DownloadTool {
 }
 
 impl DownloadTool {
-    /// The one on PATH.
+    /// Returns the program on PATH.
     ///
-    /// # Errors
-    /// It is not there.
+    /// # Errors Returns an error if it is not installed.
     pub(crate) fn found(self) -> Result<Tool> {
         match self {
             Self::Wget => wget::tool(),
@@ -35,10 +34,9 @@ impl DownloadTool {
         }
     }
 
-    /// Measures in the calling thread's namespace, with samples of so long, or of [`DEFAULT_INTERVAL`].
+    /// Measures in the calling thread's network namespace, with samples of `interval` or of [`DEFAULT_INTERVAL`].
     ///
-    /// # Errors
-    /// The tool is not here, or has no option for something that is asked for.
+    /// # Errors Returns a failure if the tool is not installed, or has no option for one of the arguments.
     pub(crate) fn measure(
         self,
         target: &HttpTarget,

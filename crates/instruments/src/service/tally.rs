@@ -1,4 +1,4 @@
-//! What the far end has done so far: tests, their bytes, and whom it refused. Refusals are logged, but not each of many.
+//! Counts of the far end's tests, their bytes and refusals. Repeated refusals are logged together.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,18 +12,19 @@ use super::Log;
 use super::log::Refused;
 use crate::lock;
 
-/// After a refusal is logged, further ones of its protocol and cause are counted for this long and then logged as one line.
+/// After a refusal is logged, further refusals of the same protocol and cause are counted for this long and then logged
+/// as one line.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// Counts since the start, for `--metrics`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// Tests that ended, by protocol, the test as its log entry names it, and whether it failed.
+    /// The number of tests that ended, by protocol, by the test as its log entry names it, and by whether it failed.
     pub tests: BTreeMap<(&'static str, &'static str, bool), u64>,
-    /// Payload bytes of these tests that the far end itself received (up) or sent (down), by protocol. The tests of `capacity` and
-    /// `stamp` state packets and no bytes.
+    /// Payload bytes of these tests that the far end itself received (up) or sent (down), by protocol. The tests of
+    /// `capacity` and `stamp` count packets and no bytes.
     pub bytes: BTreeMap<(&'static str, Direction), f64>,
-    /// Refused connections and tests, by protocol and cause.
+    /// The number of refused connections and tests, by protocol and cause.
     pub refusals: BTreeMap<(&'static str, RefusalCause), u64>,
 }
 
@@ -36,11 +37,11 @@ pub enum RefusalCause {
     OutsideAllow,
     /// The test asked for more than any test may have.
     OverLimit,
-    /// It asked for a congestion control that it may not have.
+    /// The test asked for a congestion control that it may not have.
     Congestion,
 }
 
-/// The counts, and what of them the log does not have yet.
+/// The counts, and the refusals that are not yet in the log.
 #[derive(Debug, Default)]
 pub(super) struct Counts(Mutex<Counted>);
 
@@ -50,12 +51,12 @@ struct Counted {
     unlogged: BTreeMap<(&'static str, RefusalCause), Unlogged>,
 }
 
-/// Refusals since the last that was logged.
+/// The refusals since the last one that was logged.
 #[derive(Debug)]
 struct Unlogged {
     logged: Instant,
     count: u64,
-    /// The latest of them.
+    /// The client and the reason of the latest refusal.
     last: Option<(SocketAddr, String)>,
 }
 
@@ -68,7 +69,7 @@ impl RefusalCause {
         Self::Congestion,
     ];
 
-    /// The cause in a word, as a label and in the JSON log.
+    /// Returns the cause as one word: a label of the metrics, and a value in the JSON log.
     pub fn name(self) -> &'static str {
         match self {
             Self::Busy => "busy",
@@ -79,7 +80,7 @@ impl RefusalCause {
     }
 }
 
-/// The tests that users know, each with its protocol as the services are named.
+/// The protocol of each test, and the name of the test that users know.
 pub const TESTS: [(&str, &str); 8] = [
     ("http", "http"),
     ("messages", "pingpong"),
@@ -91,7 +92,7 @@ pub const TESTS: [(&str, &str); 8] = [
     ("stamp", "probe"),
 ];
 
-/// The protocol of a test; of what is no test, the service itself.
+/// Returns the protocol of a test. A name that is not a test's is the protocol itself.
 fn protocol_of(test: &'static str) -> &'static str {
     let found = TESTS.iter().find(|(_, known)| *known == test);
     found.map_or(test, |(protocol, _)| protocol)
@@ -116,7 +117,7 @@ impl Counts {
         }
     }
 
-    /// Counts a refusal, and logs it unless one like it was logged just before.
+    /// Counts a refusal, and logs it unless one of the same protocol and cause was logged a short time before.
     pub(super) fn refusal(
         &self,
         log: &Log,
@@ -142,7 +143,7 @@ impl Counts {
         }
     }
 
-    /// Logs what was refused and not logged one by one, if that was long enough ago; at the end all of it.
+    /// Logs refusals that were only counted, if the last entry is at least [`QUIET`] ago, or at the end in any case.
     pub(super) fn log_refusals(&self, log: &Log, is_end: bool) {
         let counted = &mut *lock(&self.0);
         for (key, unlogged) in &mut counted.unlogged {
@@ -150,7 +151,7 @@ impl Counts {
                 unlogged.log(log, *key);
             }
         }
-        // The next of its kind is logged by itself again.
+        // The next refusal of this protocol and cause is logged individually again.
         let is_recent = |of: &Unlogged| of.logged.elapsed() < QUIET;
         counted.unlogged.retain(|_, unlogged| is_recent(unlogged));
     }

@@ -1,4 +1,4 @@
-//! Many files against a far end of ours, and against servers that behave badly.
+//! Downloads of many files from farwire's own server, and from servers that misbehave.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -121,7 +121,7 @@ fn a_stop_ends_all_with_its_cause() {
     assert!(cause.contains("not done within 0 s"), "{cause}");
 }
 
-/// Serves connections one after the other, each with so many answers, and gives how many there were.
+/// Starts a server for a number of consecutive connections, which sends a number of responses on each.
 fn serve_a_few(answers: usize, connections: usize, answer: &'static str) -> HttpTarget {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

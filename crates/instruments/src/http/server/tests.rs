@@ -11,7 +11,7 @@ fn ask(server: &FarEndServer, request: &str) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// One for so many tests at a time.
+/// Starts a server with a limit of simultaneous tests.
 fn server_of(tests: usize) -> FarEndServer {
     start(ServeConfig::on_loopback_for(tests)).unwrap()
 }
