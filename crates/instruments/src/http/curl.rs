@@ -1,4 +1,4 @@
-//! curl as an instrument, which reports the times of its own clock with `--write-out '%{json}'`.
+//! curl as an instrument. Its own clock provides the times, which it reports with `--write-out '%{json}'`.
 
 use crate::error::{Context, Result, bail, ensure};
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! `blast`: messages one way; the far end swallows them and sends one byte at the end, as nettest had it
+//! `blast`: messages in one direction. The far end discards them and sends one byte at the end, as nettest does
 //! ("Experiment on Oct 10").
 
 use crate::error::Result;
@@ -31,9 +31,9 @@ use record::table::Table;
 use record::{Direction, Figure, Measurement, Metric, Sample};
 use stats::t_interval;
 
-/// Throughput of messages one way, as nettest measured it
+/// Throughput of messages in one direction, as nettest measures it
 ///
-/// The far end swallows them and sends one byte at the end. Each message is one send call.
+/// Each message is one send call. The far end discards the messages and sends one byte after the last one.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct BlastArgs {
     #[command(flatten)]
@@ -71,7 +71,7 @@ impl Instrument for BlastArgs {
         let of_load = |load: &MessageLoad| {
             let bytes = load.count.saturating_mul(load.size as u64);
             let stream_s = pace.stream_s(Direction::Up, bytes);
-            // The connection, and the far end's byte that says it has all.
+            // A run also takes the round trips of the connection and of the far end's final byte.
             let asked_s = 2.0 * pace.round_trip_s(0, 0);
             stream_s.max(load.count as f64 * SEND_S) + asked_s
         };
@@ -102,12 +102,12 @@ fn metrics() -> MetricTable {
     ])
 }
 
-/// What a send call takes, about.
+/// The approximate duration of a send call in seconds.
 const SEND_S: f64 = 0.5e-6;
-/// Sends between two looks at whether to stop.
+/// The number of sends between two checks of the stop.
 const SENDS: u64 = 64;
 
-/// Measures from the calling thread's namespace.
+/// Measures from the calling thread's network namespace.
 pub(crate) fn measure(far: &MessageTarget, plan: &BlastArgs, session: &Session) -> Measurement {
     let began = Instant::now();
     let loads = match plan.messages.loads(Sweep::blast) {
@@ -147,7 +147,8 @@ pub(crate) fn measure(far: &MessageTarget, plan: &BlastArgs, session: &Session) 
     measurement
 }
 
-/// One run: from the first send to the far end's byte that says it has all.
+/// Runs once, and returns the time from the first send to the byte with which the far end confirms that it has
+/// everything.
 fn run(
     far: &MessageTarget,
     plan: &BlastArgs,
@@ -175,7 +176,7 @@ fn run(
     Ok(start.elapsed())
 }
 
-/// Payload bits a second.
+/// Returns the goodput in payload bits per second.
 fn goodput(load: MessageLoad, elapsed_s: f64) -> f64 {
     load.size as f64 * load.count as f64 * 8.0 / elapsed_s
 }
@@ -186,7 +187,7 @@ fn figures(load: MessageLoad, elapsed_s: &[f64], hosts_s: Option<f64>) -> Vec<Fi
     };
     let goodputs: Vec<f64> = elapsed_s.iter().map(|&time| goodput(load, time)).collect();
     let goodput = (Metric::GoodputBitPerS, Mean, Some(goodput(load, mean_s)));
-    // nettest's: the bytes of one run over the mean time of the runs.
+    // As in nettest, the goodput is the bytes of one run divided by the mean time of the runs.
     let bytes = load.size as f64 * load.count as f64;
     let interval = goodput_interval(&goodputs, bytes, hosts_s);
     let rate = measured::figures(Some(Direction::Up), [goodput]);
@@ -197,7 +198,7 @@ fn figures(load: MessageLoad, elapsed_s: &[f64], hosts_s: Option<f64>) -> Vec<Fi
         .collect()
 }
 
-/// Nothing measured yet, with what is known of the numbers to come.
+/// Returns an empty measurement with the facts that explain its figures.
 fn with_facts(plan: &BlastArgs) -> Measurement {
     Measurement::default()
         .with_fact(

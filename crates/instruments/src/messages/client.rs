@@ -13,28 +13,28 @@ use crate::endpoint::{self, CONNECT_TIMEOUT, Local};
 use netio::stop::Stop;
 use record::Measurement;
 
-/// A server that neither sends nor takes anything for so long is gone, unless the user of this module knows better.
+/// The default time after which a server that neither sends nor accepts data counts as gone.
 pub(crate) const SILENCE: Duration = Duration::from_secs(20);
 
-/// Where the far end is and how to reach it.
+/// The address of the far end and the settings to reach it.
 #[derive(Clone, Debug)]
 pub(crate) struct MessageTarget {
-    /// The server.
+    /// Address of the server.
     pub(crate) address: SocketAddr,
-    /// The near end, if it matters.
+    /// The local address or interface, if it matters.
     pub(crate) local: Option<Local>,
-    /// The largest segment to announce and to send (TCP_MAXSEG), if not the path's.
+    /// The largest segment to announce and to send (TCP_MAXSEG). `None` means the path's.
     pub(crate) mss: Option<u32>,
-    /// How long it may neither send nor take anything before it counts as gone; usually [`SILENCE`].
+    /// The time after which a server that neither sends nor accepts data counts as gone, usually [`SILENCE`].
     pub(crate) silence: Duration,
 }
 
 impl MessageTarget {
-    /// Connects, asks for `mode` with Nagle's algorithm on or off, and takes the answer; states what the connection's packets may hold among the facts of
-    /// `measurement`.
+    /// Connects, requests `mode` with Nagle's algorithm on or off, and reads the answer. Adds the connection's segment
+    /// and buffer sizes and the path's MTU to the facts of `measurement`.
     ///
-    /// # Errors
-    /// No connection within [`CONNECT_TIMEOUT`]; or the far end refuses, is something else, or falls silent.
+    /// # Errors Returns an error if there is no connection within [`CONNECT_TIMEOUT`], or if the far end refuses, is
+    /// another program, or falls silent.
     pub(super) fn ask(
         &self,
         mode: Mode,
@@ -78,7 +78,7 @@ impl MessageTarget {
         Ok((stream, grant))
     }
 
-    /// The error of a connection that broke while the far end was `doing` something.
+    /// Returns the error for a connection that broke while the far end was `doing` something.
     pub(super) fn blame(&self, doing: &str, broken: MessageError) -> Error {
         match broken {
             MessageError::Stopped(cause) => Error::Stopped(cause),
@@ -87,7 +87,7 @@ impl MessageTarget {
     }
 }
 
-/// `length` bytes that do not compress, the same every time.
+/// Returns `length` incompressible bytes, which are the same in every run.
 pub(super) fn incompressible(length: usize) -> Vec<u8> {
     const SEED: u64 = 0xfa12_31e5;
     let mut bytes = vec![0; length];

@@ -1,6 +1,8 @@
-//! `pingpong`: a message there and the same message back, again and again, as nettest had it ("Experiment on Oct 10").
+//! `pingpong`: a message to the far end and the same message back, repeatedly, as nettest does ("Experiment on Oct
+//! 10").
 //!
-//! Over UDP they are numbered datagrams, one at a time, with a connection beside them for the far end's count.
+//! Over UDP, one numbered datagram is on its way at a time. A TCP connection carries the request and the far end's
+//! count.
 
 use std::time::{Duration, Instant};
 
@@ -36,9 +38,9 @@ use record::{Direction, Figure, Measurement, Metric, Sample};
 use stats::losses::Losses;
 use stats::t_interval;
 
-/// Round-trip time of messages, as nettest measured it
+/// Round-trip time of messages, as nettest measures it
 ///
-/// Each message is sent back when the whole of it has come; the next one follows.
+/// The far end sends each message back once all of it has arrived; then the next message follows.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct PingpongArgs {
     #[command(flatten)]
@@ -50,10 +52,10 @@ pub struct PingpongArgs {
     /// How both ends wait for a message
     #[arg(long, value_enum, default_value_t)]
     pub(super) wait: Wait,
-    /// Over UDP, one datagram a message, of at most 65,507 bytes
+    /// Use UDP, with one datagram per message of at most 65,507 bytes
     #[arg(short, long)]
     pub(super) udp: bool,
-    /// After which an answer over UDP is late and its message lost
+    /// Over UDP, count a message as lost and its answer as late after this time
     #[arg(short = 'W', long, value_name = "TIME", default_value = "1s", value_parser = above_zero, requires = "udp")]
     pub(super) timeout: Nanos,
     #[command(flatten)]
@@ -127,12 +129,12 @@ impl PingpongArgs {
         self.messages.loads(Sweep::pingpong)
     }
 
-    /// Over UDP, the time-out of a message.
+    /// Returns the time-out of a message over UDP, or `None` over TCP.
     fn udp_timeout(&self) -> Option<Duration> {
         self.udp.then(|| self.timeout.into())
     }
 
-    /// Its metrics of any size.
+    /// Returns the metrics for a message of any size.
     fn table(&self) -> MetricTable {
         use Statistic::{Max, Median, Min, P99};
         let (up, down) = (&[Direction::Up][..], &[Direction::Down]);
@@ -168,10 +170,10 @@ fn check_datagrams(loads: &[MessageLoad]) -> Result<(), Failure> {
     })
 }
 
-/// With more messages than this in all, single round-trip times are kept in a histogram only.
+/// With more messages than this in all runs, single round-trip times are kept only in a histogram.
 const MOST_SAMPLES: u64 = 20_000;
 
-/// Measures from the calling thread's namespace.
+/// Measures from the calling thread's network namespace.
 pub(crate) fn measure(far: &MessageTarget, plan: &PingpongArgs, session: &Session) -> Measurement {
     let began = Instant::now();
     let loads = match plan.loads() {
@@ -211,24 +213,24 @@ struct Runs<'a> {
     session: &'a Session,
     load: MessageLoad,
     round_trips: MessageRoundTrips,
-    /// Of the runs that were completed.
+    /// Durations of the completed runs in seconds.
     elapsed_s: Vec<f64>,
     mean_rtt_ms: Vec<f64>,
     datagrams: DatagramCounts,
-    /// Segments that the client sent again, over TCP.
+    /// The segments that the client retransmitted over TCP.
     retransmitted: u64,
     measurement: &'a mut Measurement,
 }
 
-/// Datagrams of one or more runs.
+/// Counts of datagrams in one or more runs.
 #[derive(Clone, Copy, Debug, Default)]
 struct DatagramCounts {
     sent: u64,
-    /// At the far end, each once.
+    /// Datagrams that arrived at the far end, each counted once.
     arrived: u64,
-    /// Answered in time.
+    /// Datagrams that were answered in time.
     answered: u64,
-    /// Answers to earlier messages: after the time-out, or second ones.
+    /// Answers after the time-out, and duplicate answers.
     late: u64,
 }
 
@@ -261,7 +263,7 @@ impl Runs<'_> {
         Ok(())
     }
 
-    /// One run over TCP: from the first message sent to the last answer.
+    /// Runs once over TCP, and returns the time from the first message sent to the last answer.
     fn over_tcp(&mut self) -> Result<Duration> {
         let (mut stream, _) = self.ask(None)?;
         stream.wait = self.plan.wait;
@@ -292,7 +294,7 @@ impl Runs<'_> {
         Ok(before - start)
     }
 
-    /// One run over UDP: from the first message sent to the last answer, or its time-out.
+    /// Runs once over UDP, and returns the time from the first message sent to the last answer or its time-out.
     fn over_udp(&mut self, timeout: Duration) -> Result<Duration> {
         let (far, load) = (self.far, self.load);
         let mut address = far.address;
@@ -339,7 +341,7 @@ impl Runs<'_> {
                     counts.answered += 1;
                     self.round_trips.add(at - before, at);
                 }
-                // Before the end the far end says nothing over the connection but that it gives up.
+                // During a run, the far end writes to the connection only to give up.
                 None if stream.is_readable() => {
                     let line = stream.receive_line();
                     return Err(blame(
@@ -381,7 +383,7 @@ impl Runs<'_> {
         Ok((stream, grant))
     }
 
-    /// States how both ends wait.
+    /// Adds the fact of how both ends wait.
     fn state_wait(&mut self, granted: Wait) {
         let asked = self.plan.wait;
         let text = if asked == granted {
@@ -410,15 +412,15 @@ impl Runs<'_> {
         self.measurement.samples.extend(samples);
     }
 
-    /// Of what the client sent over TCP.
+    /// Returns the number of segments that the client retransmitted over TCP, as a figure.
     fn retransmitted(&self) -> Option<Figure> {
         let over_tcp = !self.plan.udp && !self.elapsed_s.is_empty();
         let total = || measured::total(Metric::RetransmittedPackets, self.retransmitted);
         over_tcp.then(|| total().toward(Direction::Up))
     }
 
-    /// What the hosts add to a round-trip time at most: twice the loopback's, as much again for a far end, or a load,
-    /// that is not seen here.
+    /// Returns an upper bound for the hosts' part of a round-trip time in milliseconds: twice the time over loopback,
+    /// which allows for a slower far end or for load that does not show here.
     fn hosts_ms(&mut self) -> Option<f64> {
         let pause = self.round_trips.median();
         let stop = &self.session.stop;
@@ -441,8 +443,8 @@ impl DatagramCounts {
         self.late += other.late;
     }
 
-    /// Lost by direction: on the way up what the far end did not count, on the way down what it sent back and did not
-    /// come in time. Nothing without a datagram.
+    /// Returns the counts and the loss of each direction: upwards, messages that the far end did not count; downwards,
+    /// answers that did not arrive in time. There are no figures without a datagram.
     fn figures(self) -> impl Iterator<Item = Figure> {
         let count = |metric, way, count: u64| {
             (self.sent > 0).then(|| measured::total(metric, count).toward(way))
@@ -464,7 +466,8 @@ impl DatagramCounts {
     }
 }
 
-/// Nothing measured yet, with what is known of the numbers to come; `keep` says whether every message is a sample.
+/// Returns an empty measurement with the facts that explain its figures. `keep` tells whether every message is a
+/// sample.
 fn with_facts(plan: &PingpongArgs, keep: bool) -> Measurement {
     let transport = match plan.udp_timeout() {
         None => {
@@ -495,7 +498,7 @@ fn with_facts(plan: &PingpongArgs, keep: bool) -> Measurement {
         .with_fact("interval", interval_in_words(keep))
 }
 
-/// How the intervals come about, where the time of every message is kept or not.
+/// Returns the fact that explains the intervals. `keep` tells whether the time of every message is kept.
 fn interval_in_words(keep: bool) -> String {
     let quantiles = match keep {
         true => measured::QUANTILE_INTERVAL,

@@ -1,5 +1,5 @@
-//! The tables of pingpong, blast and transfer, with the columns of nettest ("Experiment on Oct 10") and of
-//! "Perl TCP Transfer Test".
+//! The tables of pingpong, blast and transfer, with the columns of nettest ("Experiment on Oct 10") and of "Perl TCP
+//! Transfer Test".
 
 use crate::messages::MIB;
 use crate::messages::sizes::MessageLoad;
@@ -8,7 +8,7 @@ use record::table::{Column, Table};
 use record::{Direction, Figure, Measurement, Metric, Statistic};
 use stats::t_interval;
 
-/// A row a message size: the runs' elapsed times, their mean and variation, and round-trip times.
+/// Returns a row per message size: the durations of the runs, their mean and variation, and round-trip times.
 pub(crate) fn pingpong_table(measurement: &Measurement, loads: &[MessageLoad]) -> Table {
     let runs = most_runs(measurement, loads);
     let mut figures = measurement.figures.iter();
@@ -47,7 +47,7 @@ pub(crate) fn pingpong_table(measurement: &Measurement, loads: &[MessageLoad]) -
     Table::new("", header.into_iter().map(Column::numbers)).with(rows)
 }
 
-/// A row a message size: the runs' elapsed times, their mean and variation, and the throughput.
+/// Returns a row per message size: the durations of the runs, their mean and variation, and the throughput.
 pub(crate) fn blast_table(measurement: &Measurement, loads: &[MessageLoad]) -> Table {
     let runs = most_runs(measurement, loads);
     let first = ["tested size\nbyte", "log2(size)", "iteration\ntimes"];
@@ -70,7 +70,7 @@ pub(crate) fn blast_table(measurement: &Measurement, loads: &[MessageLoad]) -> T
     Table::new("", header.into_iter().map(Column::numbers)).with(rows)
 }
 
-/// A row a block size: the far end's reads, means over the runs.
+/// Returns a row per block size: means over the runs of the far end's reads.
 pub(crate) fn transfer_table(measurement: &Measurement, blocks: &[usize]) -> Table {
     let header = [
         "block\nbyte",
@@ -110,16 +110,16 @@ pub(crate) fn transfer_table(measurement: &Measurement, blocks: &[usize]) -> Tab
     Table::new("", header.map(Column::numbers)).with(rows)
 }
 
-/// What was found of one message size.
+/// The results of one message size.
 struct SizeResults<'a> {
     size: u64,
     figures: &'a [Figure],
-    /// Of each run.
+    /// Duration of each run in seconds.
     elapsed_s: Vec<f64>,
 }
 
 impl<'a> SizeResults<'a> {
-    /// Nothing if no run of this size was completed.
+    /// Returns the results of this size, or `None` if no run of it was completed.
     fn new(measurement: &'a Measurement, size: usize) -> Option<Self> {
         let size = size as u64;
         let runs = measurement.samples.iter();
@@ -148,7 +148,8 @@ impl<'a> SizeResults<'a> {
         figure.map(|figure| figure.value)
     }
 
-    /// The runs, their mean, the mean absolute deviation that nettest calls variation, and the SD.
+    /// Returns the runs, their mean, the mean absolute deviation that nettest calls variation, and the standard
+    /// deviation.
     fn elapsed(&self, runs: usize) -> impl Iterator<Item = String> {
         let times = &self.elapsed_s;
         let mean = t_interval::mean(times);

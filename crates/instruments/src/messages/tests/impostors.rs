@@ -1,8 +1,8 @@
-//! Far ends that are not what they should be.
+//! Far ends that violate the protocol.
 
 use super::*;
 
-/// A far end that answers every connection as `answer` does, which gets the request's line.
+/// Starts a far end that passes the line of each request to `answer`.
 fn impostor(answer: impl Fn(&mut TcpStream, &str) + Send + 'static) -> MessageTarget {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -71,7 +71,7 @@ fn a_far_end_that_falls_silent_is_given_up() {
     let give_up = |answer: Answer, state| {
         let far = impostor(move |stream, _| {
             answer(stream);
-            // Until the client gives up.
+            // It stays silent until the client gives up.
             let _ = stream.read_to_end(&mut Vec::new());
         });
         let far = MessageTarget {
@@ -87,7 +87,7 @@ fn a_far_end_that_falls_silent_is_given_up() {
             "{cause}"
         );
     };
-    // The silences are waited for side by side.
+    // The silences are waited for in parallel.
     thread::scope(|scope| {
         for (answer, state) in states {
             scope.spawn(move || give_up(answer, state));

@@ -127,7 +127,7 @@ fn messages_of_every_size_come_back_however_both_ends_wait() {
             let of = |statistic| value(&measurement, Metric::RttMs, statistic, None, size);
             assert!(of(Statistic::Min) <= of(Statistic::Mean));
             assert!(of(Statistic::Mean) <= of(Statistic::Max));
-            // How many there are is the kernel's affair.
+            // The kernel decides how many there are.
             let (again, up) = (Metric::RetransmittedPackets, Some(Direction::Up));
             value(&measurement, again, Statistic::Total, up, size);
         }
@@ -296,7 +296,7 @@ const ENDLESS: [&str; 4] = [
     "transfer block=8192 bytes=1000000000000000 nagle=no latency_us=0",
 ];
 
-/// Asks for a test over `stream` and takes the answer.
+/// Requests a test over `stream` and reads the answer.
 fn request(stream: &TcpStream, test: &str) {
     let mut stream = stream;
     writeln!(stream, "farwire-messages/1 {test}").unwrap();
@@ -306,7 +306,7 @@ fn request(stream: &TcpStream, test: &str) {
     }
 }
 
-/// Asks for a test and sends until the far end closes the connection; says when it is under way.
+/// Requests a test and sends until the far end closes the connection. Signals when the test is under way.
 fn pour(address: SocketAddr, test: &str, under_way: &Sender<()>) {
     let stream = TcpStream::connect(address).unwrap();
     request(&stream, test);
@@ -323,7 +323,7 @@ fn pour(address: SocketAddr, test: &str, under_way: &Sender<()>) {
     });
 }
 
-/// As [`pour`], with datagrams.
+/// Does the same as [`pour`] with datagrams.
 fn pour_datagrams(address: SocketAddr, under_way: &Sender<()>) {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = socket.local_addr().unwrap().port();
@@ -404,6 +404,6 @@ fn a_client_that_goes_away_leaves_room_for_the_next() {
         .unwrap();
     assert!(line.starts_with("ok wait=spin"), "{line}");
     drop(stream);
-    // Its thread ends by itself; the server's end waits for it.
+    // The thread of the connection ends by itself, and dropping the server waits for it.
     drop(server);
 }
