@@ -1,4 +1,4 @@
-//! The client: set-up and activation, then the test.
+//! The client: set-up, activation, and the test.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -24,15 +24,14 @@ use crate::endpoint;
 use crate::failure::go_on;
 use crate::iperf3::control::is_pause;
 
-/// A request is repeated after so long, until [`SILENCE`] has passed.
+/// A request is repeated after this time, until [`SILENCE`] has passed.
 const REPEAT: Duration = Duration::from_secs(1);
-/// What the reference's server makes of a time that it finds too short, in seconds.
+/// The duration in seconds that the reference's server sets if the requested one is too short.
 const REFERENCE_TIME_S: u16 = 10;
 
-/// Measures the capacity between here and the server whose control port `target` is.
+/// Measures the capacity of the path to the server whose control port is `target`.
 ///
-/// # Errors
-/// No test began.
+/// # Errors Returns an error if no test begins.
 pub(crate) fn measure(
     target: SocketAddr,
     args: &CapacityArgs,
@@ -80,20 +79,21 @@ pub(crate) fn measure(
     Ok(measurement)
 }
 
-/// A test that is being asked for.
+/// The request for a test.
 struct TestRequest<'a> {
-    /// Connected to the control port, and after set-up to the test's.
+    /// A socket connected to the control port, and after set-up to the port of the test.
     socket: UdpSocket,
     target: SocketAddr,
     session: &'a Session,
     version: Version,
     sizes: Sizes,
-    /// What is not as it was asked for.
+    /// Facts about values that differ from the requested ones.
     notes: Vec<(String, String)>,
 }
 
 impl TestRequest<'_> {
-    /// The test's port. Gives in once to the server's version, and to its sizes if `sizes_are_open`.
+    /// Sets a test up and returns its port. Accepts the server's version once, and its datagram sizes if
+    /// `sizes_are_open`.
     fn set_up(&mut self, sizes_are_open: bool) -> Result<u16> {
         let (mut version_open, mut jumbo_open, mut traditional_open) =
             (true, sizes_are_open, sizes_are_open);
@@ -157,7 +157,7 @@ impl TestRequest<'_> {
         let version = self.version;
         let bytes = request.encode(version);
         let answer = self.ask("the activation request", &bytes, |datagram| {
-            // The answer was lost or overtaken: load says as much.
+            // The answer was lost or overtaken; load from the server implies that it accepted.
             if down && LoadHeader::decode(datagram).is_ok() {
                 let answer = Some(ActivationAnswer::ACCEPTED);
                 return Ok(Some(Activation { answer, ..request }));
@@ -174,7 +174,8 @@ impl TestRequest<'_> {
         }
     }
 
-    /// Sends `request` until `read` finds its answer; other datagrams are passed over. Load is left in the socket.
+    /// Sends `request` repeatedly until `read` recognises its answer. Other datagrams are discarded, except that load
+    /// stays in the socket.
     fn ask<T>(
         &self,
         name: &str,
@@ -254,7 +255,7 @@ impl TestRequest<'_> {
     }
 }
 
-/// Whether the server has set a test that the client can do, of a time that it asked for.
+/// Checks that the client can do the test that the server set, and that it lasts no longer than requested.
 fn check(asked: &TestParameters, given: &TestParameters) -> Result<()> {
     let within = |name: &str, value: u16, least: u16, most: u16| {
         ensure!(

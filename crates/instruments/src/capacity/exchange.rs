@@ -1,4 +1,5 @@
-//! The running test on its socket: the loop between the session, which decides, and the channel, which sends and receives.
+//! The running test on its socket: a loop between the session, which decides, and the channel, which sends and
+//! receives.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,24 +13,24 @@ use super::outcome::{Agreed, End, TestOutcome};
 use super::session::{PAUSE, TestSession};
 use crate::live::Live;
 
-/// Received in one go before looking at the time again.
+/// The most receptions in a row before the loop looks at the clock again.
 const AT_ONCE: usize = 64;
-/// This long before something is due, waiting is spinning.
+/// The wait spins for this long before something is due.
 const GUARD: Nanos = Nanos(60_000);
 
 /// One end of a running test.
 pub(crate) struct Exchange<'a> {
     /// The socket, connected to the other end.
     pub(crate) channel: Channel,
-    /// What is done with it.
+    /// The state of the test.
     pub(crate) session: TestSession,
-    /// Asked at least every 100 ms: why to stop at once.
+    /// Returns a cause to stop immediately, if there is one. It is called at least every 100 ms.
     pub(crate) stop: &'a dyn Fn() -> Option<String>,
-    /// Told of each whole sub-interval, and of silence.
+    /// The printer of a line for each complete sub-interval, and for each silence.
     pub(crate) live: Live,
 }
 
-/// What the terminal was told so far.
+/// The progress that was printed.
 #[derive(Default)]
 struct Told {
     sub_intervals: usize,
@@ -37,7 +38,7 @@ struct Told {
 }
 
 impl Exchange<'_> {
-    /// Sends or receives load until the end.
+    /// Runs the test to its end.
     pub(crate) fn run(mut self) -> TestOutcome {
         let ended = self.until_end();
         let stopping = self.session.is_stopping();
@@ -45,7 +46,7 @@ impl Exchange<'_> {
         let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
         outcome.end = match ended {
             Ok(end) => end,
-            // The client had confirmed, and was gone before it was read.
+            // The client had confirmed the end, and closed its socket before this end read the confirmation.
             Err(error) if refused(&error) && stopping => End::Complete,
             Err(error) if refused(&error) => End::Closed,
             Err(error) => End::Failed(error),
@@ -57,7 +58,7 @@ impl Exchange<'_> {
     }
 
     fn until_end(&mut self) -> io::Result<End> {
-        // Measuring it readies the thread for short sleeps.
+        // The measurement also prepares the thread for short sleeps.
         let mut waiter = Waiter::measure(CpuUse::Gentle);
         let mut told = Told::default();
         let end = loop {

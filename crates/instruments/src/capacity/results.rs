@@ -1,4 +1,4 @@
-//! What a test found, as samples, figures and facts.
+//! The results of a test as samples, figures and facts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use super::rates::RateTable;
 use super::wire::{NO_DELAY, SubInterval};
 use crate::measured::{figures, mean, total};
 
-/// By how much a sub-interval's ends may be off: kernel stamps here, the far end's wake-ups there.
+/// The possible error of a sub-interval's start and end: of kernel timestamps here, and of the wake-ups at the far end.
 const EDGES_HERE_S: f64 = 0.000_2;
 const EDGES_THERE_S: f64 = 0.001;
-/// The protocol's times are whole milliseconds: a round trip is the difference of two.
+/// The rounding error of a round-trip time, which is the difference of two times in whole milliseconds.
 const ROUNDING_MS: f64 = 1.0;
 
-/// Samples, figures and facts of a test.
+/// Returns the samples, figures and facts of a test.
 pub(crate) fn measurement(outcome: &TestOutcome, agreed: &Agreed) -> Measurement {
     let rate = |whole: &&WholeSubInterval| whole.counted.bit_per_s(agreed.l3_header());
     let whole = outcome.sub_intervals.iter();
@@ -55,7 +55,8 @@ pub(crate) fn measurement(outcome: &TestOutcome, agreed: &Agreed) -> Measurement
     }
 }
 
-/// Whether this host sent the load that the search asked for. The far end does not tell.
+/// Compares the load that this host sent with the load that the search asked for. `None` if the far end sent, since it
+/// does not report that.
 fn pace(outcome: &TestOutcome, agreed: &Agreed) -> Option<Pace> {
     if agreed.receives_here() {
         return None;
@@ -67,7 +68,7 @@ fn pace(outcome: &TestOutcome, agreed: &Agreed) -> Option<Pace> {
         (counts[0] + counts[1] - counts[2]).max(0.0)
     };
     let sent: f64 = whole.map(left).sum();
-    // What was skipped is time of the schedule, in which it would have sent as much as in the rest.
+    // The sender would have sent in the skipped time of the schedule as much as in the rest.
     let kept_s = (seconds - outcome.skipped.as_secs_f64()).max(0.0);
     let asked = (sent + outcome.unsent as f64) / kept_s;
     (asked.is_finite() && asked > 0.0).then(|| Pace {
@@ -80,7 +81,7 @@ fn pace(outcome: &TestOutcome, agreed: &Agreed) -> Option<Pace> {
     })
 }
 
-/// The metrics of a search in this direction.
+/// Returns the metrics of a search in this direction.
 pub(crate) fn metrics(direction: Direction) -> MetricTable {
     use Statistic::{Max, Min};
     MetricTable::new([
@@ -100,7 +101,7 @@ pub(crate) fn metrics(direction: Direction) -> MetricTable {
     .and([MetricRow::new(Metric::RttMs, &[Min, Max])])
 }
 
-/// By which share of itself a sub-interval's rate may be off.
+/// Returns the relative error of a sub-interval's rate.
 fn off(counted: &SubInterval, agreed: &Agreed) -> f64 {
     let edges = if agreed.receives_here() {
         EDGES_HERE_S
@@ -110,8 +111,8 @@ fn off(counted: &SubInterval, agreed: &Agreed) -> f64 {
     1.0 / f64::from(counted.datagrams.max(1)) + edges * 1e6 / f64::from(counted.span_us.max(1))
 }
 
-/// Whether the test ended before it found a limit: more came in the last sub-interval than in any other, beyond what they
-/// may be off, and while it lasted the load rose without a step back.
+/// Returns whether the test ended before it found a limit: the rate of the last sub-interval exceeds every other one by
+/// more than their errors, and the load rose in it without a step back.
 fn ended_rising(outcome: &TestOutcome, agreed: &Agreed) -> bool {
     let Some((last, earlier)) = outcome.sub_intervals.split_last() else {
         return false;
@@ -130,7 +131,7 @@ fn ended_rising(outcome: &TestOutcome, agreed: &Agreed) -> bool {
     is_rising(&earlier, bounds(last), &load)
 }
 
-/// The trial intervals of a sub-interval.
+/// Returns the trial intervals of a sub-interval.
 fn trials_within<'o>(
     outcome: &'o TestOutcome,
     whole: &WholeSubInterval,
@@ -141,14 +142,14 @@ fn trials_within<'o>(
     trials.filter(move |trial| times.contains(&trial.at))
 }
 
-/// Whether the last sub-interval's rate is above all earlier ones, each given by its bounds, and the load rose in it.
+/// Returns whether the last sub-interval's rate exceeds the bounds of all earlier ones, and the load rose in it.
 fn is_rising(earlier: &[[f64; 2]], last: [f64; 2], load: &[f64]) -> bool {
     let is_most = earlier.iter().all(|[_, high]| *high < last[0]);
     is_most && load.first() < load.last() && load.is_sorted()
 }
 
-/// Whether the path carried the fastest rate of the table for a whole sub-interval, so that the table ended the search and not
-/// the path.
+/// Returns whether the path carried the table's fastest rate for a complete sub-interval. The table then ended the
+/// search, not the path.
 fn table_ended(outcome: &TestOutcome, agreed: &Agreed) -> bool {
     let last = RateTable::new(agreed.sizes).last();
     outcome.sub_intervals.iter().any(|whole| {
@@ -158,7 +159,8 @@ fn table_ended(outcome: &TestOutcome, agreed: &Agreed) -> bool {
     })
 }
 
-/// The capacity, and the same sub-interval's rate at the other layers; at least that where no limit was found.
+/// Returns the capacity and the same sub-interval's rate at the other layers. They are lower bounds if no limit was
+/// found.
 fn capacity(best: &SubInterval, agreed: &Agreed, unlimited: bool) -> [Figure; 4] {
     let off = off(best, agreed);
     let l3 = agreed.l3_header();
@@ -181,8 +183,8 @@ fn capacity(best: &SubInterval, agreed: &Agreed, unlimited: bool) -> [Figure; 4]
     })
 }
 
-/// What became of the load of the sub-interval that gave the capacity (RFC 9097 section 6.3); not its loss where the host
-/// dropped some of it.
+/// Returns the packet counts of the sub-interval that gave the capacity (RFC 9097 section 6.3), without its loss if the
+/// host dropped some of the load.
 fn packets(best: &SubInterval, host_dropped: bool, direction: Direction) -> Vec<Figure> {
     let received = best.datagrams.saturating_sub(best.counts.duplicated);
     let mut figures = vec![
@@ -200,7 +202,7 @@ fn packets(best: &SubInterval, host_dropped: bool, direction: Direction) -> Vec<
     figures.map(|figure| figure.toward(direction)).collect()
 }
 
-/// The delays of the sub-interval that gave the capacity.
+/// Returns the delays of the sub-interval that gave the capacity.
 fn delays(best: &WholeSubInterval, direction: Direction) -> impl Iterator<Item = Figure> + use<> {
     let counted = best.counted;
     let known = counted.rtt_min_ms != NO_DELAY && best.least_rtt_ms != NO_DELAY;
@@ -222,7 +224,7 @@ fn delays(best: &WholeSubInterval, direction: Direction) -> impl Iterator<Item =
         })
 }
 
-/// What became of the load of the whole search, in words: its loss is what the search itself causes by going too far.
+/// Returns a text with the packet counts of the whole search, whose loss the search itself causes by sending too fast.
 fn whole_search(outcome: &TestOutcome) -> Option<String> {
     let sum = |of: fn(&SubInterval) -> u32| {
         let numbers = outcome.sub_intervals.iter().map(|whole| of(&whole.counted));
@@ -230,7 +232,7 @@ fn whole_search(outcome: &TestOutcome) -> Option<String> {
     };
     let (sent, received) = match outcome.totals {
         Some(totals) => (u64::from(totals.highest), totals.distinct),
-        // Each is in twenty feedback messages, where a trial interval is in one, which may be lost.
+        // A sub-interval is in about twenty feedback messages, but a trial interval is in only one, which may be lost.
         None => {
             let received = sum(|s| s.datagrams.saturating_sub(s.counts.duplicated));
             (received + sum(|s| s.counts.lost), received)
@@ -251,7 +253,7 @@ fn whole_search(outcome: &TestOutcome) -> Option<String> {
     ))
 }
 
-/// Each trial interval, and each sub-interval.
+/// Returns the samples of each trial interval and each sub-interval.
 fn samples(outcome: &TestOutcome, agreed: &Agreed) -> Vec<Sample> {
     let mut samples = Vec::new();
     let mut add = |at_s: f64, index: u64, values: &[(Metric, Option<f64>)]| {
@@ -374,7 +376,7 @@ fn facts(outcome: &TestOutcome, agreed: &Agreed) -> BTreeMap<String, String> {
     facts.map(|(name, text)| (name.to_owned(), text)).collect()
 }
 
-/// What makes the figures something other than the network's.
+/// Returns the facts about anything that keeps the figures from describing the network alone.
 fn troubles(outcome: &TestOutcome) -> impl Iterator<Item = (&'static str, String)> {
     let implausible = outcome.totals.unwrap_or_default().implausible;
     [
@@ -453,7 +455,7 @@ mod tests {
         }
     }
 
-    /// A second in which `datagrams` came.
+    /// Returns a second in which `datagrams` arrived.
     fn second(datagrams: u32, counted: SubInterval) -> WholeSubInterval {
         WholeSubInterval {
             at: Duration::from_secs(1),
@@ -499,7 +501,7 @@ mod tests {
             "{cause}"
         );
         assert!(fell_short(Up, 200, 0).is_some());
-        // What the far end sends, this one does not know.
+        // This host does not know what the far end sends.
         assert_eq!(fell_short(Down, 200, 2000), None);
     }
 
@@ -545,12 +547,13 @@ mod tests {
         );
     }
 
-    /// docs/instruments/capacity.md has these figures.
+    /// These figures are in docs/instruments/capacity.md.
     #[test]
     fn the_best_of_several_sub_intervals_is_above_their_mean_by_so_many_deviations() {
         const ROUNDS: u32 = 4000;
         let mut random = fastrand::Rng::with_seed(9097);
-        // 1,000,000 with a deviation of 1 %: a sum of twelve uniform draws is normal enough up to three deviations.
+        // The counts are 1,000,000 with a deviation of 1 %; a sum of twelve uniform draws is normal enough up to three
+        // deviations.
         let mut datagrams = || 940_000 + (0..12).map(|_| random.u32(0..=10_000)).sum::<u32>();
         for (sub_intervals, expected) in [(1, 0.0), (2, 0.56), (5, 1.16), (10, 1.54), (60, 2.32)] {
             let mut above = 0.0;
@@ -602,11 +605,11 @@ mod tests {
         let up = [100.0, 110.0, 110.0, 120.0];
         assert!(is_rising(&[[49.0, 51.0]], [98.0, 102.0], &up));
         assert!(is_rising(&[], [98.0, 102.0], &up));
-        // The line is full: no more comes, however much is sent.
+        // The path is full: the received rate stays the same, however much is sent.
         assert!(!is_rising(&[[97.0, 101.0]], [98.0, 102.0], &up));
         let back = [100.0, 110.0, 80.0, 90.0];
         assert!(!is_rising(&[[49.0, 51.0]], [98.0, 102.0], &back));
-        // All that the sender has, or what a test at a fixed rate sends.
+        // The sender is at its limit, or the test has a fixed rate.
         assert!(!is_rising(&[[49.0, 51.0]], [98.0, 102.0], &[100.0, 100.0]));
         assert!(!is_rising(&[], [98.0, 102.0], &[]));
     }

@@ -1,4 +1,4 @@
-//! The UDP Speed Test Protocol's server (RFC 9946): a control port, and a port and a thread for each test.
+//! The server of the UDP Speed Test Protocol (RFC 9946): a control port, and a port and a thread for each test.
 
 use crate::error::Result;
 use std::io;
@@ -26,15 +26,14 @@ use crate::endpoint::{self, Local};
 use crate::live::Live;
 use crate::service::{AdmissionRefusal, BoundService, ConnectionPermit, Shared, TestResources};
 
-/// Connections of one client (the reference's limit).
+/// The most connections of one client, which is the reference's limit.
 const MOST_CONNECTIONS: u8 = 24;
 /// The last row of the table of sending rates.
 const LAST_ROW: u16 = 1152;
 
-/// Serves on `port` of `bind`.
+/// Binds the service to `port` of `bind`.
 ///
-/// # Errors
-/// It cannot be bound.
+/// # Errors Returns an error if the port cannot be bound.
 pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<BoundService> {
     let socket = endpoint::listen_udp(bind, port)?;
     socket.set_read_timeout(Some(STOP_INTERVAL))?;
@@ -49,11 +48,11 @@ fn serve(socket: &AskedUdp, bind: Option<&Local>, shared: &Arc<Shared>) {
     let mut tests: Vec<RunningTest> = Vec::new();
     let mut buffer = [0; LONGEST_MESSAGE];
     while !shared.stopping() {
-        // Errors are of earlier answers to clients that are gone, and time-outs.
+        // Errors are time-outs, or concern earlier answers to clients that are gone.
         let Ok(came) = socket.receive(&mut buffer) else {
             continue;
         };
-        // What is no request gets no answer: nobody can be made a target by it.
+        // A datagram that is not a request gets no answer, so that the server cannot be used to attack others.
         let Ok(request) = Setup::decode(&buffer[..came.length]) else {
             continue;
         };
@@ -64,7 +63,7 @@ fn serve(socket: &AskedUdp, bind: Option<&Local>, shared: &Arc<Shared>) {
         let id = (came.from, request.ident, request.connection);
         let known = tests.iter().find(|test| test.id == id);
         let port = match known.map(|test| test.port) {
-            // The request comes again: its answer was lost.
+            // The request was repeated because its answer was lost.
             Some(port) => Ok(port),
             None => PendingTest::admit(&request, &came, bind, shared)
                 .and_then(|pending| pending.start(id))
@@ -87,12 +86,12 @@ fn serve(socket: &AskedUdp, bind: Option<&Local>, shared: &Arc<Shared>) {
         let _ = socket.answer(&came, &answer.encode());
     }
     for test in tests {
-        // A panic there was printed there.
+        // A panic of the thread has already been printed.
         let _ = test.thread.join();
     }
 }
 
-/// Who asked for a test, and which of its tests it is: its number, and the number of the connection.
+/// The identity of a test: the address of its client, the client's number, and the number of the connection.
 type TestId = (SocketAddr, u16, u8);
 
 /// A test that was set up.
@@ -130,7 +129,7 @@ impl PendingTest {
             return Err(SetupAnswer::NO_AUTHENTICATION);
         }
         let peer = came.peer();
-        // One datagram, perhaps of a false address, makes a test that waits.
+        // A single datagram, whose source address may be forged, creates a test that waits.
         let place = shared
             .enter("capacity", peer)
             .map_err(|refusal| match refusal {
@@ -140,7 +139,7 @@ impl PendingTest {
         shared
             .check_room("capacity", peer)
             .map_err(|_| SetupAnswer::CAPACITY_EXCEEDED)?;
-        // At the address that the client asked, where the kernel said which it was.
+        // The test uses the address that the client used, if the kernel reported it.
         let local = came.local(0).unwrap_or_else(|| match peer {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -163,7 +162,7 @@ impl PendingTest {
         })
     }
 
-    /// Begins to wait for the activation, on a thread of its own.
+    /// Starts a thread that waits for the activation.
     fn start(self, id: TestId) -> Result<RunningTest, SetupAnswer> {
         let port = self.port;
         let thread = thread::Builder::new()
@@ -173,10 +172,10 @@ impl PendingTest {
         Ok(RunningTest { id, port, thread })
     }
 
-    /// Waits for the activation and tests; a client that does not come back is forgotten.
+    /// Waits for the activation and runs the test. A client that does not return is dropped.
     fn run(mut self) {
         if self.version == Version::NEWEST {
-            // Opens a firewall on the way for what the test's port sends.
+            // The null request opens firewalls on the path for datagrams from the test's port.
             let request = null_request(self.version);
             let _ = self.socket.send_to(&request, self.peer);
             self.budget.sent(request.len());
@@ -191,7 +190,7 @@ impl PendingTest {
         }
     }
 
-    /// The activation, from the address that asked for the test; a firewall may have changed its port.
+    /// Waits for the activation from the address that requested the test. A firewall may have changed the port.
     fn activation(&mut self) -> Option<(SocketAddr, Activation)> {
         let began = Instant::now();
         let mut buffer = [0; LONGEST_MESSAGE];
@@ -211,13 +210,13 @@ impl PendingTest {
 
     fn test(self, peer: SocketAddr, request: &Activation) -> io::Result<()> {
         self.socket.connect(peer)?;
-        // A client whose socket was connected to the control port until now has refused the null request.
+        // The client may have refused the null request, because its socket was connected to the control port until now.
         let mut channel = Channel::new(self.socket)?.after_null_request();
         let Ok(permit) = self
             .shared
             .admit(peer, "capacity", TestResources::default())
         else {
-            // Others were faster. The protocol has no better word for it here.
+            // Other clients were faster. The protocol has no better answer for that here.
             let answer = Activation {
                 answer: Some(ActivationAnswer::BAD_PARAMETER),
                 ..*request
@@ -257,14 +256,14 @@ impl PendingTest {
     }
 }
 
-/// A socket on a free port of `address`, whose waiting ends in time to look whether to stop.
+/// Returns a socket on a free port of `address`, whose reads time out so that the thread can check the stop.
 fn open(address: SocketAddr, bind: Option<&Local>) -> io::Result<UdpSocket> {
     let socket = endpoint::udp_on(address, bind)?;
     socket.set_read_timeout(Some(STOP_INTERVAL))?;
     Ok(socket)
 }
 
-/// What a client asks for, each number that cannot be replaced by its default, as the reference does.
+/// Returns the requested parameters; an impossible value is replaced by its default, as in the reference.
 fn within_limits(asked: &TestParameters, longest: Duration) -> TestParameters {
     let usual = Thresholds::default();
     let given = asked.thresholds;
@@ -317,7 +316,7 @@ mod tests {
         socket
     }
 
-    /// The answer to a set-up request.
+    /// Sends a set-up request and returns the answer.
     fn set_up(client: &UdpSocket, ident: u16) -> Setup {
         let request = Setup {
             version: Version::NEWEST.number(),

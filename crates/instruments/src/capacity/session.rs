@@ -1,7 +1,9 @@
-//! A running test without sockets and clocks: told what came and when, it says what to send and when to ask it again.
+//! A running test without sockets and clocks. It takes datagrams and times, and tells what to send and when to call it
+//! again.
 //!
-//! One end sends load, the other feeds back what came of it. Both roles are alike but for three things: the server
-//! decides the rate and the end, and owes an address that proved nothing a bounded answer (see [`proof`](super::proof)).
+//! One end sends load, and the other returns feedback on it. The roles have three differences besides: the server
+//! decides the rate and the end of the test, and it limits what it sends to an address that is not proven (see
+//! [`proof`](super::proof)).
 
 use std::time::Duration;
 
@@ -14,21 +16,22 @@ use super::receiver::{ArrivalTime, Receiver};
 use super::search::RateControl;
 use super::wire::{Activation, FeedbackMessage, LOAD_HEADER, LoadHeader, SendingRate, TestAction};
 
-/// What the server adds to the time asked for, so that the last sub-interval is fed back too.
+/// The server adds this time to the requested duration, so that the last sub-interval is fed back too.
 const STOP_AFTER: Duration = Duration::from_millis(500);
-/// A peer's feedback beyond so many times what was agreed upon is not kept.
+/// The factor above the agreed number of feedback messages beyond which a peer's feedback is not kept.
 const TOLERATED: u64 = 4;
-/// After so long without feedback no more load is sent until it comes again; a client that hears nothing for so long says so.
+/// The time without feedback after which the sender pauses the load until feedback returns. A client reports a silence
+/// of this length.
 pub(super) const PAUSE: Nanos = Nanos(1_000_000_000);
-/// Feedback begins after so long, where trial intervals are longer: the server's proof waits for it.
+/// The time of the first feedback if trial intervals are longer, because the server's proof waits for it.
 const FIRST_FEEDBACK: Nanos = Nanos(50_000_000);
 
-/// Something to be sent.
+/// Something to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Transmit {
-    /// A message, whole.
+    /// A complete message.
     Message(Vec<u8>),
-    /// The first load PDU, whole; the load begins with number 2.
+    /// The complete first load PDU. The load begins with number 2.
     Probe([u8; LOAD_HEADER]),
     /// Load PDUs, whose numbers and sending times are set when they leave.
     Load(Train, LoadHeader),
@@ -47,45 +50,45 @@ enum Role {
     Receiver(Box<LoadReceiver>),
 }
 
-/// What both roles have.
+/// The state that both roles have.
 #[derive(Debug)]
 struct Run {
     agreed: Agreed,
-    /// Decides the rate; at a client it only follows what the server decides.
+    /// The control that decides the rate. At a client it only traces the server's decisions.
     control: RateControl,
-    /// The server's answer to the activation; empty at a client.
+    /// The server's answer to the activation, which is empty at a client.
     answer: Vec<u8>,
-    /// It is to be sent: the activation came, or came once more.
+    /// The answer is to be sent, because the activation arrived for the first time or again.
     answer_is_due: bool,
-    /// What may be sent, at a server; all once the address is proven.
+    /// The bytes that a server may still send, or `None` once the address is proven.
     budget: Option<UnprovenBudget>,
     began: Nanos,
     heard: Nanos,
-    /// Nothing was heard for [`PAUSE`].
+    /// Nothing arrived for [`PAUSE`].
     silent: bool,
-    /// The stop was said, or heard.
+    /// The stop was sent or received.
     stopping: bool,
-    /// How the test ended by a message.
+    /// The end of the test, if a message ended it.
     ended: Option<End>,
     sub_intervals_seen: u32,
-    /// What is known so far.
+    /// The outcome so far.
     outcome: TestOutcome,
 }
 
-/// The end that sends load: on schedule, at the rate that the last feedback led to.
+/// The end that sends load on schedule, at the rate that follows from the last feedback.
 #[derive(Debug)]
 struct LoadSender {
-    /// At a server, until the client has proven its address.
+    /// The proof, at a server until the client has proven its address.
     proof: Option<AddressProof>,
     pacer: Pacer,
     header: LoadHeader,
     feedback_sequence: u32,
     feedback_at: Nanos,
-    /// The peer said that the test is over.
+    /// The peer reported that the test is over.
     peer_stopped: bool,
 }
 
-/// The end that receives load: counts it, and feeds back each trial interval.
+/// The end that receives load, counts it, and returns feedback on each trial interval.
 #[derive(Debug)]
 struct LoadReceiver {
     receiver: Receiver,
@@ -95,7 +98,7 @@ struct LoadReceiver {
 }
 
 impl TestSession {
-    /// The client's end of what was agreed upon at `now`; begins with `rate` where it sends.
+    /// Returns the client's end of an agreement made at `now`. If it sends, it begins with `rate`.
     pub(crate) fn client(
         agreed: Agreed,
         control: RateControl,
@@ -110,7 +113,8 @@ impl TestSession {
         Self { run, role }
     }
 
-    /// The server's end; begins with `answer` to the activation, within `budget`. `draw` is any number that nobody can foresee.
+    /// Returns the server's end, which begins with `answer` to the activation, within `budget`. `draw` is a number that
+    /// nobody can predict.
     pub(crate) fn server(
         agreed: Agreed,
         control: RateControl,
@@ -131,7 +135,7 @@ impl TestSession {
         }
     }
 
-    /// Takes a datagram of the peer that arrived at `at`.
+    /// Processes a datagram of the peer that arrived at `at`.
     pub(crate) fn take(&mut self, at: ArrivalTime, datagram: &[u8]) {
         if let Some(budget) = &mut self.run.budget {
             budget.came(datagram.len());
@@ -142,7 +146,7 @@ impl TestSession {
         }
     }
 
-    /// What is to be sent by `now`, one after the other until nothing is.
+    /// Returns the next thing to send by `now`. The caller repeats the call until there is nothing.
     pub(crate) fn transmit(&mut self, now: ArrivalTime) -> Option<Transmit> {
         let transmit = match self.run.due_answer() {
             Some(answer) => Some(Transmit::Message(answer)),
@@ -155,7 +159,7 @@ impl TestSession {
         transmit
     }
 
-    /// When there is something to send next, unless something comes before.
+    /// Returns when there is something to send next, unless a datagram arrives earlier.
     pub(crate) fn next_at(&self) -> Option<Nanos> {
         match &self.role {
             Role::Sender(sender) => sender.next_at(&self.run),
@@ -163,13 +167,14 @@ impl TestSession {
         }
     }
 
-    /// Whether the test is over at `now`, and how; the server's time to stop is noted.
+    /// Returns the end of the test if it is over at `now`. It also starts the server's stop when its time has come.
     pub(crate) fn over(&mut self, now: Nanos) -> Option<End> {
         let unproven = matches!(&self.role, Role::Sender(sender) if sender.proof.is_some());
         self.run.over(now, unproven)
     }
 
-    /// What the peer is told at the end: that the test is over, where it does not know or waits for the confirmation.
+    /// Returns the last message to the peer: that the test is over, if the peer does not know or waits for the
+    /// confirmation.
     pub(crate) fn farewell(&mut self, now: ArrivalTime, end: &End) -> Option<Transmit> {
         let stopped = matches!(end, End::Stopped(_));
         let transmit = match &mut self.role {
@@ -180,22 +185,22 @@ impl TestSession {
         transmit
     }
 
-    /// What both ends agreed upon.
+    /// Returns the agreement of both ends.
     pub(crate) fn agreed(&self) -> &Agreed {
         &self.run.agreed
     }
 
-    /// What messages say of the test now: that it is over, or not.
+    /// Returns whether messages tell the peer that the test is over.
     pub(crate) fn is_stopping(&self) -> bool {
         self.run.stopping
     }
 
-    /// What is known so far.
+    /// Returns the outcome so far.
     pub(crate) fn outcome(&self) -> &TestOutcome {
         &self.run.outcome
     }
 
-    /// What is known at the end.
+    /// Returns the outcome at the end.
     pub(crate) fn into_outcome(mut self) -> TestOutcome {
         match self.role {
             Role::Sender(sender) => self.run.outcome.skipped = sender.pacer.skipped().into(),
@@ -210,7 +215,7 @@ impl TestSession {
 }
 
 impl Role {
-    /// This end's; one that sends waits for this `proof`, if there is one.
+    /// Returns the role of this end. If it sends, it waits for `proof`, if there is one.
     fn of(agreed: &Agreed, proof: Option<AddressProof>, now: Nanos) -> Self {
         if agreed.receives_here() {
             Self::Receiver(Box::new(LoadReceiver::new(agreed, now)))
@@ -238,13 +243,13 @@ impl Run {
         }
     }
 
-    /// The answer to the activation, if it is due and may be sent.
+    /// Returns the answer to the activation, if it is due and may be sent.
     fn due_answer(&mut self) -> Option<Vec<u8>> {
         let is_due = std::mem::take(&mut self.answer_is_due) && self.may_send(self.answer.len());
         is_due.then(|| self.answer.clone())
     }
 
-    /// Whether a datagram of so many payload bytes may be sent to the peer.
+    /// Returns whether a datagram of `payload` bytes may be sent to the peer.
     fn may_send(&self, payload: usize) -> bool {
         self.budget.is_none_or(|budget| budget.allows(payload))
     }
@@ -253,7 +258,7 @@ impl Run {
         let payload = match transmit {
             Some(Transmit::Message(message)) => message.len(),
             Some(Transmit::Probe(probe)) => probe.len(),
-            // Load is sent to proven addresses only.
+            // Load is sent only to proven addresses.
             Some(Transmit::Load(..)) | None => return,
         };
         if let Some(budget) = &mut self.budget {
@@ -261,14 +266,14 @@ impl Run {
         }
     }
 
-    /// A datagram that is neither load nor feedback: perhaps the activation once more, whose answer was lost.
+    /// Processes a datagram that is neither load nor feedback. It may be a repeated activation, whose answer was lost.
     fn take_other(&mut self, datagram: &[u8]) {
         let asked_again = Activation::decode(datagram, self.agreed.version).is_ok();
         self.answer_is_due |= asked_again && !self.answer.is_empty();
         self.outcome.unreadable += 1;
     }
 
-    /// What messages say of the test now.
+    /// Returns the state of the test to put into messages.
     fn action(&self) -> TestAction {
         if self.stopping {
             TestAction::Stop
@@ -291,7 +296,7 @@ impl Run {
             self.outcome.silences += 1;
         }
         match (Duration::from(silence) > SILENCE, self.stopping, is_server) {
-            // The client's confirmation was lost: the test itself was whole.
+            // The client's confirmation was lost, but the test itself is complete.
             (true, true, true) => Some(End::Complete),
             (true, _, _) => Some(End::Silent),
             // A server's time begins when the address is proven.
@@ -300,14 +305,14 @@ impl Run {
         }
     }
 
-    /// A message of the peer: it lives, unless the test is being stopped.
+    /// Notes a message of the peer, which proves that the peer is alive unless the test is being stopped.
     fn hear(&mut self, now: Nanos) {
         if !self.stopping {
             self.heard = now;
         }
     }
 
-    /// Keeps what a trial interval said, and its sub-interval, which ended at that time of day, if that is new.
+    /// Keeps the feedback of a trial interval. Keeps its sub-interval too, if it is new; `ended` is that one's end.
     fn keep(
         &mut self,
         at: Nanos,
@@ -356,7 +361,7 @@ impl LoadSender {
 
     fn take(&mut self, run: &mut Run, at: Nanos, datagram: &[u8]) {
         match FeedbackMessage::decode(datagram, run.agreed.version) {
-            // What comes behind the end changes nothing.
+            // A message after the end changes nothing.
             Ok(_) if run.ended.is_some() => {}
             Ok(status) if self.is_proven_by(run, &status, at) => self.follow(run, at, &status),
             Ok(_) => run.ended = Some(End::Unproven),
@@ -364,7 +369,7 @@ impl LoadSender {
         }
     }
 
-    /// Whether the client is where it says it is; its test begins when that is first known.
+    /// Returns whether the client has proven its address. Its test begins at the first proof.
     fn is_proven_by(&mut self, run: &mut Run, status: &FeedbackMessage, at: Nanos) -> bool {
         let Some(proof) = &self.proof else {
             return true;
@@ -402,7 +407,7 @@ impl LoadSender {
         } else {
             (run.control.row_of(&status.rate), status.rate)
         };
-        // A client's last feedback carries a rate too, but the test is over.
+        // A client's last feedback contains a rate too, but the test is over.
         if status.action == TestAction::Testing {
             self.pacer.set(&rate, at);
         }
@@ -423,7 +428,7 @@ impl LoadSender {
         if run.stopping {
             train.count = train.count.min(1);
         }
-        // Rounded as the reference does, so that the far end's difference of two is not biased.
+        // As in the reference, the time is rounded, so that the far end's difference of two times is not biased.
         let response_ms = ((now - self.feedback_at).0 + 500_000) / 1_000_000;
         self.header.action = run.action();
         self.header.response_delay_ms = u16::try_from(response_ms).unwrap_or(u16::MAX);
@@ -473,7 +478,7 @@ impl LoadReceiver {
         run.hear(at.mono);
         match header.action {
             TestAction::Testing => self.receiver.load(at, &header, datagram.len()),
-            // The end's own PDUs are not part of the load.
+            // The PDUs of the end are not part of the load.
             TestAction::Stop => {
                 run.stopping = true;
                 run.ended = Some(End::Complete);
@@ -489,14 +494,14 @@ impl LoadReceiver {
         } else {
             self.each.min(FIRST_FEEDBACK)
         };
-        // Ends that were missed are not made up for.
+        // Trial intervals that were missed are not made up for.
         let missed = late / each.0.max(1);
         self.trial_ends = Nanos(self.trial_ends.0 + each.0 * (missed + 1));
         feedback
     }
 
-    /// Feeds the trial interval back, with the rate if it is this end that says it; goes on with it where that is more than
-    /// may be sent.
+    /// Returns the feedback on the trial interval, with the rate if this end decides it. If the feedback is more than
+    /// may be sent, the trial interval continues.
     fn feed_back(&mut self, run: &mut Run, now: ArrivalTime, with_rate: bool) -> Option<Transmit> {
         let version = run.agreed.version;
         if !run.may_send(FeedbackMessage::length(version)) {

@@ -283,9 +283,9 @@ struct Payload {
 
 #[derive(Debug)]
 enum BodyEnd {
-    /// After this number of further bytes.
+    /// The body ends after this number of further bytes.
     After(u64),
-    /// At this time.
+    /// The body ends at this instant.
     At(Instant),
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct ConnectionArgs {
     /// Name or address of `farwire serve`, optionally with a port [default port: 5203]
     #[serde(skip)]
     pub(crate) host: String,
-    /// Number of runs of each size, each on a connection of its own
+    /// Number of runs of each size, each on a separate connection
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
     /// Leave Nagle's algorithm on, as nettest does

@@ -1,4 +1,5 @@
-//! The session against peers written from RFC 9946 (and section 8 of RFC 9000 for what may be sent), in virtual time.
+//! Tests of the session with peers written from RFC 9946, and from section 8 of RFC 9000 for the limit of sending, in
+//! virtual time.
 
 use record::Direction;
 
@@ -10,7 +11,7 @@ use crate::capacity::wire::{
 const MS: u64 = 1_000_000;
 const WALL: u64 = 1_700_000_000_000_000_000;
 const HEADER: usize = 28;
-/// Payloads of a setup, of an activation and of the answers to them, and of the null request.
+/// The payload sizes of a setup, of an activation, of their answers, and of the null request.
 const SETUP: usize = 56;
 const ACTIVATION: usize = 104;
 const NULL: usize = 48;
@@ -43,7 +44,7 @@ fn agreed(direction: Direction, feedback_ms: u16, is_server: bool) -> Agreed {
     }
 }
 
-/// The server's end after a setup and an activation of 84 and 132 bytes, with what was answered to the first.
+/// Returns the server's end after a setup and an activation of 84 and 132 bytes, and its answer to the setup.
 fn server(direction: Direction, feedback_ms: u16, draw: u64) -> TestSession {
     let agreed = agreed(direction, feedback_ms, true);
     let mut budget = UnprovenBudget::new(u32::try_from(HEADER).unwrap());
@@ -64,7 +65,7 @@ fn client(direction: Direction, feedback_ms: u16) -> TestSession {
     TestSession::client(agreed, control, &rate, at(0))
 }
 
-/// What a load PDU says (RFC 9946, Load PDU), read byte by byte.
+/// The fields of a load PDU (RFC 9946, Load PDU), read byte by byte.
 #[derive(Clone, Copy)]
 struct Load {
     action: u8,
@@ -99,10 +100,10 @@ impl Load {
     }
 }
 
-/// A client's receiving end, as the RFC's sections on the load and status PDUs have it.
+/// The receiving end of a client, written from the RFC's sections on the load and status PDUs.
 #[derive(Default)]
 struct Receiving {
-    /// How far its clock is ahead of the server's, in nanoseconds.
+    /// The time in nanoseconds by which its clock is ahead of the server's.
     ahead: i64,
     highest: u32,
     delta_min: Option<i64>,
@@ -111,7 +112,7 @@ struct Receiving {
     rtt_variation: Option<u32>,
     statuses: u32,
     lost: u32,
-    /// Copies, and the greatest delay above the least, after the first status: what its figures are made of.
+    /// Duplicates, and the greatest delay above the least, after the first status. The figures are computed from them.
     copies: u32,
     late_ms: i64,
     received: u64,
@@ -152,7 +153,7 @@ impl Receiving {
         }
     }
 
-    /// The status PDU, once load came.
+    /// Returns the status PDU, once load has arrived.
     fn status(&mut self, ms: u64) -> Option<Vec<u8>> {
         let delta = self.delta_min?;
         self.statuses += 1;
@@ -172,7 +173,7 @@ impl Receiving {
     }
 }
 
-/// A server's session, one millisecond after the other, with a path of a constant delay and loss.
+/// A server's session in steps of one millisecond, over a path with constant delay and loss.
 struct Bed {
     session: TestSession,
     ms: u64,
@@ -182,11 +183,11 @@ struct Bed {
     to_client: Vec<(u64, Load)>,
     to_server: Vec<(u64, Vec<u8>)>,
     sequence: u32,
-    /// Datagrams that left, and their bytes with headers.
+    /// The datagrams that left, and their bytes with headers.
     left: u64,
     bytes: usize,
     probes: usize,
-    /// Payload bytes of load that was no probe.
+    /// The payload bytes of load without probes.
     loaded: u64,
 }
 
@@ -245,7 +246,7 @@ impl Bed {
         );
     }
 
-    /// One millisecond with this client; how the test ended, if it did.
+    /// Advances one millisecond with this client, and returns the end of the test if it ended.
     fn step(&mut self, client: &mut Receiving, feeds_back: bool) -> Option<End> {
         self.send();
         let ms = self.ms;
@@ -301,7 +302,7 @@ fn nobody_who_is_silent_gets_more_than_three_times_what_came_in_his_name() {
 #[test]
 fn one_wrong_answer_ends_the_session_before_any_load() {
     let mut bed = Bed::new(server(Direction::Down, 50, 99), 0, 1.0, 1);
-    // Somebody who did not see the probe, and names a time of his own.
+    // This client did not see the probe, and states an arbitrary time.
     let mut blind = Receiving {
         delta_min: Some(77_000_000),
         ..Receiving::default()
@@ -309,7 +310,7 @@ fn one_wrong_answer_ends_the_session_before_any_load() {
     bed.send();
     let status = blind.status(51).unwrap();
     bed.session.take(at(51), &status);
-    // Even if what follows is right.
+    // Correct feedback afterwards does not help.
     let mut seeing = Receiving::default();
     let claimed = at(0).wall - (10_000_000_000 + 99);
     seeing.delta_min = Some(milliseconds(i64::try_from(at(0).wall - claimed).unwrap()));
@@ -355,7 +356,8 @@ fn the_test_s_time_begins_when_the_address_is_proven() {
     let mut client = Receiving::default();
     let end = bed.until_end(&mut client);
     assert!(matches!(end, End::Complete), "{end:?}");
-    // The probe's way and its feedback's, the test, the stop's way and its confirmation's.
+    // The time consists of the ways of the probe and its feedback, the test, and the ways of the stop and its
+    // confirmation.
     let expected = 1_400 + 2_500 + 1_400;
     assert!((expected..expected + 60).contains(&bed.ms), "{}", bed.ms);
 }
@@ -382,7 +384,7 @@ fn load_ends_a_second_after_the_feedback_and_goes_on_with_it() {
     assert_eq!(bed.session.into_outcome().skipped, Duration::ZERO);
 }
 
-/// A load PDU of 52 bytes.
+/// Returns a load PDU of 52 bytes.
 fn load(sequence: u32) -> Vec<u8> {
     let header = LoadHeader {
         sequence,
@@ -407,7 +409,7 @@ fn feedback_upstream_stays_within_three_times_what_came() {
     while end.is_none() {
         end = bed.step(&mut Receiving::default(), false);
     }
-    // The client's silence ends it, or the test's time.
+    // The client's silence or the test's time ends it.
     assert!(bed.bytes + SETUP + NULL + 2 * HEADER <= 3 * came);
     assert!(bed.left > 3, "an answer and some feedback");
 }
@@ -420,7 +422,7 @@ fn feedback_begins_after_50_ms_whatever_the_trial_interval() {
     ] {
         let mut fed_back = Vec::new();
         for ms in 0..1_000 {
-            // More than enough that the budget holds nothing back.
+            // The received load is more than the budget needs.
             let last = if ms == 120 { 20 } else { 0 };
             for number in 1..=last {
                 session.take(at(ms), &load(number));
@@ -468,7 +470,7 @@ fn an_activation_that_comes_again_is_answered_again_as_far_as_the_budget_goes() 
     }
 }
 
-/// What a status says of a sub-interval reaches the outcome once.
+/// The sub-interval of a status is added to the outcome only once.
 #[test]
 fn sub_intervals_are_kept_once() {
     let mut session = client(Direction::Up, 50);
