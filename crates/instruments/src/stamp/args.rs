@@ -1,4 +1,4 @@
-//! `farwire measure probe`.
+//! The arguments of `farwire measure probe`.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -27,28 +27,28 @@ use record::profile::{Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::{Figure, Measurement, Metric, Phase, Statistic};
 use serde::{Deserialize, Serialize};
 
-/// STAMP (RFC 8762): delay, its variation, loss and order of packets, by direction
+/// STAMP (RFC 8762): delay, delay variation, loss and reordering of packets in each direction
 ///
-/// HOST runs `farwire serve` or any STAMP or TWAMP Light reflector without authentication.
+/// HOST runs `farwire serve`, or any STAMP or TWAMP Light reflector without authentication.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct ProbeArgs {
-    /// Name or address of the reflector, and its port if it is not 862
+    /// Name or address of the reflector, optionally with its port
     #[arg(value_name = "HOST[:PORT]")]
     #[serde(skip)]
     host: String,
-    /// UDP port of the reflector, unless it stands behind HOST
+    /// UDP port of the reflector, unless HOST includes one
     #[arg(short, long, default_value_t = wire::PORT)]
     port: u16,
     #[command(flatten)]
     #[serde(flatten)]
     plan: ProbePlan,
-    /// Probe once more, beside TCP streams or a UDP stream to the same far end: tcp:3, udp:10mbit
+    /// Probe a second time while TCP streams or a UDP stream load the path to the same far end: tcp:3, udp:10mbit
     #[arg(long, value_name = "LOAD")]
     under: Option<Beside>,
-    /// The far end's port for the load
+    /// Port of the far end for the load
     #[arg(long, value_name = "PORT", default_value_t = 5201, requires = "under")]
     under_port: u16,
-    /// Write a line a probe as CSV there
+    /// Write a line per probe as CSV to this file
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     csv: Option<PathBuf>,
@@ -57,12 +57,12 @@ pub struct ProbeArgs {
     pub(crate) common: CommonArgs,
 }
 
-/// A load beside the probes.
+/// A load that runs during the probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
-    /// So many TCP streams, as fast as they go.
+    /// This number of TCP streams, as fast as they go.
     Tcp(u32),
-    /// A UDP stream of so many payload bits a second.
+    /// A UDP stream with this rate of payload.
     Udp(BitsPerSec),
 }
 
@@ -224,13 +224,13 @@ impl FromStr for Beside {
     }
 }
 
-/// Writes the probes to the file, if there is one; why that failed, if it did.
+/// Writes the probes to the file, if there is one. Returns the error as text, if there is one.
 fn write_csv(file: Option<Prepared>, phases: &[(&str, &ProbeResults)]) -> Option<String> {
     let written = file?.replace(|file| stamp::write_csv(file, phases));
     written.err().map(|error| format!("{error:#}"))
 }
 
-/// What the load did to the latency, a line a figure.
+/// Returns a line per figure that compares the idle path with the loaded one.
 fn side_by_side(measurement: &Measurement) -> String {
     let figures = &measurement.figures;
     let value = |metric, statistic, phase| {

@@ -1,4 +1,4 @@
-//! What a session's packets add up to: samples, figures with their intervals, and what they mean.
+//! The results of a session: samples, figures with their intervals, and facts that explain them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,27 +16,27 @@ use super::probe_log::{ProbeAnswer, ProbeLog};
 use super::sender::ProbePlan;
 use crate::measured::{self, LOSS_INTERVAL, QUANTILE_INTERVAL, lost_percent, total};
 
-/// How far off the stamps of a packet are taken to be, one way: interrupts and queues of both kernels.
+/// The assumed error of a packet's timestamps in each direction, from interrupts and queues of both kernels.
 const STAMP_ERROR_MS: f64 = 0.1;
 const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
-/// What one session found.
+/// The results of one session.
 #[derive(Clone, Debug)]
 pub(crate) struct ProbeResults {
-    /// Every packet.
+    /// All packets of the session.
     pub(crate) log: ProbeLog,
-    /// Of every probe answered in time.
+    /// The delays of every probe that was answered in time.
     pub(crate) delays: Vec<ProbeDelays>,
-    /// How far the reflector's clock is ahead.
+    /// The offset of the reflector's clock.
     pub(crate) offset: Option<Offset>,
-    /// Which probes were lost, and which way.
+    /// The lost probes, with the direction of their loss.
     pub(crate) losses: Losses,
-    /// Answers whose stamps cannot be: the wall clock of an end was set.
+    /// Answers with impossible stamps, because the wall clock of an end was set.
     impossible: u64,
     own_error_ms: Option<f64>,
 }
 
 impl ProbeResults {
-    /// `own_error_ms` is that of this machine's clock, if it is synchronised.
+    /// Computes the results of a log. `own_error_ms` is the error of this machine's clock, if it is synchronised.
     pub(crate) fn new(log: ProbeLog, own_error_ms: Option<f64>) -> Self {
         let (delays, impossible) = delay::delays(&log);
         Self {
@@ -49,7 +49,7 @@ impl ProbeResults {
         }
     }
 
-    /// As a measurement.
+    /// Returns the results as a measurement.
     pub(crate) fn measurement(&self, plan: &ProbePlan) -> Measurement {
         Measurement {
             samples: self.samples(),
@@ -60,7 +60,7 @@ impl ProbeResults {
         }
     }
 
-    /// Whether probes left on schedule, judged by the last of them.
+    /// Compares the time of the last probe with the schedule.
     fn pace(&self, plan: &ProbePlan) -> Option<Pace> {
         let sent = self.log.probes.len();
         let last_s = self.at_s(sent.checked_sub(1)?);
@@ -68,7 +68,7 @@ impl ProbeResults {
         Pace::of_interval(PaceUnit::Packets, interval_s, sent as u64, last_s)
     }
 
-    /// One-way delay of a probe in ms, where the clocks are related.
+    /// Returns the one-way delay of a probe in milliseconds, if the clocks are related.
     pub(crate) fn one_way(&self, delays: &ProbeDelays, direction: Direction) -> Option<f64> {
         let offset = self.offset.filter(|o| o.relation != Relation::Unrelated)?;
         let ahead = match direction {
@@ -78,7 +78,8 @@ impl ProbeResults {
         Some(delays.raw(direction)? - ahead)
     }
 
-    /// IPDV (RFC 3393) of each probe that was answered, as was the one before it: signed, in ms.
+    /// Returns the signed IPDV (RFC 3393) in milliseconds of each probe that was answered together with the one before
+    /// it.
     pub(crate) fn ipdv(&self, direction: Direction) -> HashMap<usize, f64> {
         let pairs = self.delays.windows(2).filter_map(|pair| {
             let (former, latter) = (&pair[0], &pair[1]);
@@ -88,7 +89,7 @@ impl ProbeResults {
         pairs.collect()
     }
 
-    /// Seconds from the first probe's sending to this one's.
+    /// Returns the seconds from the sending of the first probe to that of this one.
     pub(crate) fn at_s(&self, probe: usize) -> f64 {
         let probes = &self.log.probes;
         (probes[probe].sent.0 - probes[0].sent.0) as f64 / 1e9
@@ -125,7 +126,7 @@ impl ProbeResults {
             let rtt = (answer.read.0 - self.log.probes[answer.probe].sent.0) as f64 / 1e6;
             samples.push(sample(answer.probe, metric, rtt, None));
         }
-        // Stable: what is of one probe stays together.
+        // The sort is stable, so that the samples of one probe stay together.
         samples.sort_by_key(|sample| sample.index);
         samples
     }
@@ -139,8 +140,8 @@ impl ProbeResults {
         figures
     }
 
-    /// What the two hosts' full sockets may have dropped is in the loss and not the network's: its intervals reach down to what is
-    /// left without it.
+    /// Lowers the lower bounds of loss by the drops of both hosts' full sockets, which are part of the measured loss
+    /// but not of the network's.
     fn allow_for_full_sockets(&self, figures: &mut [Figure]) {
         let (here, there) = (self.log.overflowed.most, self.far_overflow());
         let sent = self.log.probes.len().max(1) as f64;
@@ -162,7 +163,8 @@ impl ProbeResults {
         }
     }
 
-    /// Requests for which the far end's socket may have had no room in the meantime, of all its clients.
+    /// Returns the number of requests of all clients for which the far end's socket may have had no room during the
+    /// session.
     fn far_overflow(&self) -> u64 {
         let overflowed = self.log.far_end.overflowed;
         overflowed.map_or(0, |(first, last)| last.saturating_sub(first).into())
@@ -199,7 +201,7 @@ impl ProbeResults {
                 };
                 let interval = counts.interval().unwrap_or([0.0, 1.0]);
                 let [low, high] = interval.map(|end| 100.0 * end);
-                // What lies after the last answer that came back belongs to the run, too.
+                // The result must include the probes after the last answer that arrived.
                 let all = of + split.unresolved;
                 let percent = Figure::new(Metric::LostPercent, Statistic::Mean, share(lost, of))
                     .within(low.min(share(lost, all)), high.max(share(most, all)));
@@ -228,7 +230,7 @@ impl ProbeResults {
         figures
     }
 
-    /// How many runs of consecutive probes were lost this way, or may have been.
+    /// Returns the number of runs of consecutive probes that were lost in this direction, or may have been.
     fn bursts(&self, direction: Direction) -> u64 {
         let lost = |probe: usize| match self.losses.ways.get(&probe) {
             Some(way) => way.is_none_or(|way| way == direction),
@@ -243,7 +245,8 @@ impl ProbeResults {
         };
         let host = of(|d| Some(d.rtt - d.network?));
         let bound = [-2.0 * STAMP_ERROR_MS, 2.0 * STAMP_ERROR_MS];
-        // What a program sees is the network's and the hosts' part; nine in ten times the latter is no more than this.
+        // A program's round trip is the sum of the network's part and the hosts' part; this bounds nine in ten of the
+        // latter.
         let most = order_statistics::percentile(&order_statistics::sorted(&host), 0.9);
         let hosts = most.map(|host| [bound[0] - host, 0.0]).unwrap_or_default();
         [
@@ -277,7 +280,7 @@ impl ProbeResults {
         figures
     }
 
-    /// Both need no relation between the clocks: their difference cancels out.
+    /// Returns PDV and IPDV. Neither needs a relation between the clocks, because their difference cancels out.
     fn variation(&self, direction: Direction) -> Vec<Figure> {
         let raw: Vec<f64> = self
             .delays
@@ -295,7 +298,7 @@ impl ProbeResults {
         figures.map(|figure| figure.toward(direction)).collect()
     }
 
-    /// What each kind of figure is, how its interval was found, and what could not be had.
+    /// Returns the facts that define each kind of figure and its interval, and name what is not available.
     fn facts(&self, plan: &ProbePlan) -> BTreeMap<String, String> {
         let probe = format!(
             "STAMP (RFC 8762), {} payload bytes of UDP, one in {:?}; an answer after {:?} is late and its probe lost",
@@ -388,7 +391,7 @@ impl ProbeResults {
         format!("{not}farwire, stamps in {form}'s form, probes arrive there with TTL {ttl}")
     }
 
-    /// What should not be, if it is.
+    /// Returns the facts about irregularities, if there are any.
     fn troubles(&self) -> impl Iterator<Item = (&'static str, String)> {
         let counts = [
             (
@@ -437,7 +440,7 @@ const VARIATION: &[Statistic] = &[
     Statistic::Max,
 ];
 
-/// The metrics of probes; of which there are figures, the far end decides.
+/// Returns the metrics of probes. The far end determines for which of them there are figures.
 pub(crate) fn metrics() -> MetricTable {
     use Statistic::Median;
     MetricTable::new([
@@ -465,14 +468,15 @@ pub(crate) fn metrics() -> MetricTable {
     ])
 }
 
-/// Figures of `values`, in the order of sending; all intervals are widened by `below` (negative) and `above`.
+/// Returns the figures of `values`, which are in the order of sending. All intervals are widened by `below`, which is
+/// negative, and `above`.
 fn distribution(metric: Metric, values: &[f64], [below, above]: [f64; 2]) -> Vec<Figure> {
     let widened = |[low, high]: [f64; 2]| [(low + below).max(0.0), high + above];
     let mut figures = measured::distribution(metric, values, DELAY);
     let median = Quantile::of(values, 0.5);
     for figure in &mut figures {
         if figure.statistic == Statistic::Mean {
-            // A series that is worth too little for its median's interval is worth too little for the mean's.
+            // A series with too few effective samples for its median's interval has too few for the mean's.
             let is_enough = median.is_some_and(|median| median.interval.is_some());
             let mean = mean_with_interval(values).filter(|_| is_enough);
             figure.interval = mean.map(|(_, interval)| interval);
@@ -483,10 +487,10 @@ fn distribution(metric: Metric, values: &[f64], [below, above]: [f64; 2]) -> Vec
     figures
 }
 
-/// The mean of `values`, in the order in which they were taken, and its 95 % interval; nothing of fewer than four, or
-/// where each depends on all before it.
+/// Returns the mean of `values`, which are in the order of measurement, and its 95 % interval. `None` means that there
+/// are fewer than four values, or that their correlation is too long.
 fn mean_with_interval(values: &[f64]) -> Option<(f64, [f64; 2])> {
-    /// The cost grows with the square of the number of values; means of neighbours say the same.
+    /// The cost grows with the square of the number of values, and the means of neighbours give the same result.
     const MOST: usize = 10_000;
     let together = values.len().div_ceil(MOST).max(1);
     let means: Vec<f64> = values
@@ -513,7 +517,7 @@ mod tests {
         figures.find(|f| f.statistic == statistic).unwrap()
     }
 
-    /// A hundred probes, so far apart, none of which was answered.
+    /// Returns the log of a hundred probes at these intervals, none of which was answered.
     fn unanswered(apart: Nanos) -> ProbeLog {
         let mut log = ProbeLog::new(1, 2, Duration::from_secs(1));
         for probe in 0..100 {
@@ -574,8 +578,8 @@ mod tests {
 
     #[test]
     fn the_interval_of_a_median_has_the_ranks_of_the_binomial_distribution() {
-        // Of 100, the 40th and the 61st value (Conover, Practical Nonparametric Statistics, section 3.2).
-        // One below the median, one above it: neighbours are not alike.
+        // Of 100 values, the ranks are 40 and 61 (Conover, Practical Nonparametric Statistics, section 3.2). The values
+        // alternate between below and above the median, so that neighbours are not correlated positively.
         let alternating = (1..=50).flat_map(|low| [low, low + 50]);
         let hundred: Vec<f64> = alternating.map(f64::from).collect();
         let interval = |values: &[f64]| of(values, Statistic::Median).interval;

@@ -1,4 +1,4 @@
-//! STAMP's session sender: probes leave on an absolute schedule, every packet is kept.
+//! STAMP's session sender. Probes leave on an absolute schedule, and every packet is recorded.
 
 use record::quantity::counted;
 use std::net::SocketAddr;
@@ -22,37 +22,38 @@ use crate::failure::{Blame, Failure, go_on};
 use crate::instrument::{above_zero, interval};
 use netio::stop::STOP_INTERVAL;
 
-/// The longest payload of UDP over IPv4.
+/// The largest payload of UDP over IPv4 in bytes.
 const LONGEST: usize = 65_507;
-/// From one live line to the next.
+/// The time between two progress lines.
 const LIVE_INTERVAL: Nanos = Nanos(1_000_000_000);
-/// What farwire's sender asks for, in this order; padding makes up the rest.
+/// The extensions that farwire's sender includes, in this order, with the lengths of their values. Padding fills the
+/// rest.
 const ASKED: [(TlvKind, u16); 3] = [
     (TlvKind::FollowUpTelemetry, 16),
     (TlvKind::DirectMeasurement, 12),
     (TlvKind::SameClock, 20),
 ];
-/// Payload bytes of a probe with everything that farwire's sender asks for.
+/// The payload in bytes of a probe with all of these extensions.
 pub(crate) const FULL: u16 = 104;
 
 /// The probes
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ProbePlan {
-    /// Payload bytes; below 104, a probe asks for no extension of RFC 8972
+    /// UDP payload size in bytes; a probe below 104 contains no extensions of RFC 8972
     #[arg(short, long, value_name = "BYTES", default_value_t = FULL)]
     pub(crate) size: u16,
-    /// Probes to send
+    /// Number of probes
     #[arg(short, long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) count: u32,
-    /// From one probe to the next: seconds, or 10ms, 500us
+    /// Interval between probes: seconds, or a time such as 10ms or 500us
     #[arg(short, long, value_name = "TIME", default_value = "10ms", value_parser = interval)]
     pub(crate) interval: Nanos,
-    /// After which an answer is late and its probe lost
+    /// Count a probe as lost, and its answer as late, after this time
     #[arg(short = 'W', long, value_name = "TIME", default_value = "2s", value_parser = above_zero)]
     pub(crate) timeout: Nanos,
 }
 
-/// A session that is under way.
+/// A session in progress.
 pub(crate) struct Sender {
     socket: TimestampedUdp,
     target: SocketAddr,
@@ -63,32 +64,34 @@ pub(crate) struct Sender {
     packet: Vec<u8>,
     buffer: Vec<u8>,
     log: ProbeLog,
-    /// Answers that the socket dropped, whatever for.
+    /// The answers that the socket dropped for any reason.
     dropped: u32,
-    /// Which probe the kernel calls 0.
+    /// The number of the probe that has identifier 0 in the kernel.
     id_zero: usize,
-    /// Monotonic, of the first probe.
+    /// The time of the first probe on the monotonic clock.
     start: Nanos,
 }
 
 impl ProbePlan {
-    /// From one probe to the next, absolute.
+    /// Returns the time between two probes of the absolute schedule.
     pub(crate) fn interval(&self) -> Duration {
         self.interval.into()
     }
 
-    /// After which an answer is late and its probe lost (RFC 8762 leaves it to the user; RFC 7680 asks to state it).
+    /// Returns the time after which an answer is late and its probe lost (RFC 8762 leaves it to the user; RFC 7680 asks
+    /// to state it).
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout.into()
     }
 
-    /// Whether extensions fit into the size.
+    /// Returns whether the size has room for extensions.
     pub(crate) fn is_extended(&self) -> bool {
         self.size >= FULL
     }
 
-    /// # Errors
-    /// The size is one that no packet can have; says which can.
+    /// Checks that a packet can have this size.
+    ///
+    /// # Errors Returns an error that names possible sizes if not.
     pub(crate) fn check(&self) -> Result<()> {
         let size = usize::from(self.size);
         if !(BASE..=LONGEST).contains(&size) {
@@ -114,21 +117,22 @@ impl ProbePlan {
 }
 
 impl Sender {
-    /// Opens a session to `target`; takes about 10 ms to learn how late this machine wakes the calling thread up.
+    /// Opens a session to `target`. This takes about 10 ms, in which it measures how late this machine wakes the
+    /// calling thread up.
     ///
-    /// # Errors
-    /// The near end cannot be bound, there is no way to the target, or this machine's kernel stamps no packets.
+    /// # Errors Returns a failure if the near end cannot be bound, there is no route to the target, or the kernel does
+    /// not stamp packets.
     pub(crate) fn open(
         target: SocketAddr,
         local: Option<&Local>,
         plan: &ProbePlan,
     ) -> Result<Self, Failure> {
-        // First the socket: the kernel takes a moment to begin to stamp what it receives.
+        // The socket comes first, because the kernel needs a moment to begin to stamp received packets.
         let socket = endpoint::udp(target, local).or_bad_input()?;
         let socket = TimestampedUdp::new(socket)
             .context("the kernel stamps no packets of this socket")
             .or_machine()?;
-        // 0 would be that of a sender without sessions.
+        // The identifier 0 would mean a sender without sessions.
         let (ssid, challenge) = (fastrand::u16(1..), fastrand::u64(..));
         Ok(Self {
             socket,
@@ -146,10 +150,11 @@ impl Sender {
         })
     }
 
-    /// Sends every probe and takes answers until the last is in or overdue; says why it ended earlier, if it did.
+    /// Sends every probe and receives answers until the last one arrived or is overdue. Returns the reason if it ended
+    /// early.
     pub(crate) fn run(mut self, session: &Session) -> (ProbeLog, Option<String>) {
         let ended = self.exchange(session);
-        // What the kernel has still to say of the last probe.
+        // The kernel may still have a report about the last probe.
         let _ = self.take_reports();
         self.log.overflowed = self.socket.full_drops(self.dropped);
         let failure = match ended {
@@ -190,7 +195,7 @@ impl Sender {
         Ok(())
     }
 
-    /// When the next probe is to leave, or the last one's time-out passes.
+    /// Returns when the next probe is due, or when the time-out of the last probe passes.
     fn due(&self, count: usize) -> Nanos {
         let sent = self.log.probes.len();
         match self.log.probes.last() {
@@ -236,7 +241,7 @@ impl Sender {
                     self.id_zero = number.wrapping_sub(usize::try_from(id)?);
                     return Ok(());
                 }
-                // An error that came for an earlier probe: what it says is in the error queue, and this one is not sent yet.
+                // The error concerns an earlier probe and is in the error queue; this probe is not sent yet.
                 Err(error) if error.raw_os_error() == Some(Errno::ECONNREFUSED as i32) => {
                     self.take_reports()?;
                 }
@@ -275,7 +280,7 @@ impl Sender {
             let arrival = match self.socket.receive(&mut self.buffer) {
                 Ok(Some(arrival)) => arrival,
                 Ok(None) => return Ok(()),
-                // The error queue says more of it.
+                // The error queue has more details.
                 Err(_) => return self.take_reports(),
             };
             self.dropped = self.dropped.max(arrival.dropped);

@@ -1,4 +1,4 @@
-//! What a reflector keeps of its senders, and how it turns a request into an answer; pure.
+//! The reflector's state of its senders, and the conversion of a request into an answer. All functions are pure.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,60 +17,60 @@ use crate::stamp::wire::{
     BASE, ErrorEstimate, PORT, ProbeReply, ProbeRequest, SHORTEST_ANSWER, ntp,
 };
 
-/// Sessions at a time; a session takes about 200 bytes.
+/// The most simultaneous sessions. A session takes about 200 bytes.
 pub(crate) const MOST: usize = 4096;
-/// Requests a second of one session; a second's worth may come at once.
+/// The most requests per second of one session. A burst may contain those of one second.
 pub(crate) const MOST_RATE: u64 = 200_000;
 const BURST: Nanos = Nanos(1_000_000_000);
-/// A session that was silent for so long may have to make room for another.
+/// The silence after which a session may be ended to make room for another.
 const IDLE: Nanos = Nanos(1_000_000_000);
-/// How often room is looked for, and for how many sessions at once.
+/// The least time between two attempts to make room, and the most sessions that one attempt ends.
 const LOOK_FOR_ROOM: Nanos = Nanos(100_000_000);
 const MADE_AT_ONCE: usize = MOST / 8;
 
-/// One sender's session (RFC 8972 section 3).
+/// The session of one sender (RFC 8972 section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SessionKey {
-    /// The sender.
+    /// The address of the sender.
     pub(crate) source: SocketAddr,
-    /// Which of its sessions.
+    /// The identifier of the session among those of the sender.
     pub(crate) ssid: u16,
 }
 
 /// The reflector's clocks at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClockReading {
-    /// Monotonic.
+    /// The monotonic clock.
     pub(crate) now: Nanos,
     /// `CLOCK_REALTIME`.
     pub(crate) wall: Nanos,
-    /// How good that one is.
+    /// The stated error of `wall`.
     pub(crate) error: ErrorEstimate,
 }
 
-/// How to send what has become of a request.
+/// The properties of an answer that replaced its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplyPacket {
-    /// Whose request it answers.
+    /// The session of the request.
     pub(crate) key: SessionKey,
-    /// The answer's own number.
+    /// The number of the answer.
     pub(crate) sequence: u32,
-    /// Its bytes, less than three times the request's: who asks under another's address gains little.
+    /// The length in bytes, which is less than three times the request's. A sender with a forged address gains little.
     pub(crate) length: usize,
-    /// DSCP; ECN is not set.
+    /// The DSCP in the TOS byte; ECN is not set.
     pub(crate) tos: u8,
 }
 
 /// A session that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EndedSession {
-    /// Whose it was.
+    /// The identity of the session.
     pub(crate) key: SessionKey,
-    /// Requests that came, all of which were answered.
+    /// The number of received requests, all of which were answered.
     pub(crate) received: u32,
-    /// Requests that were sent, as the highest sequence number among them tells.
+    /// The number of requests sent, from the highest sequence number received.
     pub(crate) sent: u64,
-    /// From the first request to the last.
+    /// Time from the first request to the last.
     pub(crate) lasted: Duration,
 }
 
@@ -80,35 +80,35 @@ pub(crate) struct Sessions {
     open: HashMap<SessionKey, SessionState>,
     by_source: HashMap<ClientKey, usize>,
     most_of_source: usize,
-    /// Those that had to make room, until somebody asks which have ended.
+    /// Sessions that were ended to make room, until they are reported.
     evicted: Vec<EndedSession>,
     looked_for_room: Nanos,
     idle: Nanos,
     longest: Nanos,
-    /// Of the reflector.
+    /// The port of the reflector.
     port: u16,
     kernel: Option<Kernel>,
-    /// Requests for which the socket may have had no room, of all senders: what they are told.
+    /// The number of requests of all senders for which the socket may have had no room, which is reported to senders.
     pub(crate) overflowed: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct SessionState {
     began: Nanos,
-    /// The same in NTP's form.
+    /// The beginning in NTP's format.
     began_ntp: u64,
     last: Nanos,
-    /// When requests of [`MOST_RATE`] would have come to as many as did.
+    /// The time at which requests at [`MOST_RATE`] would have reached the number of received ones.
     filled: Nanos,
     received: u32,
     highest: u32,
-    /// Number and time of the latest answer of which the kernel has said when it left.
+    /// Number and time of the latest answer whose departure the kernel reported.
     departed: Option<(u32, Nanos)>,
 }
 
 impl Sessions {
-    /// None yet, of a reflector on `port`; one ends after the silence that is allowed, and is not answered for longer than a
-    /// test may last.
+    /// Returns a reflector on `port` without sessions. A session ends after the allowed silence, and is not answered
+    /// for longer than a test may last.
     pub(crate) fn new(limits: &ServiceLimits, port: u16) -> Self {
         let most_of_source = limits.of_source(MOST as u64);
         Self {
@@ -125,12 +125,12 @@ impl Sessions {
         }
     }
 
-    /// Turns the request at the start of `buffer`, of [`Arrival::length`] bytes, into its answer; nothing when it is not to
-    /// be answered. The answer has the request's length, but is never shorter than [`SHORTEST_ANSWER`].
+    /// Converts the request at the start of `buffer`, of [`Arrival::length`] bytes, into its answer. `None` means that
+    /// there is no answer. The answer has the length of the request, but at least [`SHORTEST_ANSWER`].
     ///
-    /// Not answered are: what is too short; what comes from a port where a reflector or an echo server may be, since the
-    /// two would answer each other for ever; what is an answer of this reflector itself, or to it, for the same reason; what comes
-    /// faster than [`MOST_RATE`]; new sessions while there is no room; sessions that are too old.
+    /// The following get no answer: packets that are too short; packets from a port of a possible reflector or echo
+    /// server, because the two would answer each other forever; answers of this reflector and answers to them, for the
+    /// same reason; requests above [`MOST_RATE`]; new sessions while there is no room; sessions that are too old.
     pub(crate) fn reflect(
         &mut self,
         buffer: &mut [u8],
@@ -163,7 +163,7 @@ impl Sessions {
             ssid: request.ssid,
             received: ntp(came),
             request: ProbeRequest { ssid: 0, ..request },
-            // RFC 8762 section 4.3.1: 255 where it cannot be had.
+            // RFC 8762 section 4.3.1 requires 255 if the value is not available.
             ttl: arrival.ttl.unwrap_or(u8::MAX),
         };
         let length = arrival.length.max(SHORTEST_ANSWER);
@@ -179,19 +179,19 @@ impl Sessions {
         })
     }
 
-    /// Whether something that answers everything may be at this port.
+    /// Returns whether a service that answers every packet may use this port.
     fn may_reflect(&self, port: u16) -> bool {
         port <= PORT || port == UNPRIVILEGED_PORT || port == self.port
     }
 
-    /// The kernel says when an answer left.
+    /// Records the kernel's report of when an answer left.
     pub(crate) fn departed(&mut self, key: SessionKey, sequence: u32, at: Nanos) {
         if let Some(session) = self.open.get_mut(&key) {
             session.departed = Some((sequence, at));
         }
     }
 
-    /// Takes out the sessions that have been silent for too long, or had to make room.
+    /// Removes and returns the sessions that have been silent for too long, or were ended to make room.
     pub(crate) fn expire(&mut self, now: Nanos) -> Vec<EndedSession> {
         let idle = self.idle;
         let over = |_: &SessionKey, session: &mut SessionState| session.last + idle < now;
@@ -200,7 +200,7 @@ impl Sessions {
         mem::take(&mut self.evicted)
     }
 
-    /// Takes out all sessions.
+    /// Removes and returns all sessions.
     pub(crate) fn end(&mut self) -> Vec<EndedSession> {
         let ended: Vec<_> = self.open.drain().collect();
         self.forget(ended);
@@ -220,7 +220,7 @@ impl Sessions {
         }
     }
 
-    /// The session of `key`, a new one from a request that `came` then.
+    /// Returns the session of `key`. A new session begins with a request that arrived at `came`.
     fn session(
         &mut self,
         key: SessionKey,
@@ -255,8 +255,8 @@ impl Sessions {
         self.open.len() < MOST && of_source < self.most_of_source
     }
 
-    /// Ends sessions that are idle, those first that have been so for longest: of `source` if it has its share already, else of
-    /// anyone. Senders of many sessions cannot have it looked for all the time.
+    /// Ends idle sessions, those that have been idle for longest first: sessions of `source` if it has reached its
+    /// share, otherwise of any source. A sender with many sessions cannot cause this search all the time.
     fn make_room(&mut self, source: ClientKey, now: Nanos) {
         if now < self.looked_for_room + LOOK_FOR_ROOM {
             return;
@@ -274,7 +274,7 @@ impl Sessions {
         self.forget(ended);
     }
 
-    /// Fills in the extensions and gives the answer's DSCP.
+    /// Fills in the extensions and returns the TOS byte of the answer.
     fn extend(&self, packet: &mut [u8], arrival: &Arrival, session: &SessionState) -> u8 {
         let mut tos = arrival.tos & !0b11;
         tlv::reflect(packet, |tlv| {
@@ -283,7 +283,8 @@ impl Sessions {
                 TlvKind::ExtraPadding => {}
                 TlvKind::ClassOfService => tos = class_of_service(tlv.value, arrival.tos),
                 TlvKind::DirectMeasurement => {
-                    // The sender's own count stays; every request of a session is answered.
+                    // The sender's count stays in place. Every request of a session is answered, so that both counts
+                    // are equal.
                     let count = session.received.to_be_bytes();
                     tlv.value[4..8].copy_from_slice(&count);
                     tlv.value[8..12].copy_from_slice(&count);
@@ -317,17 +318,19 @@ impl Sessions {
     }
 }
 
-/// Notes how the request arrived, and gives the DSCP that the sender wants the answer to have (RFC 8972 section 4.4).
+/// Records how the request arrived, and returns the DSCP that the sender requests for the answer (RFC 8972 section
+/// 4.4).
 fn class_of_service(value: &mut [u8], tos: u8) -> u8 {
-    // DSCP1 (6 bits, the answer's), DSCP2 (6, as received), ECN (2, as received), RP (2: 0, DSCP1 is used), 16 reserved.
+    // The fields are DSCP1 (6 bits, for the answer), DSCP2 (6, as received), ECN (2, as received), RP (2; 0 means that
+    // DSCP1 is used) and 16 reserved bits.
     let wanted = value[0] & !0b11;
     value[0] = wanted | tos >> 6;
     value[1] = (tos >> 2) << 4 | (tos & 0b11) << 2;
     wanted
 }
 
-/// Whether `packet` is an answer of this reflector, or another reflector's answer to one: a time that this reflector has stamped
-/// since its session began stands where a sender has zeros or padding.
+/// Returns whether `packet` is an answer of this reflector, or another reflector's answer to one. Such a packet
+/// contains a time that this reflector has stamped since the session began, where a request contains zeros or padding.
 fn is_own_answer(packet: &[u8], began_ntp: u64, clock: ClockReading) -> bool {
     let Some(answer) = ProbeReply::parse(packet) else {
         return false;
@@ -337,7 +340,7 @@ fn is_own_answer(packet: &[u8], began_ntp: u64, clock: ClockReading) -> bool {
 }
 
 impl SessionState {
-    /// The session, unless it has come to more than its rate and a burst.
+    /// Returns the session, unless its requests exceed the rate and a burst.
     fn admit(&mut self, now: Nanos) -> Option<&mut Self> {
         let filled = self.filled.max(now) + Nanos(BURST.0 / MOST_RATE);
         if filled > now + BURST {
@@ -403,7 +406,7 @@ mod tests {
         .to_vec()
     }
 
-    /// The answer to `packet`, in its place, if it gets one.
+    /// Returns the answer to `packet`, which replaces it, if there is one.
     fn ask(
         sessions: &mut Sessions,
         packet: &mut Vec<u8>,
@@ -476,7 +479,7 @@ mod tests {
         assert_eq!(number(&mut sessions, 9, 1, seconds(35)), Some(0));
     }
 
-    /// Whether a new session of 10.77.`host`.1 is answered.
+    /// Returns whether a new session of 10.77.`host`.1 gets an answer.
     fn opens(sessions: &mut Sessions, host: u8, ssid: u16, now: Nanos) -> bool {
         let mut packet = request(0, ssid);
         let came = Arrival {
@@ -509,7 +512,7 @@ mod tests {
             opens(&mut sessions, 0, ssid, SECOND + Nanos(ssid.into()));
         }
         let later = SECOND + IDLE + Nanos((share - 1).into());
-        // The oldest of all goes on and stays.
+        // The oldest session of all continues and stays.
         assert!(opens(&mut sessions, 0, 0, later));
         assert!(opens(&mut sessions, 0, share, later));
         let ended: Vec<_> = sessions.expire(later).iter().map(|s| s.key.ssid).collect();
@@ -549,7 +552,7 @@ mod tests {
             ..clock(SECOND)
         };
         assert!(other.reflect(&mut packet, &later, reading).is_some());
-        // The other's answer to the answer, and an echo of the answer itself.
+        // Neither the other reflector's answer to the answer nor an echo of the answer gets an answer.
         assert_eq!(ask(&mut one, &mut packet, 5000, SECOND), None);
         assert_eq!(ask(&mut one, &mut echoed.clone(), 5000, SECOND), None);
         let mut padded = request(1, 1);
@@ -616,7 +619,7 @@ mod tests {
         tlv::read(&mut packet, |kind, value| {
             values.push((kind, value.to_vec()))
         });
-        // DSCP1 001010, DSCP2 101110, ECN 01.
+        // The bits are DSCP1 001010, DSCP2 101110, ECN 01.
         assert_eq!(values[0].1, [0b0010_1010, 0b1110_0100, 0, 0]);
         assert_eq!(values[1].1, [0, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 1]);
         let clock = SameClock::parse(&values[2].1).unwrap();
