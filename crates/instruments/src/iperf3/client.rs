@@ -1,4 +1,4 @@
-//! The client's side of a test: the control session, in which the streams of TCP or UDP run.
+//! The client's side of a test: the control session, within which the TCP or UDP streams run.
 
 use crate::error::Result;
 use std::net::SocketAddr;
@@ -13,60 +13,60 @@ use crate::Session;
 use crate::endpoint::{self, Local};
 use netio::stop::Stop;
 
-/// After so long without anything moving on any stream the path or the server is taken to be dead.
+/// The time without progress on any stream after which the path or the server counts as dead.
 const SILENCE: Duration = Duration::from_secs(30);
-/// From the last byte's acknowledgement (in tests of a fixed number of bytes) or the last datagram to `TEST_END`: iperf3's
-/// server stops counting at that message, and what came last may still be in its receive buffer.
+/// The time from the last byte's acknowledgement (in tests of a number of bytes) or the last datagram to `TEST_END`.
+/// iperf3's server stops counting at that message, and the latest data may still be in its receive buffer.
 const LINGER: Duration = Duration::from_millis(50);
 
-/// How long datagrams that the server has sent may still take after its results.
+/// The longest wait for datagrams that the server has sent, after its results.
 const SETTLE: Duration = Duration::from_secs(1);
 
-/// The other end, and how to reach it.
+/// The server, and the settings to reach it.
 #[derive(Clone, Debug)]
 pub(crate) struct Iperf3Server {
-    /// Its control port, which is that of the data too.
+    /// Address of its control port, which is also the port of the data.
     pub(crate) address: SocketAddr,
-    /// Where to send from.
+    /// The local address or interface to send from.
     pub(crate) local: Option<Local>,
-    /// How long a connection may take to come about.
+    /// The time-out for a connection.
     pub(crate) connect_timeout: Duration,
-    /// How long the server may take for a message.
+    /// The time-out for a message of the server.
     pub(crate) message_timeout: Duration,
-    /// How long nothing may move while the test runs.
+    /// The longest time without progress while the test runs.
     pub(crate) silence: Duration,
 }
 
-/// A test that ended, well or not.
+/// A test that ended, with or without success.
 #[derive(Debug)]
 pub(crate) struct Tested<S> {
-    /// The client's streams with what they counted; absent when the test never came to that.
+    /// The client's streams with their counts, or `None` if the test did not reach that point.
     pub(crate) streams: Option<S>,
-    /// What both ends say.
+    /// The results of both ends.
     pub(crate) sides: Sides,
     /// The cookie of the test.
     pub(crate) cookie: Cookie,
-    /// Why it is not what was asked for.
+    /// The reason why the test failed, if it did.
     pub(crate) failure: Option<String>,
 }
 
-/// What a protocol needs to open its streams.
+/// The parameters with which a protocol opens its streams.
 #[derive(Debug)]
 pub(crate) struct Opening<'a> {
     /// The server.
     pub(crate) server: &'a Iperf3Server,
-    /// What to do; the length is never absent for UDP.
+    /// The parameters of the test. The length is always present for UDP.
     pub(crate) params: &'a Params,
-    /// When to give up.
+    /// The stop of the measurement.
     pub(crate) stop: &'a Stop,
-    /// What TCP streams introduce themselves with.
+    /// The cookie, which a TCP stream sends first.
     pub(crate) cookie: Cookie,
-    /// In the order in which the server counts them.
+    /// The streams, in the order in which the server counts them.
     pub(crate) streams: Vec<StreamSpec>,
 }
 
 impl Iperf3Server {
-    /// At `address`, with the usual timeouts.
+    /// Returns the server at `address`, with the default time-outs.
     pub(crate) fn at(address: SocketAddr) -> Self {
         Self {
             address,
@@ -78,9 +78,9 @@ impl Iperf3Server {
     }
 }
 
-/// Runs the test that `params` ask for against `server`; `open` opens its streams.
+/// Runs the test of `params` against `server`. `open` opens its streams.
 ///
-/// A datagram's length that is not said becomes the MSS of the control connection, as in iperf3.
+/// If the length of datagrams is absent, it becomes the MSS of the control connection, as in iperf3.
 pub(crate) fn run<S: Streams>(
     server: &Iperf3Server,
     params: &Params,
@@ -107,7 +107,7 @@ pub(crate) fn run<S: Streams>(
 
 struct Client<'a> {
     server: &'a Iperf3Server,
-    /// With the length filled in.
+    /// The parameters, with the length filled in.
     params: Params,
     session: &'a Session,
     control: ControlChannel,
@@ -166,7 +166,7 @@ impl<'a> Client<'a> {
         self.exchange_results(tested)
     }
 
-    /// Lets the streams run until the test is over or something breaks.
+    /// Runs the streams until the test is over or something breaks.
     fn run_streams(&mut self, streams: &mut impl Streams) -> (Results, ControlResult<()>) {
         let (session, silence) = (self.session, self.server.silence);
         let (control, plan) = (&mut self.control, &self.params.plan);
@@ -188,7 +188,7 @@ impl<'a> Client<'a> {
             if over {
                 return Ok(true);
             }
-            // What the server says of its end tells more than the streams that break of it.
+            // A message of the server about the end says more than the streams that break because of it.
             match (control.poll_state(until)?, progress.broken) {
                 (Some(state), _) => Err(control.unexpected(state, "the end of the test")),
                 (None, Some(cause)) => Err(ControlError::Connection(cause)),
@@ -233,7 +233,7 @@ impl<'a> Client<'a> {
         self.control.send_state(ControlState::Done)
     }
 
-    /// Tells the server when the test is over before its time.
+    /// Tells the server if the test ends early.
     fn leave(&mut self, outcome: &ControlResult<()>) {
         use ControlError::{Overdue, Stopped, TimedOut};
         if matches!(outcome, Err(Stopped(_) | TimedOut(_) | Overdue(_))) {

@@ -1,4 +1,4 @@
-//! iperf3's far end, for many clients at once: the cookie tells whose connection is whose.
+//! iperf3's far end for many simultaneous clients, whose connections are assigned by their cookies.
 
 mod dispatcher;
 mod session;
@@ -13,10 +13,9 @@ use self::dispatcher::Dispatcher;
 use crate::endpoint::Local;
 use crate::service::{BoundService, ConnectionPermit, Shared, accept_all, listen};
 
-/// Serves on `port` of `bind`.
+/// Binds the service to `port` of `bind`.
 ///
-/// # Errors
-/// It cannot be bound.
+/// # Errors Returns an error if the port cannot be bound.
 pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<BoundService> {
     let listener = listen(bind, port, &shared)?;
     let address = listener.local_addr()?;
@@ -29,16 +28,16 @@ pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Resu
         }
         let clients = serve(&listener, &dispatcher);
         for thread in clients.into_iter().chain(greetings) {
-            // A panic there was printed there.
+            // A panic of the thread has already been printed.
             let _ = thread.join();
         }
     }))
 }
 
-/// Takes clients until the far end stops; gives those that have yet to tell their clients and to log.
+/// Accepts clients until the far end stops. Returns the threads that still have to tell their clients and to log.
 fn serve(listener: &TcpListener, dispatcher: &Arc<Dispatcher>) -> Vec<JoinHandle<()>> {
     let mut clients: Vec<JoinHandle<()>> = Vec::new();
-    // The order of accepting is that of the client's streams, by which both ends number them.
+    // The order of acceptance is the order of the client's streams, by which both ends number them.
     let mut order = 0;
     let take_next = |stream, _, place| {
         order += 1;
@@ -55,7 +54,8 @@ fn serve(listener: &TcpListener, dispatcher: &Arc<Dispatcher>) -> Vec<JoinHandle
     clients
 }
 
-/// Serves a connection on a thread of its own, which ends soon after the far end stops; without a thread to be had it is closed.
+/// Serves a connection on a thread, which ends soon after the far end stops. If the thread cannot be started, the
+/// connection is closed.
 fn take(
     dispatcher: &Arc<Dispatcher>,
     stream: TcpStream,
@@ -98,7 +98,7 @@ mod tests {
         (server, address)
     }
 
-    /// Soon given up, but not before a client that does what is right could be heard.
+    /// Returns limits with a short silence, which still leaves enough time for a correct client.
     fn impatient() -> ServiceLimits {
         ServiceLimits {
             idle: Duration::from_secs(2),
@@ -114,14 +114,14 @@ mod tests {
         }
     }
 
-    /// Whether a well-behaved client is still served.
+    /// Returns `None` if a correct client is still served, otherwise its failure.
     fn serves(address: SocketAddr) -> Option<String> {
         let server = client::Iperf3Server::at(address);
         let measured = measure(&server, &short(TestDirection::Both), &Session::default());
         measured.measurement.failure
     }
 
-    /// A client that sends its cookie.
+    /// Returns a client that has sent its cookie.
     fn client(address: SocketAddr) -> TcpStream {
         let mut client = TcpStream::connect(address).unwrap();
         client.write_all(Cookie::random().as_bytes()).unwrap();
@@ -140,7 +140,7 @@ mod tests {
         client.write_all(text).unwrap();
     }
 
-    /// What the server answers to these parameters, after its first state.
+    /// Returns the server's answer to these parameters, after its first state.
     fn answer(address: SocketAddr, params: &[u8]) -> Vec<u8> {
         let mut client = client(address);
         assert_eq!(read(&mut client), [ControlState::ParamExchange.byte()]);
@@ -186,20 +186,20 @@ mod tests {
         };
         let params = params.to_json().to_string();
         let mut held = Vec::new();
-        // A cookie cut short.
+        // This client sends an incomplete cookie.
         let mut cut = TcpStream::connect(address).unwrap();
         cut.write_all(b"abc").unwrap();
         held.push(cut);
-        // Nothing after the cookie.
+        // This client sends nothing after the cookie.
         held.push(client(address));
-        // No stream.
+        // This client opens no stream.
         let mut streamless = client(address);
         let _: [u8; 1] = read(&mut streamless);
         send_text(&mut streamless, params.as_bytes());
         held.push(streamless);
         assert_eq!(serves(address), None);
         for mut client in held {
-            // Each is told, or closed, within the time that silence may take.
+            // Each connection gets an error or is closed within the allowed silence.
             let mut rest = Vec::new();
             let _ = client.read_to_end(&mut rest);
         }

@@ -1,4 +1,4 @@
-//! One client's test, from its parameters to its end.
+//! The test of one client, from its parameters to its end.
 
 use crate::error::{Error, Result};
 use std::net::TcpStream;
@@ -18,25 +18,25 @@ use crate::service::{
 use record::Measurement;
 use socket2::SockRef;
 
-/// How much longer than it said a client may take to end its test: ten steps of 4 s, as iperf3's server has it.
+/// The time that a client may take to end its test beyond its duration: ten steps of 4 s, as in iperf3's server.
 const GRACE: Duration = Duration::from_secs(40);
-/// How much more time the set-up may take for each stream, which clients open one after the other.
+/// The additional time for set-up per stream, since clients open streams one after the other.
 const TIME_PER_STREAM: Duration = Duration::from_secs(1);
-/// How long bytes may still arrive after the client has ended a test of a fixed number of bytes; iperf3's clients wait 10 s for
-/// the results.
+/// The longest wait for data after the client has ended a test of a number of bytes. iperf3's clients wait 10 s for the
+/// results.
 const SETTLE: Duration = Duration::from_secs(8);
 
-/// Why a test came to nothing.
+/// The failure of a test.
 struct Failed {
     cause: ControlError,
-    /// What the client is told, where the cause leaves a choice.
+    /// The error code for the client, if the cause leaves a choice.
     code: Option<ErrorCode>,
 }
 
 /// The result of a part of the test.
 type SessionResult<T> = Result<T, Failed>;
 
-/// Serves the client whose control connection bears `cookie`, and logs its test.
+/// Serves the client whose control connection has `cookie`, and logs its test.
 pub(super) fn serve(
     dispatcher: &Dispatcher,
     mut control: ControlChannel,
@@ -99,7 +99,7 @@ pub(super) fn refuse(control: &mut ControlChannel, refusal: AdmissionRefusal) {
     };
 }
 
-/// What a test of at most `longest` takes of the far end.
+/// Returns the resources that a test of at most `longest` needs.
 fn needs(plan: &Iperf3Test, longest: Duration) -> TestResources {
     let streams = plan.streams(false).len() as u64;
     let windows = streams * 2 * u64::from(plan.window.unwrap_or(0));
@@ -212,7 +212,7 @@ impl ServerTest<'_> {
         let waiting = datagrams.wait(source, control, control.deadline())?;
         control.send_state(ControlState::CreateStreams)?;
         let specs = plan.streams(false);
-        // The last answer may be lost: then the client greets again, on the stream that it has.
+        // If the last answer is lost, the client greets again on the stream that it has.
         let sockets = waiting.accept(control, specs.len(), udp::wire::answer_repeated)?;
         let mut streams = UdpStreams::new(params, &specs, sockets, false)
             .map_err(|error| connection_failed(&error))?;
@@ -221,7 +221,7 @@ impl ServerTest<'_> {
         outcome
     }
 
-    /// Runs the test over its streams, whatever they are, and exchanges results.
+    /// Runs the test over its streams of either protocol, and exchanges results.
     fn run(
         &self,
         control: &mut ControlChannel,
@@ -248,7 +248,7 @@ impl ServerTest<'_> {
         (sides.local, outcome) = self.run_streams(control, plan, streams);
         outcome?;
         if let Until::For(_) = plan.until {
-            // As iperf3 does: what is still queued must not stand in the way of the results.
+            // As in iperf3, the sockets are closed so that queued data does not delay the results.
             streams.close();
         }
         control.send_state(ControlState::ExchangeResults)?;
@@ -262,7 +262,7 @@ impl ServerTest<'_> {
         sides.remote = Some(remote);
         control.send_json(&sides.local.to_json(), "the results")?;
         control.send_state(ControlState::DisplayResults)?;
-        // A client that closes without sending it has all that it wanted.
+        // A client that closes the connection without sending it has everything that it wanted.
         let deadline = control.deadline();
         let _ = control.expect(ControlState::Done, deadline);
         Ok(())
@@ -299,13 +299,14 @@ impl ServerTest<'_> {
     }
 }
 
-/// The streams cannot be set up.
+/// Returns the failure of streams that cannot be set up.
 fn connection_failed(error: &Error) -> Failed {
     ControlError::Connection(format!("{error:#}")).into()
 }
 
 impl Failed {
-    /// The cause for which the far end refuses the client's request; `None` if it failed without being refused.
+    /// Returns the cause for which the far end refuses the client's request, or `None` if the test failed without a
+    /// refusal.
     fn refusal(&self) -> Option<RefusalCause> {
         match self.code? {
             ErrorCode::TOO_LONG | ErrorCode::MEMORY => Some(RefusalCause::OverLimit),
@@ -321,12 +322,12 @@ impl Failed {
         Self { cause, code }
     }
 
-    /// Over the streams, which did not come about.
+    /// Returns the failure of streams that could not be opened.
     fn stream(cause: ControlError) -> Self {
         Self::with(cause, ErrorCode::STREAM)
     }
 
-    /// Tells the client, which may be gone: then there is nobody to tell.
+    /// Tells the client. An error is ignored, since the client may be gone.
     fn tell(self, control: &mut ControlChannel) {
         let usual = match self.cause {
             ControlError::PeerGaveUp(..) => return,

@@ -1,4 +1,4 @@
-//! `measure tcp`: a test of TCP against any iperf3 server.
+//! `measure tcp`: a test of TCP with any iperf3 server.
 
 use std::net::TcpStream;
 
@@ -14,7 +14,7 @@ use super::{DataConnection, TcpStreams, block, set_options};
 use crate::instrument::MeasureOutput;
 use crate::{Session, endpoint};
 
-/// Measures `plan` against `server` from the calling thread's namespace.
+/// Measures `plan` against `server` from the calling thread's network namespace.
 pub(crate) fn measure(
     server: &Iperf3Server,
     plan: &Iperf3Test,
@@ -61,7 +61,7 @@ pub(crate) fn measure(
     }
 }
 
-/// Connects the streams one after another: the server counts them as they come.
+/// Connects the streams one after another, because the server numbers them in that order.
 fn connect_all(opening: &Opening<'_>) -> Result<Vec<(StreamSpec, TcpStream)>> {
     let connect = |spec: &StreamSpec| -> Result<(StreamSpec, TcpStream)> {
         let server = opening.server;
@@ -105,12 +105,13 @@ mod tests {
         }
     }
 
-    /// A server that follows the protocol for so many steps; then it says `last` and holds still until the client leaves.
+    /// Returns the failure of a test against a server that follows the protocol for `steps` steps, then sends `last`
+    /// and waits silently until the client leaves.
     fn failing(steps: usize, last: &[u8]) -> String {
         failing_within(MESSAGE_TIMEOUT, steps, last)
     }
 
-    /// As [`failing`], but the client waits for a message only so long.
+    /// Does the same as [`failing`], with a time-out for each message.
     fn failing_within(message_timeout: Duration, steps: usize, last: &[u8]) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -125,7 +126,7 @@ mod tests {
         measured.measurement.failure.unwrap()
     }
 
-    /// The states that a test of one stream takes, and what is read before each.
+    /// Sends the states of a test of one stream, and reads the data before each.
     fn follow(listener: &TcpListener, steps: usize, last: &[u8]) {
         let (mut control, _) = listener.accept().unwrap();
         let mut data = None;
@@ -189,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_server_that_falls_silent_is_given_up_at_every_state() {
-        // The time-outs are waited for side by side. Each is long enough that what does come is there before it.
+        // The time-outs elapse in parallel. Each is long enough for everything that does arrive.
         thread::scope(|scope| {
             for (steps, awaited) in [
                 (0, "PARAM_EXCHANGE (9)"),
@@ -213,7 +214,7 @@ mod tests {
         let error = [0xfe, 0, 0, 0, 134, 0, 0, 0, 2];
         assert!(failing(2, &error).contains("does not have this congestion control"));
         assert!(failing(4, &[11]).contains("the server was stopped"));
-        // Its number never comes.
+        // The error's number never arrives.
         let cause = failing_within(Duration::from_secs(2), 3, &[0xfe]);
         assert!(cause.contains("SERVER_ERROR (-2)"), "{cause}");
     }

@@ -1,4 +1,4 @@
-//! What a TCP test found, in the one form of all instruments.
+//! The results of a TCP test as a measurement.
 
 use std::time::Duration;
 
@@ -10,37 +10,37 @@ use crate::measured::{at_layers, mean, rates, total};
 use record::{Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::Layers;
 
-/// Everything about a test that reports are made of.
+/// The data from which a TCP test's report is made.
 #[derive(Debug)]
 struct TcpTest<'a> {
     plan: &'a Iperf3Test,
     sides: &'a Sides,
     intervals: &'a [TcpInterval],
-    /// One entry a stream, in the order of opening.
+    /// The counts of each stream, in the order of opening.
     totals: Vec<StreamTotal>,
     /// Whether this end is the client.
     client: bool,
-    /// IPv6 on the wire.
+    /// Whether the streams use IPv6.
     ipv6: bool,
 }
 
-/// One direction's streams together, or one of them.
+/// The counts of all streams of one direction together, or of one of them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
-    /// Payload bytes that the sender wrote, and for how long; absent when the far end did not say.
+    /// Payload bytes that the sender wrote and the duration in seconds, or `None` if the far end did not report them.
     sent: Option<(u64, f64)>,
-    /// Payload bytes that the receiver read, and for how long.
+    /// Payload bytes that the receiver read and the duration in seconds.
     received: Option<(u64, f64)>,
-    /// Segments sent again.
+    /// Retransmitted segments.
     retransmits: Option<u64>,
-    /// What this end's kernel says.
+    /// The counts of this end's kernel.
     carried: KernelCounts,
-    /// For how long of the receiver's time the network may have had nothing to carry, in seconds: until the first byte came, and, as
-    /// far as the receiver does not say when, as long as it took to be sent and to be acknowledged.
+    /// The part of the receiver's time, in seconds, in which the network may have had nothing to carry. It lasts until
+    /// the first byte arrived; if the receiver does not report that time, it also includes the least round-trip time.
     idle: f64,
 }
 
-/// What a test over `streams` found at this end, with what the other end said.
+/// Returns the measurement of a test over `streams` at this end, with the results of the other end.
 pub(crate) fn measurement(
     plan: &Iperf3Test,
     streams: &TcpStreams,
@@ -51,13 +51,14 @@ pub(crate) fn measurement(
 }
 
 impl Sum {
-    /// What the receiver read over its time, in bits a second.
+    /// Returns the receiver's bytes over its time, in bits per second.
     fn goodput(&self) -> Option<f64> {
         let (bytes, seconds) = self.received?;
         (seconds > 0.0).then(|| bytes as f64 * 8.0 / seconds)
     }
 
-    /// Bytes add up; of times the longest counts; what one stream does not know is not known of all.
+    /// Returns the sum with other counts. Bytes are added, the longer time counts, and a sum with an unknown part is
+    /// unknown.
     fn with(self, other: Self) -> Self {
         let add = |a: Option<(u64, f64)>, b: Option<(u64, f64)>| {
             let ((a, lasted_a), (b, lasted_b)) = a.zip(b)?;
@@ -78,9 +79,11 @@ impl Sum {
         }
     }
 
-    /// Between what goodputs the network's own lies, where segments carry `payload` bytes: it carried all that the receiver
-    /// read, but for what may have come before the time that counts, over all of that time; and no more than the kernel of this end
-    /// sent, or received and the other end sent again, in the part of it in which the network had something to carry. Absent where an end does not say.
+    /// Returns the bounds of the network's goodput if segments carry `payload` bytes. The lower bound is everything
+    /// that the receiver read, without the part that may have arrived before the counted time, over all of that time.
+    /// The upper bound is everything that this end's kernel sent, or that it received and the other end retransmitted,
+    /// over the part of the time in which the network had something to carry. `None` means that an end does not report
+    /// its part.
     fn bounds(&self, sends: bool, payload: Option<f64>) -> Option<[f64; 2]> {
         let ((written, _), (received, seconds)) = self.sent.zip(self.received)?;
         let again = || match self.retransmits? {
@@ -88,7 +91,7 @@ impl Sum {
             segments => Some(segments as f64 * payload?),
         };
         let most = match self.carried.most {
-            // Those sent again are in the kernel's count.
+            // The kernel's count includes retransmissions.
             Some(sent) if sends => sent as f64,
             Some(came) => came.min(written) as f64 + again()?,
             None => written as f64 + again()?,
@@ -112,7 +115,7 @@ impl<'a> TcpTest<'a> {
         }
     }
 
-    /// Samples, figures and facts.
+    /// Returns the samples, figures and facts.
     fn measurement(&self) -> Measurement {
         let mut counted = self.intervals.iter().filter(|interval| !interval.omitted);
         let mut measurement = Measurement {
@@ -131,23 +134,24 @@ impl<'a> TcpTest<'a> {
         measurement
     }
 
-    /// Streams of this end that send, or receive.
+    /// Returns the streams that this end sends, or those that it receives.
     fn of(&self, sends: bool) -> impl Iterator<Item = &StreamTotal> {
         let totals = self.totals.iter();
         totals.filter(move |total| total.spec.sends == sends)
     }
 
-    /// Both ends' view of one stream.
+    /// Returns the counts of both ends for one stream.
     fn stream(&self, total: &StreamTotal) -> Sum {
         let local = Some((total.bytes, total.seconds));
         let remote = self.sides.remote.as_ref();
         let remote = remote.and_then(|results| results.stream(total.spec.id));
-        // iperf3 before 3.2 does not say for how long.
+        // iperf3 before 3.2 does not report the duration.
         let theirs = remote.map(|r| (r.bytes, r.seconds.unwrap_or(total.seconds)));
         if total.spec.sends {
             let received = match self.plan.until {
                 Until::For(_) => theirs,
-                // All of them were acknowledged by then, however long the receiver waits for the word that it was all.
+                // All bytes were acknowledged by then, however long the receiver waits for the message that they are
+                // all.
                 Until::Bytes(_) => theirs.map(|(bytes, time)| (bytes, time.min(total.seconds))),
             };
             let waited = match remote.and_then(|results| results.detail) {
@@ -172,13 +176,13 @@ impl<'a> TcpTest<'a> {
         }
     }
 
-    /// Both ends' view of a direction.
+    /// Returns the counts of both ends for a direction.
     fn sum(&self, sends: bool) -> Sum {
         let streams = self.of(sends).map(|total| self.stream(total));
         streams.reduce(Sum::with).unwrap_or_default()
     }
 
-    /// By how much a stream's payload grows on its way down the layers; absent before a segment was seen.
+    /// Returns the sizes of a stream's packets at lower layers, or `None` before the first segment.
     fn layers(&self, sends: bool) -> Option<Layers> {
         let totals: Vec<_> = self.of(sends).collect();
         let timestamps = totals.iter().any(|total| total.info.timestamps);
@@ -187,13 +191,13 @@ impl<'a> TcpTest<'a> {
         (mean > 0.0).then(|| Layers::new(mean, self.ipv6, timestamps))
     }
 
-    /// What cannot be if both ends counted right.
+    /// Returns a text about counts of both ends that contradict each other.
     fn disagreement(&self) -> Option<String> {
         let remote = self.sides.remote.as_ref()?;
         self.totals.iter().find_map(|total| {
             let id = total.spec.id;
             let theirs = remote.stream(id)?.bytes;
-            // With an omitted start the two ends count from two moments, a way apart.
+            // After an omitted start, the two ends start counting at different moments, one way apart.
             if total.spec.sends && theirs > total.bytes_with_omitted {
                 return Some(format!(
                     "the ends disagree: the far end says that it received {theirs} bytes on stream {id}, \
@@ -222,7 +226,7 @@ impl<'a> TcpTest<'a> {
         figures.extend(all.chain(streams).map(|figure| figure.toward(way)));
     }
 
-    /// Goodput and what it takes on each layer.
+    /// Returns the goodput and the rate on each layer as figures.
     fn rates(&self, sends: bool, sum: &Sum) -> Vec<Figure> {
         let goodput = sum.goodput();
         let layers = self.layers(sends);
@@ -231,7 +235,7 @@ impl<'a> TcpTest<'a> {
         goodput.into_iter().flat_map(of).collect()
     }
 
-    /// What is known of one stream only; of one of several also what is known of all.
+    /// Returns the figures that exist only for single streams. One of several streams also has the figures of the sum.
     fn stream_figures(&self, total: &StreamTotal) -> Vec<Figure> {
         let mut figures = Vec::new();
         if total.spec.sends {
@@ -348,7 +352,7 @@ impl<'a> TcpTest<'a> {
     }
 }
 
-/// What both ends counted, as far as known.
+/// Returns the counts of both ends as figures, if they are known.
 fn totals(sum: &Sum) -> Vec<Figure> {
     let counts = [
         (Metric::SentBytes, sum.sent.map(|(bytes, _)| bytes)),
@@ -361,7 +365,7 @@ fn totals(sum: &Sum) -> Vec<Figure> {
         .collect()
 }
 
-/// What only the sender's kernel knows of a stream.
+/// Returns the figures that only the kernel of the sender knows.
 fn sender_figures(total: &StreamTotal) -> Vec<Figure> {
     let mut figures = Vec::new();
     let mut add = |metric, statistic, value| figures.push(Figure::new(metric, statistic, value));
@@ -421,7 +425,8 @@ mod tests {
         assert_eq!(sum.retransmits, absurd.retransmits);
     }
 
-    /// 10 MB were written, of which 4 still stand in the sender's socket; 5 MB were read.
+    /// Returns the counts of a test in which 10 MB were written, of which 4 MB are still in the sender's socket, and 5
+    /// MB were read.
     fn sum(carried: KernelCounts) -> Sum {
         Sum {
             sent: Some((10_000_000, 8.0)),
@@ -439,13 +444,13 @@ mod tests {
             ..KernelCounts::default()
         });
         assert_eq!(sent.bounds(true, Some(1000.0)), Some([5e6, 6e6]));
-        // At the receiver, what came and the 100 segments that may have come twice.
+        // At the receiver, the bound is the received data and the 100 segments that may have arrived twice.
         let came = sum(KernelCounts {
             most: Some(5_200_000),
             ..KernelCounts::default()
         });
         assert_eq!(came.bounds(false, Some(1000.0)), Some([5e6, 5.3e6]));
-        // A kernel that does not say leaves what was written and sent again.
+        // If the kernel reports nothing, the bound is the written and the retransmitted data.
         let silent = sum(KernelCounts::default());
         assert_eq!(silent.bounds(true, Some(1000.0)), Some([5e6, 10.1e6]));
     }

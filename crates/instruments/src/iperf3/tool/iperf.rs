@@ -1,4 +1,5 @@
-//! iperf 2 as an instrument, by its enhanced reports (`-e`) in bits a second: its CSV (`-y C`) has neither retransmissions nor RTT.
+//! iperf 2 as an instrument. Its enhanced reports (`-e`) in bits per second are parsed, because its CSV (`-y C`) has
+//! neither retransmissions nor RTT.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -31,7 +32,7 @@ impl StreamProgram for Iperf {
     }
 
     fn check(&self, plan: &Iperf3Test) -> Result<()> {
-        // Its own default is 1 Mbit/s, and it takes a rate of 0 for an endless gap.
+        // The default of iperf is 1 Mbit/s, and it interprets a rate of 0 as an endless gap.
         ensure!(
             Tool,
             plan.protocol == Transport::Tcp || plan.bitrate.is_some(),
@@ -97,7 +98,7 @@ impl StreamProgram for Iperf {
         let down = plan.way == TestDirection::Down;
         let received: Vec<&StreamRow> = match plan.protocol {
             _ if down => totals.clone(),
-            // What the server sent back of the datagrams that it received.
+            // The server reports the datagrams that it received.
             Transport::Udp => server.iter().collect(),
             Transport::Tcp => Vec::new(),
         };
@@ -122,10 +123,10 @@ impl StreamProgram for Iperf {
     }
 }
 
-/// A line that reports on one stream, or on their sum.
+/// A line about one stream, or about the sum of all.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct StreamRow {
-    /// As iperf numbers it; absent for the sum.
+    /// iperf's number of the stream, or `None` for the sum.
     id: Option<u32>,
     start_s: f64,
     end_s: f64,
@@ -140,7 +141,7 @@ struct StreamRow {
 }
 
 impl StreamRow {
-    /// `[  1] 0.0000-1.0000 sec  626984 Bytes  5015872 bits/sec ...` and what its columns say.
+    /// Parses a line such as `[  1] 0.0000-1.0000 sec  626984 Bytes  5015872 bits/sec ...` with its columns.
     fn parse(line: &str) -> Option<Self> {
         let (id, rest) = line.strip_prefix('[')?.split_once(']')?;
         let words: Vec<&str> = rest.split_whitespace().collect();
@@ -160,7 +161,7 @@ impl StreamRow {
             ..Self::default()
         };
         Some(match details {
-            // 6435/0 0 1023K/81(19) us 20825886
+            // An example is 6435/0 0 1023K/81(19) us 20825886.
             [_writes, retransmits, window, "us", ..] => {
                 let (cwnd, rtt) = window.split_once('/').unwrap_or_default();
                 let rtt_us = rtt.split('(').next().and_then(amount);
@@ -174,7 +175,7 @@ impl StreamRow {
                     ..row
                 }
             }
-            // 0.000 ms 0/867 (0%)
+            // An example is 0.000 ms 0/867 (0%).
             [jitter, "ms", counts, ..] => {
                 let counts = counts.split_once('/');
                 Self {
@@ -188,7 +189,8 @@ impl StreamRow {
     }
 }
 
-/// Of each stream the row over its whole time, which is the last that starts at 0, and the rows of intervals.
+/// Splits the rows into those of each stream's whole time, which is its last row that starts at 0, and those of
+/// intervals.
 fn split(rows: &[StreamRow]) -> (Vec<&StreamRow>, Vec<&StreamRow>) {
     let streams = || rows.iter().enumerate().filter(|(_, row)| row.id.is_some());
     let from_start = streams().filter(|(_, row)| row.start_s == 0.0);
@@ -226,7 +228,7 @@ fn interval_samples(intervals: &[&StreamRow], plan: &Iperf3Test) -> Vec<Sample> 
     all
 }
 
-/// Bytes and rate of all streams together, and the rate of each of several.
+/// Returns the bytes and rate of all streams together, and the rate of each if there are several.
 fn rates(rows: &[&StreamRow], plan: &Iperf3Test, bytes: Metric, rate: Metric) -> Vec<Figure> {
     let sum = |value: fn(&StreamRow) -> f64| {
         let sum = rows.iter().map(|row| value(row)).sum();
@@ -244,7 +246,7 @@ fn rates(rows: &[&StreamRow], plan: &Iperf3Test, bytes: Metric, rate: Metric) ->
     figures(Some(direction(plan)), all).chain(each).collect()
 }
 
-/// What the sender says of the whole, and the datagrams as the receiver counted them.
+/// Returns the sender's other figures of the whole test, and the datagrams as the receiver counted them.
 fn other_figures(
     totals: &[&StreamRow],
     received: &[&StreamRow],
@@ -294,7 +296,7 @@ pub(crate) mod tests {
     use crate::external::tests::captured;
     use record::Direction;
 
-    /// iperf 2.1.8: two streams for two seconds, a row each second.
+    /// Output of iperf 2.1.8: two streams for two seconds, a row per second.
     pub(crate) const TCP: &str = include_str!("fixtures/iperf_tcp.txt");
     pub(crate) const REVERSE: &str = include_str!("fixtures/iperf_rev.txt");
     pub(crate) const UDP: &str = include_str!("fixtures/iperf_udp.txt");

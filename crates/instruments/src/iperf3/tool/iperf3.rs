@@ -1,4 +1,4 @@
-//! iperf3's own client as an instrument, by its JSON (`-J`).
+//! iperf3's own client as an instrument, whose JSON (`-J`) is parsed.
 
 use std::net::SocketAddr;
 
@@ -79,7 +79,7 @@ impl StreamProgram for Iperf3 {
     }
 
     fn parse(&self, output: &ToolOutput, plan: &Iperf3Test) -> Measurement {
-        // The error message of a serde_json that met garbage helps nobody: iperf3's own words do.
+        // iperf3's own message is more useful than serde_json's error about invalid text.
         let Ok(said) = serde_json::from_str::<Value>(&output.text()) else {
             return Measurement::failed(format!(
                 "iperf3 ended with code {} and no whole JSON: {}",
@@ -120,7 +120,8 @@ impl StreamProgram for Iperf3 {
     }
 }
 
-/// Whether the loss of what it sent is known: before 3.14 an end does not tell the other what it lost in the omitted start.
+/// Returns whether the loss of sent datagrams is known. Before 3.14 an end does not report its loss in the omitted
+/// start.
 fn knows_far_loss(said: &Value, plan: &Iperf3Test) -> bool {
     let version = said["start"]["version"].as_str().unwrap_or_default();
     let minor = version.strip_prefix("iperf 3.").unwrap_or_default();
@@ -143,12 +144,12 @@ fn failure(said: &Value) -> Option<String> {
     }
 }
 
-/// The members of an array, each with its number from 1.
+/// Returns the members of an array, each with its number from 1.
 fn members(array: &Value) -> impl Iterator<Item = (&Value, u32)> {
     array.as_array().into_iter().flatten().zip(1..)
 }
 
-/// Where a stream of the client goes.
+/// Returns the direction of a stream of the client.
 fn stream_direction(stream: &Value) -> Option<Direction> {
     Some(match stream["sender"].as_bool()? {
         true => Direction::Up,
@@ -171,7 +172,7 @@ fn interval_samples(intervals: &Value, plan: &Iperf3Test) -> Vec<Sample> {
     all
 }
 
-/// One stream in one interval; nothing of one that `-O` omits.
+/// Returns the samples of one stream in one interval. `None` means that `-O` omits the interval.
 fn stream_samples(stream: &Value, index: u64) -> Option<impl Iterator<Item = Sample> + use<>> {
     if stream["omitted"].as_bool() == Some(true) {
         return None;
@@ -193,9 +194,9 @@ fn stream_samples(stream: &Value, index: u64) -> Option<impl Iterator<Item = Sam
     Some(samples(number(stream, "end")?, index, direction, found))
 }
 
-/// What stands under `end`: the sums of each direction, the load of both processors, and each stream.
+/// Returns the figures of `end`: the sums of each direction, the CPU load of both ends, and each stream.
 fn whole_figures(end: &Value, plan: &Iperf3Test, knows_far_loss: bool) -> Vec<Figure> {
-    // The sums without an ending are of the first direction, whichever it is.
+    // The sums without a suffix are of the first direction, whichever it is.
     let sums: &[(Direction, &str)] = match plan.way {
         TestDirection::Up => &[(Direction::Up, "")],
         TestDirection::Down => &[(Direction::Down, "")],
@@ -215,7 +216,7 @@ fn whole_figures(end: &Value, plan: &Iperf3Test, knows_far_loss: bool) -> Vec<Fi
         all.extend(figures(Some(direction), found));
         let known = knows_far_loss || direction == Direction::Down;
         let lost = |name| number(datagrams, name).filter(|_| known);
-        // Of datagrams behind others iperf3 does not say which were duplicates: they are left out.
+        // iperf3 does not report which reordered datagrams were duplicates; therefore there is no figure for them.
         let found = match plan.protocol {
             Transport::Tcp => vec![(RetransmittedPackets, Total, number(sent, "retransmits"))],
             Transport::Udp => vec![
@@ -247,11 +248,11 @@ fn whole_figures(end: &Value, plan: &Iperf3Test, knows_far_loss: bool) -> Vec<Fi
     all
 }
 
-/// What TCP took for the round-trip time, and the goodput of one of several streams.
+/// Returns TCP's round-trip times, and the goodput of one of several streams.
 fn stream_figures(stream: &Value, several: bool) -> impl Iterator<Item = Figure> + use<> {
     let (sender, receiver) = (&stream["sender"], &stream["receiver"]);
     let goodput = number(receiver, "bits_per_second").filter(|_| several);
-    // The far end's iperf3 keeps these to itself: of what it sends they are 0 here.
+    // The far end's iperf3 does not report these values; for data that it sends, they are 0 here.
     let rtt_us = |key| number(sender, key).filter(|us| *us > 0.0);
     let rtt_ms = |key| rtt_us(key).map(|us| us / 1e3);
     let found = [
@@ -264,7 +265,7 @@ fn stream_figures(stream: &Value, several: bool) -> impl Iterator<Item = Figure>
     figures(direction, found).filter(move |_| direction.is_some())
 }
 
-/// A number that is there and can be an amount: iperf3 writes what it does not know as -1, signed or not.
+/// Returns a number that is present and can be an amount. iperf3 writes an unknown value as -1, signed or unsigned.
 fn number(object: &Value, key: &str) -> Option<f64> {
     let value = object.get(key)?;
     if value.as_u64() == Some(u64::MAX) {
@@ -284,7 +285,7 @@ pub(crate) mod tests {
     use crate::external::tests::captured;
     use record::{Metric, Statistic};
 
-    /// iperf3 3.12: two streams for a second, a sample each half second.
+    /// Output of iperf3 3.12: two streams for a second, a sample every half second.
     pub(crate) const TCP: &str = include_str!("fixtures/iperf3_tcp.json");
     pub(crate) const REVERSE: &str = include_str!("fixtures/iperf3_rev.json");
     pub(crate) const UDP: &str = include_str!("fixtures/iperf3_udp.json");

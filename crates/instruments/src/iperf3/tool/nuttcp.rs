@@ -1,4 +1,4 @@
-//! nuttcp as an instrument, by its `key=value` output (`-fparse`).
+//! nuttcp as an instrument, whose `key=value` output (`-fparse`) is parsed.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -16,9 +16,9 @@ use record::Metric::{
 use record::Statistic::{Mean, Total};
 use record::{Figure, Measurement, Sample};
 
-/// The port of its control connections unless told otherwise, and the lowest; data goes to the ports from 5001 on.
+/// The default port of its control connections, which is also the lowest allowed. Data uses the ports from 5001 on.
 const PORT: u16 = 5000;
-/// What nuttcp calls a megabyte.
+/// The bytes of nuttcp's megabyte.
 const MEGABYTE: f64 = 1_048_576.0;
 
 /// The nuttcp on PATH.
@@ -63,7 +63,7 @@ impl StreamProgram for Nuttcp {
             target.port()
         );
         let time = super::plain_time("nuttcp", plan)?;
-        // Unless told, it sends 1 Mbit/s of datagrams; 0 is as fast as it goes.
+        // The default of nuttcp is 1 Mbit/s for datagrams; 0 means as fast as possible.
         let rate = plan.bitrate.map_or(0, |rate| rate.div_ceil(1000));
         let window = plan.window.map(|bytes| bytes.div_ceil(1024));
         let mut arguments = vec![
@@ -119,7 +119,8 @@ impl StreamProgram for Nuttcp {
 /// The pairs of one line.
 type Pairs<'a> = HashMap<&'a str, f64>;
 
-/// `megabytes=839.6875 real_sec=0.50 rate_Mbps=14075.0074 retrans=0`: a line without bytes is not a report.
+/// Parses a line such as `megabytes=839.6875 real_sec=0.50 rate_Mbps=14075.0074 retrans=0`. A line without bytes is not
+/// a report.
 fn report(line: &str) -> Option<Pairs<'_>> {
     let pairs = line.split_whitespace().filter_map(|word| {
         let (key, value) = word.split_once('=')?;
@@ -133,7 +134,7 @@ fn bytes(report: &Pairs<'_>) -> Option<f64> {
     Some(report.get("megabytes")? * MEGABYTE)
 }
 
-/// What arrived in each interval; the last one, cut short, nuttcp keeps to itself.
+/// Returns the received data of each interval. nuttcp does not report the incomplete last interval.
 fn interval_samples(reports: &[Pairs<'_>], plan: &Iperf3Test) -> Vec<Sample> {
     let mut at_s = 0.0;
     let mut all = Vec::new();
@@ -151,8 +152,8 @@ fn interval_samples(reports: &[Pairs<'_>], plan: &Iperf3Test) -> Vec<Sample> {
     all
 }
 
-/// What left, which it tells in packets only: those that arrived say how long each was. It sends for the time that was asked for;
-/// its own time is the receiver's, which goes on as long as queues empty.
+/// Returns the sent datagrams. nuttcp reports only their number; the size comes from those that arrived. It sends for
+/// the requested time, whereas the reported time is the receiver's, which continues while queues empty.
 fn sent(report: &Pairs<'_>, plan: &Iperf3Test) -> Option<SentDatagrams> {
     let packets = *report.get("pkt")?;
     let arrived = packets - report.get("drop")?;
@@ -183,7 +184,7 @@ fn whole_figures(report: &Pairs<'_>, plan: &Iperf3Test) -> Vec<Figure> {
         (ReceiverCpuPercent, Mean, get("rx_cpu")),
     ];
     let along = figures(Some(direction(plan)), along);
-    // It prints its load in whole percent, and its loss too unless it is asked for more: the counts are exact.
+    // nuttcp prints its CPU load in whole percent, and by default its loss too; the counts are exact.
     let around = figures(None, around).map(|figure| match figure.metric {
         SenderCpuPercent | ReceiverCpuPercent => figure.in_steps_of(1.0),
         _ => figure,
@@ -218,7 +219,7 @@ pub(crate) mod tests {
     use record::Metric::RetransmittedPackets;
     use record::{Direction, Metric};
 
-    /// nuttcp 6.1.2.
+    /// Output of nuttcp 6.1.2.
     pub(crate) const TCP: &str = include_str!("fixtures/nuttcp_tcp.txt");
     pub(crate) const REVERSE: &str = include_str!("fixtures/nuttcp_rev.txt");
     pub(crate) const UDP: &str = include_str!("fixtures/nuttcp_udp.txt");
@@ -253,7 +254,7 @@ pub(crate) mod tests {
             ),
             (0.0, Some(1.0))
         );
-        // 1 of 432, which nuttcp may print as 0.
+        // One of 432 was lost, which nuttcp may print as 0.
         assert!((of(LostPercent).value - 0.231_481).abs() < 1e-6);
         assert_eq!(of(LostPercent).resolution, None);
     }
@@ -265,7 +266,7 @@ pub(crate) mod tests {
         let get = |metric| figure(&measurement, metric).unwrap();
         assert_eq!(get(GoodputBitPerS), 12_162_266_300.0);
         assert_eq!(get(ReceivedBytes), 1450.625 * MEGABYTE);
-        // It prints retrans=0 whatever is sent again.
+        // nuttcp prints retrans=0, whatever is retransmitted.
         assert_eq!(figure(&measurement, RetransmittedPackets), None);
         assert_eq!(get(ConnectMs), 0.10);
         assert_eq!(get(SenderCpuPercent), 44.0);
@@ -290,7 +291,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_sender_that_was_asked_for_more_than_it_sent_fell_short() {
-        // 432 datagrams of 1,448 bytes in the second that was asked for.
+        // The tool sent 432 datagrams of 1,448 bytes in the requested second.
         let asked = |bitrate| {
             let plan = Iperf3Test {
                 bitrate: Some(bitrate),

@@ -1,5 +1,5 @@
-//! Counts the datagrams that a tool reports as lost although its own full UDP socket dropped them, by the receiving namespace's
-//! counters.
+//! Counts of datagrams that a tool reports as lost although its own full UDP socket dropped them, by the counters of
+//! the receiving namespace.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::Session;
 pub(super) struct SocketWatch {
     near: Option<UdpErrors>,
     far: Option<(Arc<NetNs>, UdpErrors)>,
-    /// The number of datagrams that one drop at the far end can stand for.
+    /// The number of datagrams that one drop at the far end may represent.
     far_train: u64,
 }
 
-/// The most datagrams that found a socket full at each receiving end; absent where nobody tells.
+/// The most datagrams that found a socket full at each receiving end, or `None` if that is unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SocketDrops {
     up: Option<u64>,
@@ -29,8 +29,8 @@ pub(super) struct SocketDrops {
 }
 
 impl SocketWatch {
-    /// Begins before a tool is started, on a thread where it will run. farwire's own far end takes trains, which the kernel counts as one
-    /// drop; the tools' own servers take datagrams one by one.
+    /// Reads the counters before a tool starts, on the thread where it will run. farwire's own far end receives trains,
+    /// which the kernel counts as one drop; the servers of tools receive single datagrams.
     pub(super) fn begin(session: &Session, is_served_by_farwire: bool) -> Self {
         let far = session.far.clone();
         Self {
@@ -62,7 +62,7 @@ impl SocketWatch {
 }
 
 impl SocketDrops {
-    /// A measurement of datagrams whose intervals of loss and goodput allow for these drops, which the tool counts as lost.
+    /// Extends the intervals of loss and goodput of a measurement by these drops, which the tool counts as lost.
     pub(super) fn allowed_for(self, mut measurement: Measurement) -> Measurement {
         let mut facts = Vec::new();
         for (direction, drops) in [(Direction::Up, self.up), (Direction::Down, self.down)] {
@@ -77,8 +77,8 @@ impl SocketDrops {
     }
 }
 
-/// Has the intervals of the loss this way, and of the goodput, allow for as many `drops` as there may have been. Whether there
-/// is a loss of known counts.
+/// Extends the intervals of this direction's loss and goodput by up to `drops` datagrams. Returns whether there is a
+/// loss with known counts.
 fn allow(figures: &mut [Figure], direction: Direction, drops: Option<u64>) -> bool {
     let of = |metric| whole(figures, metric, direction);
     let counts = of(Metric::LostPackets).zip(of(Metric::SentPackets));
@@ -87,7 +87,7 @@ fn allow(figures: &mut [Figure], direction: Direction, drops: Option<u64>) -> bo
     };
     let dropped = drops.map_or(lost, |drops| lost.min(drops as f64));
     let ends = |lost: f64| proportion::wilson(nearest(lost), nearest(sent));
-    // Over the sender's time, where that is shorter than the receiver's.
+    // The rate is over the sender's time, if that is shorter than the receiver's.
     let sent_rate = of(Metric::SentRateBitPerS).unwrap_or(0.0) * (sent - lost + dropped) / sent;
     let least = ends(lost - dropped).map_or(0.0, |[low, _]| low);
     let most = ends(lost).map_or(1.0, |[_, high]| high);
@@ -133,7 +133,7 @@ mod tests {
         figures.find(|figure| figure.metric == metric)?.interval
     }
 
-    /// 2,000 datagrams sent, with these numbers lost and dropped.
+    /// Returns a measurement of 2,000 sent datagrams, with these numbers lost and dropped.
     fn allowed(lost: f64, up: Option<u64>) -> Measurement {
         let drops = SocketDrops { up, down: Some(9) };
         drops.allowed_for(told(2000.0, lost))
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(interval(&measurement, Metric::LostPackets), Some([28.0; 2]));
         assert_eq!(interval(&measurement, Metric::GoodputBitPerS), None);
         assert!(measurement.facts["interval up"].contains("no UDP socket"));
-        // Nothing went down.
+        // No datagram went down.
         assert!(!measurement.facts.contains_key("interval down"));
     }
 

@@ -1,4 +1,4 @@
-//! `measure udp`: a test of UDP against any iperf3 server.
+//! `measure udp`: a test of UDP with any iperf3 server.
 
 use crate::error::Result;
 use std::net::UdpSocket;
@@ -12,7 +12,7 @@ use crate::iperf3::messages::Params;
 use crate::iperf3::plan::Iperf3Test;
 use crate::{Session, endpoint};
 
-/// Measures `plan` against `server` from the calling thread's namespace.
+/// Measures `plan` against `server` from the calling thread's network namespace.
 pub(crate) fn measure(
     server: &Iperf3Server,
     plan: &Iperf3Test,
@@ -55,7 +55,7 @@ pub(crate) fn measure(
     }
 }
 
-/// Greets the server from one socket after another: it counts the streams as they come.
+/// Greets the server from one socket after another, because the server numbers the streams in that order.
 fn open(opening: &Opening<'_>) -> Result<Vec<UdpSocket>> {
     let server = opening.server;
     let mut sockets = Vec::new();
@@ -102,8 +102,8 @@ mod tests {
         measure(&server, plan, &Session::default()).measurement
     }
 
-    /// A server that follows the protocol up to the running test and then does what `end` does; over UDP it has the one
-    /// stream of the client.
+    /// Starts a server that follows the protocol up to the running test, and then calls `end`. It has one UDP stream of
+    /// the client.
     fn impostor(
         end: impl FnOnce(&mut ControlChannel, &UdpSocket) + Send + 'static,
     ) -> (SocketAddr, JoinHandle<()>) {
@@ -129,7 +129,7 @@ mod tests {
         (address, server)
     }
 
-    /// How a test of one stream against that server fails.
+    /// Returns the measurement and the failure of a test of one stream against that server.
     fn failure(
         way: TestDirection,
         end: impl FnOnce(&mut ControlChannel, &UdpSocket) + Send + 'static,

@@ -1,43 +1,43 @@
-//! How far the streams were at the end of each interval, and a line about it for a terminal.
+//! The counts of the streams at the end of each interval, and a line about the interval for a terminal.
 
 use std::time::Instant;
 
 use super::receiver_stats::ReceiverCounts;
 use crate::iperf3::run::seconds;
 
-/// How far all streams were at the end of an interval.
+/// The counts of all streams at the end of an interval.
 #[derive(Clone, Debug)]
 pub(crate) struct IntervalReading {
-    /// When that was.
+    /// The time of the reading.
     pub(crate) at: Instant,
-    /// What ends here.
+    /// The interval that ends with this reading.
     pub(crate) ending: Ending,
-    /// One a stream.
+    /// The counts of each stream.
     pub(crate) streams: Vec<StreamReading>,
 }
 
-/// What ends at a reading.
+/// The kind of interval that ends with a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// An interval that counts.
     Counted,
     /// An interval of the omitted start.
     Omitted,
-    /// No interval: what follows is counted anew from here.
+    /// No interval: counting restarts here.
     Nothing,
 }
 
-/// How far one stream was.
+/// The counts of one stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamReading {
-    /// Whether this end sends it.
+    /// Whether this end sends the stream.
     pub(crate) sends: bool,
-    /// What came to this end; of a stream that it sends, the datagrams and the bytes that left.
+    /// The received counts, or for a stream that this end sends, the datagrams and bytes sent.
     pub(crate) counts: ReceiverCounts,
 }
 
-/// What one interval added to streams of one direction. What comes late is taken back in the interval in which its count is
-/// corrected, which may then have less than nothing.
+/// The counts that one interval added to the streams of one direction. A count can be negative, because late datagrams
+/// correct the earlier loss in the interval in which they arrive.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Added {
     pub(super) bytes: i64,
@@ -47,12 +47,13 @@ pub(super) struct Added {
     pub(super) host_dropped: i64,
     pub(super) duplicates: i64,
     pub(super) reordered: i64,
-    /// The largest of the streams' at the end.
+    /// The largest jitter of the streams at the end of the interval.
     pub(super) jitter_ns: f64,
 }
 
 impl Added {
-    /// To those streams that this end sends, or receives, and whose place is `wanted`; nothing where there is none.
+    /// Returns the counts added to the streams that this end sends or receives and whose position is `wanted`. `None`
+    /// means that there is no such stream.
     pub(super) fn between(
         before: Option<&IntervalReading>,
         now: &IntervalReading,
@@ -84,7 +85,7 @@ impl Added {
     }
 }
 
-/// What happened in the interval that ended last; `started` is when the first one began.
+/// Returns a line about the last complete interval. The first interval began at `started`.
 pub(super) fn last_interval(readings: &[IntervalReading], started: Instant) -> String {
     let Some(end) = readings.iter().rposition(|r| r.ending != Ending::Nothing) else {
         return String::new();
@@ -121,7 +122,8 @@ mod tests {
 
     use super::*;
 
-    /// A stream each way: so many bytes in datagrams of 125, of which one in ten was lost on the way here.
+    /// Returns a reading of a stream in each direction with this number of bytes in datagrams of 125 bytes, of which
+    /// one in ten was lost on the way here.
     fn reading(started: Instant, after_s: u64, ending: Ending, bytes: u64) -> IntervalReading {
         let datagrams = bytes / 125;
         let came = ReceiverCounts {

@@ -1,4 +1,4 @@
-//! What a UDP test found, in the one form of all instruments.
+//! The results of a UDP test as a measurement.
 
 use super::flow::{ReceiverView, StreamView};
 use super::readings::{Added, Ending, IntervalReading};
@@ -12,7 +12,7 @@ use record::schedule::Pace;
 use record::{Figure, Measurement, Metric, Sample};
 use stats::layers::Layers;
 
-/// What a test over `streams` found at this end, with what the other end said.
+/// Returns the measurement of a test over `streams` at this end, with the results of the other end.
 pub(crate) fn measurement(streams: &UdpStreams, sides: &Sides) -> Measurement {
     let report = UdpTest { streams, sides };
     let mut measurement = Measurement {
@@ -62,7 +62,7 @@ impl UdpTest<'_> {
         self.sides.remote.as_ref()?.stream(id)
     }
 
-    /// The streams that this end sends, or receives, with their numbers.
+    /// Returns the streams that this end sends, or those that it receives, with their numbers.
     fn flows(&self, sends: bool) -> Vec<(u32, StreamView)> {
         let flow = |local: &StreamResults| match local.detail? {
             Detail::Sender(_) if sends => Some((local.id, self.sent(local))),
@@ -72,7 +72,7 @@ impl UdpTest<'_> {
         self.streams.results().iter().filter_map(flow).collect()
     }
 
-    /// Both views of a stream that this end sent.
+    /// Returns both ends' results of a stream that this end sent.
     fn sent(&self, local: &StreamResults) -> StreamView {
         let active_s = local.seconds.unwrap_or(0.0);
         let remote = self.remote(local.id);
@@ -88,7 +88,7 @@ impl UdpTest<'_> {
         }
     }
 
-    /// Both views of a stream that this end received.
+    /// Returns both ends' results of a stream that this end received.
     fn came(&self, local: &StreamResults, detail: ReceiverDetail) -> StreamView {
         let sender = self.remote(local.id).map(|remote| self.sender_view(remote));
         let sending_s = self.remote(local.id).map_or([0.0; 2], sending_s);
@@ -99,10 +99,10 @@ impl UdpTest<'_> {
         }
     }
 
-    /// What the sending end says of a stream.
+    /// Returns the sending end's results of a stream.
     fn sender_view(&self, results: &StreamResults) -> StreamView {
         let omitted = results.omitted.map(|[_, omitted]| omitted);
-        // iperf3 3.12 and 3.13 do not tell how many of their datagrams they omitted.
+        // iperf3 3.12 and 3.13 do not report how many of their datagrams were omitted.
         let omitted = omitted.or((!self.streams.omits()).then_some(0));
         StreamView {
             sent: results.seconds.map(|seconds| (results.bytes, seconds)),
@@ -115,14 +115,15 @@ impl UdpTest<'_> {
         }
     }
 
-    /// What left of what was to leave this way, where a rate was asked for and the sending end tells.
+    /// Compares what was sent in this direction with the requested rate, if there is one and the sending end reports
+    /// its part.
     fn pace(&self, sends: bool, flows: &[(u32, StreamView)]) -> Option<Pace> {
         let rate = self.streams.rate()? as f64 * flows.len() as f64;
         let all = flows.iter().map(|(_, flow)| *flow);
         let whole = all.reduce(StreamView::with)?;
         let (mut bytes, mut seconds) = whole.sent?;
         let length = self.streams.length() as u64;
-        // The clock of a test of a number of bytes runs on until this end knows that all have left.
+        // In a test of a number of bytes, the clock continues until this end knows that all have left.
         let ends_by_amount = sends && self.streams.is_limited();
         if let Some(pacing) = whole.pacing.filter(|_| ends_by_amount) {
             seconds = pacing.active_ns as f64 / 1e9;
@@ -136,7 +137,7 @@ impl UdpTest<'_> {
         Layers::of_datagrams(self.streams.length() as f64, self.streams.ipv6)
     }
 
-    /// What cannot be if both ends counted right.
+    /// Returns a text about counts of both ends that contradict each other.
     fn disagreement(&self) -> Option<String> {
         let remote = self.sides.remote.as_ref()?;
         self.streams.results().iter().find_map(|local| {
@@ -176,7 +177,7 @@ impl UdpTest<'_> {
         }
     }
 
-    /// When the first interval that counts began.
+    /// Returns the start of the first interval that counts, in seconds.
     fn omitted_s(&self) -> f64 {
         let readings = &self.streams.readings;
         let omitted = readings.iter().take_while(|r| r.ending != Ending::Counted);
@@ -258,7 +259,7 @@ impl UdpTest<'_> {
     }
 }
 
-/// What held a direction's sender up, where that is a farwire.
+/// Returns a text about the delays of a direction's sender, if that is farwire.
 fn delays(flows: &[(u32, StreamView)]) -> Option<String> {
     let mut all = flows.iter().map(|(_, flow)| flow.pacing);
     let first = all.next()??;
@@ -270,7 +271,7 @@ fn delays(flows: &[(u32, StreamView)]) -> Option<String> {
     ))
 }
 
-/// What one interval added, as samples have it.
+/// Returns the values that one interval added, for its samples.
 fn values(added: Added, sends: bool, lasted: f64, layers: Option<Layers>) -> Vec<(Metric, f64)> {
     let count = |metric, count: i64| (metric, count as f64);
     let rate = added.bytes as f64 * 8.0 / lasted;
@@ -294,7 +295,8 @@ fn values(added: Added, sends: bool, lasted: f64, layers: Option<Layers>) -> Vec
     values
 }
 
-/// From the first departure of a stream to its last, and the whole test, in seconds, as far as the sender says.
+/// Returns the time from a stream's first departure to its last, and the duration of the test, in seconds, as the
+/// sender reports them.
 fn sending_s(sender: &StreamResults) -> [f64; 2] {
     let active = match sender.detail {
         Some(Detail::Sender(detail)) => detail.active_ns as f64 / 1e9,

@@ -1,37 +1,36 @@
-//! When each train of datagrams leaves, and how well a sender kept to that: an absolute schedule, which no late wake-up
-//! shifts.
+//! The departures of trains of datagrams, and statistics of the sender's punctuality. The schedule is absolute, so that
+//! a late wake-up does not shift it.
 
 use hdrhistogram::Histogram;
 use model::Nanos;
 
-/// Trains leave at least so far apart where shorter trains would keep the rate as well: one datagram at a time up to
-/// about 580 mbit of 1,448 bytes.
+/// The least gap between trains, if shorter trains would keep the rate as well. It means single datagrams up to about
+/// 580 Mbit/s with 1,448 bytes.
 const LEAST_GAP: Nanos = Nanos(20_000);
-/// A delay is made up for within about this time: the longer, the less the gaps are shortened.
+/// The approximate time within which a delay is made up for. The longer it is, the less the gaps are shortened.
 const MAKES_UP: Nanos = Nanos(50_000_000);
-/// A gap is shortened by this share of it at least, so that small delays do not stay.
+/// The least share of a gap by which it is shortened (a fiftieth), so that small delays do not persist.
 const LEAST_SHORTENING: u64 = 50;
-/// A sender that is further behind will not make up for it.
+/// The delay above which a sender skips what it missed.
 const MOST_BEHIND: Nanos = Nanos(100_000_000);
 
-/// A train that leaves so long after it might have counts as held up by the sender.
+/// The delay after the earliest possible time from which on a train counts as delayed by the sender.
 const HELD_UP: Nanos = Nanos(5_000);
-/// A sender that held every train up for so long will not keep up with trains of this length.
+/// The time for which a sender must delay every train before its trains become longer.
 const OVERLOADED: Nanos = Nanos(100_000_000);
-/// Trains that leave further apart than this are not what a sender is behind with.
+/// The gap between trains above which longer trains would not help a late sender.
 const FREQUENT: Nanos = Nanos(100_000);
 
-/// A train that left later than this after its time counts as late.
+/// The delay from which on a train counts as late.
 pub(super) const LATE: Nanos = Nanos(50_000);
 
 /// The schedule of one stream.
 ///
-/// A sender that cannot keep up with so many trains a second doubles their length, time and again: it then keeps the
-/// rate, in longer bursts.
+/// A sender that cannot keep up with the number of trains per second doubles their length, repeatedly if necessary. It
+/// then keeps the rate with longer bursts.
 ///
-/// A late train moves none after it for long: the delay is spread over the gaps of the next [`MAKES_UP`], each
-/// shortened by at least a fiftieth and at most a half. A sender that is 100 ms behind gives up what it missed until
-/// then.
+/// A late train does not shift later trains for long: the delay is spread over the gaps of the next [`MAKES_UP`], each
+/// of which is shortened by at least a fiftieth and at most a half. A sender that is 100 ms late skips what it missed.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
     start: Nanos,
@@ -39,13 +38,13 @@ pub(super) struct Schedule {
     train: u64,
     /// Datagrams that have left since the start.
     left: u64,
-    /// When the last train left, and how many datagrams it had.
+    /// Time of the last train, and its number of datagrams.
     last: Option<(Nanos, u64)>,
-    /// Since when every train was held up.
+    /// The time since which every train was delayed.
     held_up: Option<Nanos>,
-    /// The longest that a train may be.
+    /// The most datagrams in a train.
     most: u64,
-    /// How late the last one was.
+    /// The delay of the last train.
     late: Nanos,
 }
 
@@ -54,30 +53,31 @@ pub(super) struct Schedule {
 pub(super) struct DatagramRate {
     /// Payload bits of a datagram.
     pub(super) bits: u64,
-    /// Payload bits a second, above 0.
+    /// Payload bits per second, above 0.
     pub(super) rate: u64,
 }
 
-/// How well a train kept to the schedule.
+/// The punctuality of a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TrainTiming {
-    /// How long after its time it left.
+    /// The delay of its departure.
     pub(super) late: Nanos,
-    /// How far the gap to the train before it was from the ideal one; absent for the first.
+    /// The difference between its gap to the previous train and the ideal gap, or `None` for the first train.
     pub(super) gap_error: Option<Nanos>,
-    /// Time that the schedule gave up over it.
+    /// Time that the schedule skipped because of it.
     pub(super) given_up: Nanos,
 }
 
 impl DatagramRate {
-    /// How long `datagrams` take.
+    /// Returns how long `datagrams` take.
     fn span(self, datagrams: u64) -> Nanos {
         let bits = u128::from(datagrams) * u128::from(self.bits);
         let nanos = bits * 1_000_000_000 / u128::from(self.rate);
         Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Datagrams of a train: as few as leave trains [`LEAST_GAP`] apart when `streams` share a thread, at most `most`.
+    /// Returns the datagrams of a train: as few as keep trains [`LEAST_GAP`] apart when `streams` share a thread, and
+    /// at most `most`.
     fn train(self, streams: u64, most: u64) -> u64 {
         let wanted = LEAST_GAP.0 * streams;
         let one = self.span(1).0.max(1);
@@ -86,8 +86,8 @@ impl DatagramRate {
 }
 
 impl Schedule {
-    /// The schedule of stream `index` of `streams` from `start` on; without a pace as fast as it goes. Trains have at most
-    /// `most` datagrams. Streams of one rate take turns.
+    /// Returns the schedule of stream `index` of `streams` from `start` on, as fast as possible without a pace. Trains
+    /// have at most `most` datagrams. Streams of the same rate take turns.
     pub(super) fn new(
         start: Nanos,
         pace: Option<DatagramRate>,
@@ -108,20 +108,20 @@ impl Schedule {
         }
     }
 
-    /// Datagrams of a full train.
+    /// Returns the datagrams of a full train.
     pub(super) fn train(&self) -> u64 {
         self.train
     }
 
-    /// From one train to the next; absent without a pace.
+    /// Returns the time between two trains, or `None` without a pace.
     pub(super) fn gap(&self) -> Option<Nanos> {
         self.pace.map(|pace| pace.span(self.train))
     }
 
-    /// From when on the next train may leave.
+    /// Returns the earliest time at which the next train may leave.
     pub(super) fn next(&self) -> Nanos {
         let Some(pace) = self.pace else {
-            // Streams without a pace take turns by how much they have sent.
+            // Streams without a pace take turns by the amount that they have sent.
             return Nanos(self.left);
         };
         let gap = pace.span(self.train).0;
@@ -132,7 +132,7 @@ impl Schedule {
         Nanos(self.due(pace).0.max(after_last))
     }
 
-    /// Notes that a train of `datagrams` left at `at`; says how well in time, where there is a pace.
+    /// Records that a train of `datagrams` left at `at`, and returns its punctuality, if there is a pace.
     pub(super) fn leave(&mut self, at: Nanos, datagrams: u64) -> Option<TrainTiming> {
         let Some(pace) = self.pace else {
             self.left += datagrams;
@@ -161,7 +161,7 @@ impl Schedule {
         })
     }
 
-    /// Makes trains longer when every one of them has been held up for long.
+    /// Makes trains longer if every one of them has been delayed for a long time.
     fn lengthen(&mut self, pace: DatagramRate, at: Nanos, held_up: bool) {
         if !held_up || pace.span(self.train) > FREQUENT {
             self.held_up = None;
@@ -174,29 +174,29 @@ impl Schedule {
         }
     }
 
-    /// When the next train is to leave.
+    /// Returns when the next train is due.
     fn due(&self, pace: DatagramRate) -> Nanos {
         Nanos(self.start.0.saturating_add(pace.span(self.left).0))
     }
 }
 
-/// The departures of a stream, or of several.
+/// Statistics of the departures of a stream, or of several.
 #[derive(Clone, Debug)]
 pub(super) struct PacingStats {
-    /// |gap - ideal gap| between one train and the next, in nanoseconds.
+    /// |gap - ideal gap| between two trains in nanoseconds.
     gap_errors: Histogram<u64>,
     /// Trains that left.
     pub(super) trains: u64,
-    /// Those of them that left more than [`LATE`] after their time.
+    /// Of these, the trains that left more than [`LATE`] after their time.
     pub(super) late: u64,
     /// Datagrams of a full train.
     pub(super) burst: u64,
-    /// Time that the schedule gave up, being too far behind.
+    /// Time that the schedule skipped because the sender was too late.
     pub(super) given_up: Nanos,
 }
 
 impl PacingStats {
-    /// Of no departures yet, in trains of at most `burst` datagrams.
+    /// Returns statistics without departures, with trains of at most `burst` datagrams.
     pub(super) fn new(burst: u64) -> Self {
         let mut gap_errors = Histogram::new(3).expect("three digits can be had");
         gap_errors.auto(true);
@@ -219,7 +219,8 @@ impl PacingStats {
         }
     }
 
-    /// What gaps were off the ideal one in nanoseconds: median, 99th percentile, largest; absent without two departures.
+    /// Returns the deviations of gaps from the ideal one in nanoseconds: median, 99th percentile, largest. `None` means
+    /// fewer than two departures.
     pub(super) fn gap_errors_ns(&self) -> Option<[u64; 3]> {
         let errors = &self.gap_errors;
         (!errors.is_empty()).then(|| [0.5, 0.99, 1.0].map(|share| errors.value_at_quantile(share)))

@@ -1,4 +1,4 @@
-//! The UDP streams of one end of an iperf3 test: sockets, the two threads, and what was counted.
+//! The UDP streams of one end of an iperf3 test: sockets, the two threads, and the counts.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,22 +22,22 @@ use crate::iperf3::run::{CpuMeter, CpuTime, SendControl, Streams, TestProgress};
 use crate::iperf3::tcp::set_tos;
 use crate::lock;
 
-/// Kernel memory asked for by a test's sockets in each direction, unless the user says: half a second of 1 gbit. Without
-/// privileges the kernel gives `net.core.rmem_max` and `wmem_max` at most.
+/// The default kernel memory in bytes of a test's sockets in each direction: half a second at 1 Gbit/s. Without
+/// privileges, the kernel grants at most `net.core.rmem_max` and `wmem_max`.
 const BUFFER: usize = 64 << 20;
-/// Payload bytes of a datagram when neither end says (`DEFAULT_UDP_BLKSIZE` of iperf3).
+/// The payload of a datagram in bytes if neither end states it (`DEFAULT_UDP_BLKSIZE` of iperf3).
 const DEFAULT_LENGTH: usize = 1460;
-/// A socket that sends fills no more than this: what waits there is late.
+/// The send buffer of a socket in bytes. A larger one would only delay its datagrams.
 const SEND_BUFFER: usize = 4 << 20;
-/// How long the last datagrams may take after the sender has said that they left.
+/// The time that the last datagrams may take after the sender's message that they left.
 const SETTLES: Duration = Duration::from_millis(200);
-/// Readings of streams kept; they bound what a long test takes of a server's memory to some 100 MB.
+/// The most readings of streams that are kept, which limits a server's memory for a long test to some 100 MB.
 const MOST_READINGS: usize = 500_000;
-/// Between two looks whether they are there.
+/// The time between two checks for the last datagrams.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Bytes that a test of at most `longest` takes of a server: kernel memory of its sockets, if the client does not say how much,
-/// and what is kept of each interval.
+/// Returns the bytes that a test of at most `longest` needs of a server: the kernel memory of its sockets, if the
+/// client does not set it, and the readings of each interval.
 pub(crate) fn memory(plan: &Iperf3Test, longest: Duration) -> u64 {
     let streams = plan.streams(false).len();
     let seconds = plan.duration().unwrap_or(longest).as_secs();
@@ -62,7 +62,7 @@ pub(crate) struct UdpStreams {
     config: SendConfig,
     pub(super) client: bool,
     pub(super) ipv6: bool,
-    /// Payload bytes to send after what is omitted.
+    /// Payload bytes to send after the omitted start.
     limit: Option<u64>,
     streams: Vec<Stream>,
     control: Arc<SendControl>,
@@ -71,36 +71,35 @@ pub(crate) struct UdpStreams {
     receiving: Option<JoinHandle<()>>,
     cpu: Vec<Arc<CpuMeter>>,
     pub(super) started: Instant,
-    /// When what counts began, and when it ended.
+    /// The start and the end of counting.
     began: Instant,
     ended: Option<Instant>,
     pub(super) readings: Vec<IntervalReading>,
 }
 
-/// One of them.
+/// One stream.
 #[derive(Debug)]
 struct Stream {
-    /// By which both ends know it.
+    /// The number that both ends use for it.
     id: u32,
     half: Half,
 }
 
-/// This end's half of it.
+/// This end's half of the stream.
 #[derive(Debug)]
 enum Half {
     Sends {
         stats: Arc<Mutex<SenderStats>>,
-        /// Until the thread takes it.
+        /// The socket, until the thread takes it.
         socket: Option<TrainSender>,
     },
     Receives(Incoming),
 }
 
 impl UdpStreams {
-    /// Streams over `sockets`, which are connected, in the order of `specs`, at the `client` or at the server.
+    /// Returns streams over connected `sockets`, in the order of `specs`, at the client or at the server.
     ///
-    /// # Errors
-    /// A socket refuses its options, or the length is out of range.
+    /// # Errors Returns an error if a socket refuses its options, or the length is out of range.
     pub(crate) fn new(
         params: &Params,
         specs: &[StreamSpec],
@@ -126,7 +125,7 @@ impl UdpStreams {
             length,
             rate: plan.bitrate.filter(|rate| *rate > 0),
             counter,
-            // A client must not decide who runs first on a server.
+            // A client must not decide about thread priorities on a server.
             urgent: client && specs.len() == 1,
         };
         let receivers = specs.iter().filter(|spec| !spec.sends).count().max(1);
@@ -136,7 +135,7 @@ impl UdpStreams {
         let streams =
             streams.map(|(spec, socket)| Stream::new(*spec, socket, plan, config, receivers));
         let limit = match plan.until {
-            // A server goes on until the client has enough: it cannot know what was lost.
+            // A server continues until the client has enough, because it does not know what was lost.
             Until::Bytes(bytes) if client => Some(bytes),
             _ => None,
         };
@@ -163,22 +162,22 @@ impl UdpStreams {
         })
     }
 
-    /// Payload bytes of a datagram.
+    /// Returns the payload of a datagram in bytes.
     pub(crate) fn length(&self) -> usize {
         self.config.length
     }
 
-    /// Payload bits a second that each stream was asked for.
+    /// Returns the requested rate of each stream in payload bits per second.
     pub(super) fn rate(&self) -> Option<u64> {
         self.config.rate
     }
 
-    /// Whether this end sends a fixed number of bytes.
+    /// Returns whether this end sends a fixed number of bytes.
     pub(super) fn is_limited(&self) -> bool {
         self.limit.is_some()
     }
 
-    /// Whether a start is omitted.
+    /// Returns whether the test omits a start.
     pub(crate) fn omits(&self) -> bool {
         self.started != self.began
     }
@@ -199,7 +198,7 @@ impl UdpStreams {
     fn read(&mut self, at: Instant, ending: Ending) {
         let streams = self.streams.iter().map(Stream::reading).collect();
         if self.readings.len() * self.streams.len() >= MOST_READINGS {
-            // From here on the last interval is all the rest.
+            // From here on, the last interval contains all the rest.
             self.readings.pop_if(|last| last.ending != Ending::Nothing);
         }
         self.readings.push(IntervalReading {
@@ -211,7 +210,7 @@ impl UdpStreams {
 
     fn stop_sending(&mut self) {
         self.control.stop();
-        // A panic there was printed there; what was counted until then stands.
+        // A panic of the thread has already been printed, and the counts until then are kept.
         self.sending.take().map(JoinHandle::join);
     }
 
@@ -222,7 +221,7 @@ impl UdpStreams {
 }
 
 impl Stream {
-    /// One of the streams of `plan`, of which so many are `receivers`.
+    /// Returns one of the streams of `plan`, `receivers` of which receive.
     fn new(
         spec: StreamSpec,
         socket: UdpSocket,
@@ -268,7 +267,7 @@ impl Stream {
         StreamReading { sends, counts }
     }
 
-    /// Whether all has come that the sender says it `sent`, as far as it says so.
+    /// Returns whether everything has arrived that the sender reports as `sent`.
     fn is_complete(&self, sent: &[StreamResults]) -> bool {
         let Half::Receives(incoming) = &self.half else {
             return true;
@@ -279,7 +278,7 @@ impl Stream {
         told.is_some_and(|told| there >= told.packets)
     }
 
-    /// In iperf3's terms, where errors and packets have what is omitted in them.
+    /// Returns the results in iperf3's form, in which errors and packets include the omitted start.
     fn results(&self, seconds: f64) -> StreamResults {
         let results = StreamResults {
             id: self.id,
@@ -388,7 +387,7 @@ impl Streams for UdpStreams {
                 }
             }
         }
-        // Nobody tells a sender what has arrived.
+        // A sender does not know what has arrived.
         progress.moved = if receives {
             progress.received
         } else {

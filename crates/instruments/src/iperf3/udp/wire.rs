@@ -1,10 +1,10 @@
-//! What stands in iperf3's datagrams, and how its UDP streams come about (`iperf_udp.c`).
+//! The contents of iperf3's datagrams, and the set-up of its UDP streams (`iperf_udp.c`).
 //!
-//! A datagram begins with when it was sent and its number, big-endian: seconds (4 bytes) and microseconds (4) of the sender's
-//! clock, then the number, from 1, in 4 bytes, or in 8 where both ends agreed on `udp_counters_64bit`.
+//! A datagram begins with its time of sending and its number, big-endian: seconds (4 bytes) and microseconds (4) of the
+//! sender's clock, then the number, from 1, in 4 bytes, or in 8 if both ends agreed on `udp_counters_64bit`.
 //!
-//! A stream begins with a greeting of the client from a socket of its own, which the server answers from one that is
-//! connected to it (`iperf_udp_connect`, `iperf_udp_accept`).
+//! A stream begins with a greeting that the client sends from a new socket. The server answers it from a socket that is
+//! connected to the client's (`iperf_udp_connect`, `iperf_udp_accept`).
 
 use std::io;
 use std::net::UdpSocket;
@@ -19,25 +19,25 @@ use nix::sys::socket::{MsgFlags, recv};
 use crate::failure::go_on;
 use crate::iperf3::control::is_pause;
 
-/// Bytes of a greeting and of its answer.
+/// The length of a greeting and of its answer in bytes.
 pub(crate) const GREETING_LENGTH: usize = 4;
 
-/// iperf3 writes them as words of its machine: these are those of a little-endian one.
+/// The greeting and its answer. iperf3 writes them as words in the byte order of its machine; these are little-endian.
 const GREETING: [u8; GREETING_LENGTH] = *b"9876";
 const ANSWER: [u8; GREETING_LENGTH] = *b"6789";
-/// Up to iperf3 3.11.
+/// The greeting and its answer up to iperf3 3.11.
 const OLD_GREETING: [u8; GREETING_LENGTH] = 123_456_789u32.to_le_bytes();
 const OLD_ANSWER: [u8; GREETING_LENGTH] = 987_654_321u32.to_le_bytes();
 
-/// After which a greeting without an answer is sent again: it or the answer may be lost.
+/// The time after which a greeting without an answer is repeated, since the greeting or the answer may be lost.
 const GREETS_AGAIN: Duration = Duration::from_secs(1);
-/// After which the server is not there.
+/// The time without an answer after which the server counts as absent.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How wide the numbers of a test's datagrams are.
+/// The width of the numbers of a test's datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counter {
-    /// 4 bytes: they wrap after 2^32 datagrams.
+    /// 4 bytes, which wrap after 2^32 datagrams.
     Bits32,
     /// 8 bytes.
     Bits64,
@@ -46,14 +46,14 @@ pub(crate) enum Counter {
 /// The start of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamped {
-    /// The sender's clock, whose origin is unknown, at sending; whole microseconds.
+    /// The time of sending on the sender's clock, in whole microseconds. The origin of the clock is unknown.
     pub(crate) sent: Nanos,
-    /// From 1 in each stream.
+    /// The number of the datagram in its stream, from 1.
     pub(crate) number: u64,
 }
 
 impl Counter {
-    /// Bytes of the shortest datagram.
+    /// Returns the length of the shortest datagram in bytes.
     pub(crate) const fn header(self) -> usize {
         match self {
             Self::Bits32 => 12,
@@ -61,7 +61,7 @@ impl Counter {
         }
     }
 
-    /// Writes the start of a datagram, which is at least [`Self::header`] long.
+    /// Writes the start of a datagram, which has at least [`Self::header`] bytes.
     pub(crate) fn write(self, stamped: Stamped, datagram: &mut [u8]) {
         let seconds = stamped.sent.0 / 1_000_000_000;
         let micros = stamped.sent.0 % 1_000_000_000 / 1000;
@@ -73,7 +73,7 @@ impl Counter {
         }
     }
 
-    /// Reads the start of a datagram; `None` if that is too short to be one.
+    /// Reads the start of a datagram, or returns `None` if the datagram is too short.
     pub(crate) fn read(self, datagram: &[u8]) -> Option<Stamped> {
         let seconds = u64::from(u32::from_be_bytes(*datagram.first_chunk()?));
         let micros = u64::from(u32::from_be_bytes(*datagram.get(4..)?.first_chunk()?));
@@ -87,13 +87,13 @@ impl Counter {
     }
 }
 
-/// The lower four bytes, big-endian.
+/// Returns the lower four bytes, big-endian.
 fn low_half(value: u64) -> [u8; 4] {
     let [.., a, b, c, d] = value.to_be_bytes();
     [a, b, c, d]
 }
 
-/// The answer to `datagram` if it is a greeting, from a machine of either byte order.
+/// Returns the answer to `datagram` if it is a greeting from a machine of either byte order.
 pub(crate) fn answer_to(datagram: &[u8]) -> Option<[u8; GREETING_LENGTH]> {
     let greeting: [u8; GREETING_LENGTH] = datagram.try_into().ok()?;
     let pairs = [(GREETING, ANSWER), (OLD_GREETING, OLD_ANSWER)];
@@ -103,7 +103,7 @@ pub(crate) fn answer_to(datagram: &[u8]) -> Option<[u8; GREETING_LENGTH]> {
     })
 }
 
-/// Whether `datagram` is the answer to a greeting, from a machine of either byte order.
+/// Returns whether `datagram` is the answer to a greeting, from a machine of either byte order.
 fn is_answer(datagram: &[u8]) -> bool {
     [ANSWER, OLD_ANSWER]
         .into_iter()
@@ -115,10 +115,9 @@ fn reversed(mut word: [u8; GREETING_LENGTH]) -> [u8; GREETING_LENGTH] {
     word
 }
 
-/// Greets the server to which `socket` is connected, until it has answered or already sends.
+/// Greets the server to which `socket` is connected, until the server answers or already sends data.
 ///
-/// # Errors
-/// Nothing comes back within 10 s, or the server's host says that nobody listens.
+/// # Errors Returns an error if nothing arrives within 10 s, or the server's host refuses the datagrams.
 pub(crate) fn greet(socket: &UdpSocket, stop: &Stop) -> Result<()> {
     let peer = socket.peer_addr()?;
     socket.set_read_timeout(Some(STOP_INTERVAL))?;
@@ -132,7 +131,7 @@ pub(crate) fn greet(socket: &UdpSocket, stop: &Stop) -> Result<()> {
             greeted = Some(Instant::now());
         }
         let mut datagram = [0; GREETING_LENGTH + 1];
-        // Only looked at: a server that sends may do so before its answer gets through.
+        // The datagram is only peeked at, because a server may send data before its answer arrives.
         match socket.peek(&mut datagram) {
             Ok(GREETING_LENGTH) if is_answer(&datagram[..GREETING_LENGTH]) => {
                 socket.recv(&mut datagram)?;
@@ -157,13 +156,13 @@ pub(crate) fn greet(socket: &UdpSocket, stop: &Stop) -> Result<()> {
     )
 }
 
-/// Answers the greetings that wait in a socket which has no other reader yet.
+/// Answers the greetings that wait in a socket without another reader.
 pub(crate) fn answer_repeated(socket: &UdpSocket) {
     let mut datagram = [0; GREETING_LENGTH + 1];
     let flags = MsgFlags::MSG_DONTWAIT;
     while let Ok(length) = recv(socket.as_raw_fd(), &mut datagram, flags) {
         if let Some(answer) = answer_to(&datagram[..length]) {
-            // Its loss would be greeted again.
+            // If this answer is lost, the client greets again.
             let _ = socket.send(&answer);
         }
     }

@@ -23,7 +23,7 @@ fn counts_of(numbers: &[u64]) -> ReceiverCounts {
     stats.counts
 }
 
-/// RFC 4737 word for word, with every number kept.
+/// A literal implementation of RFC 4737 that keeps every number.
 #[derive(Default)]
 struct Naive {
     arrived: Vec<u64>,
@@ -56,7 +56,7 @@ impl Naive {
     }
 }
 
-/// A stream with losses, copies and displaced datagrams.
+/// Generates a stream with losses, duplicates and displaced datagrams.
 fn disturbed() -> impl Strategy<Value = Vec<u64>> {
     proptest::collection::vec((0..10u8, 0..40u64), 1..300).prop_map(|fates| {
         let mut places: Vec<(u64, u64)> = Vec::new();
@@ -226,7 +226,8 @@ fn a_wrong_checksum_is_the_network_s_loss_and_no_drop_of_this_host() {
         assert_eq!(stats.counts.missing(), 4);
         (drops, host_dropped, unsure)
     };
-    // Nothing found the socket full; everything did; one did for sure, and three may have had a wrong checksum.
+    // In the three cases, nothing found the socket full; everything did; one certainly did, and three may have had a
+    // wrong checksum.
     assert_eq!(after(0, 0), (0, 0, 0));
     assert_eq!(after(4, 4), (4, 4, 0));
     assert_eq!(after(1, 4), (1, 1, 3));
