@@ -279,7 +279,7 @@ mod tests {
             let mut figures = figures.into_iter();
             figures.find(|f| f.statistic == statistic).unwrap().value
         };
-        // From a real run of ping(8): rtt min/avg/max/mdev = 0.034/0.326/0.907/0.410 ms
+        // A run of ping(8) printed rtt min/avg/max/mdev = 0.034/0.326/0.907/0.410 ms
         let three = [0.907, 0.038, 0.034];
         assert!((value(&three, Statistic::Mean) - 0.326).abs() < 0.001);
         assert!((value(&three, Statistic::Mdev) - 0.410).abs() < 0.001);

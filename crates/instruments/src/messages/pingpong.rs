@@ -49,7 +49,7 @@ pub struct PingpongArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub(super) messages: Messages,
-    /// How both ends wait for a message
+    /// Way in which both ends wait for a message
     #[arg(long, value_enum, default_value_t)]
     pub(super) wait: Wait,
     /// Use UDP, with one datagram per message of at most 65,507 bytes
