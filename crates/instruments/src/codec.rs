@@ -9,7 +9,8 @@ pub(crate) trait Wire {
 
     /// Reads a value.
     ///
-    /// # Panics Panics if too few bytes are left. Callers check the length of a message before they read its fields.
+    /// # Panics
+    /// Panics if too few bytes are left. Callers check the length of a message before they read its fields.
     fn get(from: &mut impl Buf) -> Self;
 }
 

@@ -44,7 +44,8 @@ pub enum Local {
 /// Resolves `host`: a name or an IPv4 or IPv6 address (in brackets or not), optionally with a port behind it. Without
 /// one, the result has `port`.
 ///
-/// # Errors Returns an error if the host does not resolve, or has no address of `family`.
+/// # Errors
+/// Returns an error if the host does not resolve, or has no address of `family`.
 pub fn resolve(host: &str, port: u16, family: Family) -> Result<SocketAddr> {
     let (name, port) = split_port(host, port)?;
     let found = (name, port).to_socket_addrs();
@@ -61,15 +62,17 @@ pub fn resolve(host: &str, port: u16, family: Family) -> Result<SocketAddr> {
 /// Returns a TCP socket that is bound to `local`, if any. It is not yet connected to `target`, so that options can be
 /// set.
 ///
-/// # Errors Returns an error if `local` is not of this machine, or not of the target's IP version.
+/// # Errors
+/// Returns an error if `local` is not of this machine, or not of the target's IP version.
 pub(crate) fn tcp(target: SocketAddr, local: Option<&Local>) -> Result<Socket> {
     bound(target, local, Type::STREAM, Protocol::TCP)
 }
 
 /// Connects `socket` to `target` within `timeout`, unless `stop` comes first.
 ///
-/// # Errors Returns an error that names the target if it refuses, is unreachable or does not answer in time, or an
-/// error for the stop.
+/// # Errors
+/// Returns an error that names the target if it refuses, is unreachable or does not answer in time, or an error for the
+/// stop.
 pub(crate) fn connect(
     socket: Socket,
     target: SocketAddr,
@@ -94,7 +97,8 @@ pub(crate) fn connect(
 /// Connects `socket`, which is non-blocking afterwards, to `target`, and returns the outcome: a time-out after
 /// `timeout`.
 ///
-/// # Errors Returns an error if the measurement was stopped, or the kernel has no memory.
+/// # Errors
+/// Returns an error if the measurement was stopped, or the kernel has no memory.
 pub(crate) fn attempt(
     socket: &Socket,
     target: SocketAddr,
@@ -129,7 +133,8 @@ fn connected(socket: &Socket, timeout: Duration, stop: &Stop) -> Result<io::Resu
 /// Waits until `socket` is ready for one of `events`, at most for `most`, and returns whether it is ready. A signal
 /// ends the wait early.
 ///
-/// # Errors Returns an error if the kernel has no memory.
+/// # Errors
+/// Returns an error if the kernel has no memory.
 pub(crate) fn wait_for(socket: &impl AsFd, events: PollFlags, most: Duration) -> nix::Result<bool> {
     let mut fds = [PollFd::new(socket.as_fd(), events)];
     match ppoll(&mut fds, Some(TimeSpec::from_duration(most)), None) {
@@ -140,7 +145,8 @@ pub(crate) fn wait_for(socket: &impl AsFd, events: PollFlags, most: Duration) ->
 
 /// Returns a UDP socket that is bound to `local`, if any, and connected to `target`.
 ///
-/// # Errors Returns the errors of [`tcp`], or an error if there is no route to the target.
+/// # Errors
+/// Returns the errors of [`tcp`], or an error if there is no route to the target.
 pub(crate) fn udp(target: SocketAddr, local: Option<&Local>) -> Result<UdpSocket> {
     let socket = bound(target, local, Type::DGRAM, Protocol::UDP)?;
     socket
@@ -151,7 +157,8 @@ pub(crate) fn udp(target: SocketAddr, local: Option<&Local>) -> Result<UdpSocket
 
 /// Binds `socket` to `local`, if any, before it sends to `target`.
 ///
-/// # Errors Returns an error if `local` is not of this machine, or not of the target's IP version.
+/// # Errors
+/// Returns an error if `local` is not of this machine, or not of the target's IP version.
 pub(crate) fn bind(socket: &Socket, target: SocketAddr, local: Option<&Local>) -> Result<()> {
     match local {
         None => {}
@@ -174,8 +181,8 @@ pub(crate) fn bind(socket: &Socket, target: SocketAddr, local: Option<&Local>) -
 /// Returns a TCP socket that listens on `port` of `local`, or of all addresses of both IP versions. Port 0 means any
 /// free port.
 ///
-/// # Errors Returns an error that states the cause: the port is taken or not allowed, or `local` is not of this
-/// machine.
+/// # Errors
+/// Returns an error that states the cause: the port is taken or not allowed, or `local` is not of this machine.
 pub(crate) fn listen_tcp(local: Option<&Local>, port: u16) -> Result<TcpListener> {
     const BACKLOG: i32 = 1024;
     let listen = |socket: &Socket, at: SocketAddr| {
@@ -188,7 +195,8 @@ pub(crate) fn listen_tcp(local: Option<&Local>, port: u16) -> Result<TcpListener
 
 /// Returns a UDP socket on `port` of `local`, or of all addresses of both IP versions. Port 0 means any free port.
 ///
-/// # Errors Returns the errors of [`listen_tcp`].
+/// # Errors
+/// Returns the errors of [`listen_tcp`].
 pub(crate) fn listen_udp(local: Option<&Local>, port: u16) -> Result<UdpSocket> {
     let bind = |socket: &Socket, at: SocketAddr| socket.bind(&at.into());
     Ok(listening(local, port, Type::DGRAM, Protocol::UDP, bind)?.into())
@@ -196,7 +204,8 @@ pub(crate) fn listen_udp(local: Option<&Local>, port: u16) -> Result<UdpSocket> 
 
 /// Returns a UDP socket bound to `address`, and to the interface if `local` is one.
 ///
-/// # Errors Returns the errors of socket(2), bind(2) and the SO_BINDTODEVICE option.
+/// # Errors
+/// Returns the errors of socket(2), bind(2) and the SO_BINDTODEVICE option.
 pub(crate) fn udp_on(address: SocketAddr, local: Option<&Local>) -> io::Result<UdpSocket> {
     let domain = Domain::for_address(address);
     let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;

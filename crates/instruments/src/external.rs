@@ -83,7 +83,8 @@ pub(crate) enum OutputStream {
 impl Tool {
     /// Finds the program `name` on PATH and its version.
     ///
-    /// # Errors Returns an error that names the Debian package if the program is not on PATH.
+    /// # Errors
+    /// Returns an error that names the Debian package if the program is not on PATH.
     pub fn find(name: &str, version_flag: &str, package: &str) -> Result<Self> {
         let path = which::which(name).map_err(|_| {
             Error::Tool(format!("{name} is not on PATH; on Debian it is in the package {package} (apt-get install {package})"))
@@ -107,7 +108,8 @@ impl Tool {
 impl Launcher {
     /// Starts `tool`, which ends when the result is dropped.
     ///
-    /// # Errors Returns an error if the tool does not start.
+    /// # Errors
+    /// Returns an error if the tool does not start.
     pub fn start(self, tool: &Tool, arguments: &[String]) -> Result<Running> {
         let started = match self {
             Self::OnHost => {
@@ -127,7 +129,8 @@ impl Launcher {
 
     /// Runs `tool` to its end and returns its output.
     ///
-    /// # Errors Returns an error if the tool does not start, writes too much, or is stopped; a stop names its cause.
+    /// # Errors
+    /// Returns an error if the tool does not start, writes too much, or is stopped; a stop names its cause.
     pub(crate) fn run(self, tool: &Tool, arguments: &[String], stop: &Stop) -> Result<ToolOutput> {
         let mut running = self.start(tool, arguments)?;
         let lines = lines_of(running.streams(), stop).with_context(|| tool.name())?;

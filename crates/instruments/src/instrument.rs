@@ -45,7 +45,8 @@ pub trait Instrument: Sync {
 
     /// Returns the metrics and statistics that it states as figures.
     ///
-    /// # Errors Returns an error if the arguments contradict each other.
+    /// # Errors
+    /// Returns an error if the arguments contradict each other.
     fn metrics(&self) -> Result<MetricTable>;
 
     /// Returns the traffic that its figures describe. The emulator's lateness matters only for these packets.
@@ -85,22 +86,25 @@ pub trait Instrument: Sync {
 
     /// Returns the server that the far end needs besides `farwire serve`, if any.
     ///
-    /// # Errors Returns an error if the server is not on this machine, or cannot do what the arguments ask for.
+    /// # Errors
+    /// Returns an error if the server is not on this machine, or cannot do what the arguments ask for.
     fn server(&self) -> Result<Option<FarTool>> {
         Ok(None)
     }
 
     /// Returns the external tool that measures, or `None` if farwire itself measures.
     ///
-    /// # Errors Returns an error if the tool is not on this machine.
+    /// # Errors
+    /// Returns an error if the tool is not on this machine.
     fn tool(&self) -> Result<Option<Tool>> {
         Ok(None)
     }
 
     /// Measures.
     ///
-    /// # Errors Returns a failure if the arguments cannot be fulfilled. An error during the measurement becomes part of
-    /// the measurement.
+    /// # Errors
+    /// Returns a failure if the arguments cannot be fulfilled. An error during the measurement becomes part of the
+    /// measurement.
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure>;
 
     /// Returns the text to print above the figures.
@@ -110,7 +114,8 @@ pub trait Instrument: Sync {
 
     /// Returns the table to print in place of the figures, if the instrument has one.
     ///
-    /// # Errors Returns a failure if the arguments cannot be fulfilled.
+    /// # Errors
+    /// Returns a failure if the arguments cannot be fulfilled.
     fn table(&self, _measurement: &Measurement) -> Result<Option<Table>, Failure> {
         Ok(None)
     }

@@ -26,7 +26,8 @@ impl Prepared {
 
     /// Returns a second handle of the same file.
     ///
-    /// # Errors Returns an error if the process has no descriptor left.
+    /// # Errors
+    /// Returns an error if the process has no descriptor left.
     pub fn try_clone(&self) -> Result<Self> {
         let file = self
             .file
@@ -38,7 +39,8 @@ impl Prepared {
     /// Opens `path`, so that a file that cannot be written is found before the measurement. Its content stays until it
     /// is replaced.
     ///
-    /// # Errors Returns an error that names the file if it cannot be written.
+    /// # Errors
+    /// Returns an error that names the file if it cannot be written.
     pub fn open(path: &Path) -> Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(false).open(path);
@@ -50,7 +52,8 @@ impl Prepared {
 
     /// Replaces the content with `value` as indented JSON.
     ///
-    /// # Errors Returns the errors of [`Prepared::replace`], or an error if `value` cannot be JSON.
+    /// # Errors
+    /// Returns the errors of [`Prepared::replace`], or an error if `value` cannot be JSON.
     pub fn write_json(self, value: &impl Serialize) -> Result<()> {
         let text = json(value)?;
         self.replace(|mut file| file.write_all(text.as_bytes()))
@@ -58,7 +61,8 @@ impl Prepared {
 
     /// Replaces the content with the output of `write`.
     ///
-    /// # Errors Returns an error that names the file if it cannot be written.
+    /// # Errors
+    /// Returns an error that names the file if it cannot be written.
     pub fn replace<E: Into<AnyError>>(
         self,
         write: impl FnOnce(&File) -> Result<(), E>,
@@ -77,7 +81,8 @@ impl Prepared {
 /// Replaces the file `path` with the output of `write` once the output is complete. A path that is not a regular file,
 /// such as a pipe or a symbolic link, is opened and written directly.
 ///
-/// # Errors Returns the errors of `write` and of the file system. A regular file then keeps its old content.
+/// # Errors
+/// Returns the errors of `write` and of the file system. A regular file then keeps its old content.
 pub fn replace<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&File) -> std::result::Result<(), E>,
@@ -93,7 +98,8 @@ pub fn replace<E: From<io::Error>>(
 
 /// Writes `text` to the file, or to standard output if there is no file or it is `-`.
 ///
-/// # Errors Returns an error that names the file if it cannot be written.
+/// # Errors
+/// Returns an error that names the file if it cannot be written.
 pub fn write(target: Option<&Path>, text: &str) -> Result<()> {
     match target.filter(|file| !is_stdout(file)) {
         Some(file) => std::fs::write(file, text).with_context(|| unwritable(file)),
@@ -107,14 +113,16 @@ pub fn write(target: Option<&Path>, text: &str) -> Result<()> {
 
 /// Writes `value` as indented JSON, as [`write()`] does.
 ///
-/// # Errors Returns the errors of [`write()`], or an error if `value` cannot be JSON.
+/// # Errors
+/// Returns the errors of [`write()`], or an error if `value` cannot be JSON.
 pub fn write_json(target: &Path, value: &impl Serialize) -> Result<()> {
     write(Some(target), &json(value)?)
 }
 
 /// Returns `value` as indented JSON.
 ///
-/// # Errors Returns an error if `value` cannot be JSON.
+/// # Errors
+/// Returns an error if `value` cannot be JSON.
 pub fn json(value: &impl Serialize) -> Result<String> {
     let json = serde_json::to_string_pretty(value)? + "\n";
     Ok(printable_json(&json).into_owned())

@@ -70,15 +70,17 @@ pub struct BoundServer {
 
 /// Listens in the calling thread's network namespace and serves from its own threads.
 ///
-/// # Errors Returns an error if an address cannot be bound, the congestion control is not available, or a thread cannot
-/// be started.
+/// # Errors
+/// Returns an error if an address cannot be bound, the congestion control is not available, or a thread cannot be
+/// started.
 pub fn start(config: ServeConfig) -> Result<FarEndServer> {
     bind(config)?.start()
 }
 
 /// Listens in the calling thread's network namespace.
 ///
-/// # Errors Returns an error if an address cannot be bound or the congestion control is not available.
+/// # Errors
+/// Returns an error if an address cannot be bound or the congestion control is not available.
 pub fn bind(config: ServeConfig) -> Result<BoundServer> {
     let ServeConfig { bind, ports, .. } = config;
     let shared = Shared::new(config.congestion, config.limits, config.allow, config.log)?;
@@ -115,7 +117,8 @@ impl BoundServer {
 
     /// Starts to serve. The threads have the privileges of the calling thread.
     ///
-    /// # Errors Returns an error if a thread cannot be started.
+    /// # Errors
+    /// Returns an error if a thread cannot be started.
     pub fn start(self) -> Result<FarEndServer> {
         self.shared.fix_choices();
         self.shared.start_log()?;
@@ -133,7 +136,8 @@ impl BoundServer {
 impl FarEndServer {
     /// Returns the address where the service of this name listens.
     ///
-    /// # Errors Returns an error if there is no such service.
+    /// # Errors
+    /// Returns an error if there is no such service.
     pub fn address(&self, name: &str) -> Result<SocketAddr> {
         let mut services = self.services.iter();
         let service = services.find(|service| service.name == name);

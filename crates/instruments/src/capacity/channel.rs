@@ -57,7 +57,8 @@ impl ReceivedDatagrams<'_> {
 impl Channel {
     /// Wraps a connected socket.
     ///
-    /// # Errors Returns an error if the socket is not connected, or cannot be made non-blocking.
+    /// # Errors
+    /// Returns an error if the socket is not connected, or cannot be made non-blocking.
     pub(crate) fn new(socket: UdpSocket) -> io::Result<Self> {
         let ipv6 = socket.peer_addr()?.ip().to_canonical().is_ipv6();
         let mut outgoing = vec![0; LONGEST_TRAIN];
@@ -86,7 +87,8 @@ impl Channel {
 
     /// Receives the datagrams that wait, if there are any.
     ///
-    /// # Errors Returns an error if the peer's host refuses datagrams to this port, or the socket fails.
+    /// # Errors
+    /// Returns an error if the peer's host refuses datagrams to this port, or the socket fails.
     pub(crate) fn receive(&mut self) -> io::Result<Option<ReceivedDatagrams<'_>>> {
         let train = match self.socket.receive(&mut self.incoming) {
             Ok(Some(train)) => train,
@@ -117,7 +119,8 @@ impl Channel {
 
     /// Sends what the session asks for.
     ///
-    /// # Errors Returns the errors of [`receive`](Self::receive).
+    /// # Errors
+    /// Returns the errors of [`receive`](Self::receive).
     pub(crate) fn transmit(&mut self, transmit: &Transmit) -> io::Result<()> {
         match transmit {
             Transmit::Message(message) => self.send(message),
@@ -131,7 +134,8 @@ impl Channel {
 
     /// Sends one message. If the socket has no room, the message is lost.
     ///
-    /// # Errors Returns the errors of [`receive`](Self::receive).
+    /// # Errors
+    /// Returns the errors of [`receive`](Self::receive).
     pub(crate) fn send(&mut self, message: &[u8]) -> io::Result<()> {
         match self.socket.answer(message) {
             Err(error) if is_full(&error) => Ok(()),
@@ -144,7 +148,8 @@ impl Channel {
     ///
     /// A PDU for which the socket has no room gets no number and counts as unsent, because the network did not lose it.
     ///
-    /// # Errors Returns the errors of [`receive`](Self::receive).
+    /// # Errors
+    /// Returns the errors of [`receive`](Self::receive).
     fn send_load(&mut self, train: Train, header: &LoadHeader) -> io::Result<()> {
         let payload = payload_to_send(train.payload, self.ipv6);
         let at_once = if self.segmentation {

@@ -31,7 +31,8 @@ const REFERENCE_TIME_S: u16 = 10;
 
 /// Measures the capacity of the path to the server whose control port is `target`.
 ///
-/// # Errors Returns an error if no test begins.
+/// # Errors
+/// Returns an error if no test begins.
 pub(crate) fn measure(
     target: SocketAddr,
     args: &CapacityArgs,

@@ -130,7 +130,8 @@ impl Instrument for CapacityArgs {
 impl CapacityArgs {
     /// Returns the parameters to request from the server.
     ///
-    /// # Errors Returns an error if a threshold is not in whole milliseconds, or too long.
+    /// # Errors
+    /// Returns an error if a threshold is not in whole milliseconds, or too long.
     fn parameters(&self) -> Result<TestParameters> {
         let ms = |time: Nanos| u16::try_from(Duration::from(time).as_millis()).unwrap_or(u16::MAX);
         let (low, upper) = self.delay_thresholds;

@@ -33,7 +33,8 @@ const LAST_ROW: u16 = 1152;
 
 /// Binds the service to `port` of `bind`.
 ///
-/// # Errors Returns an error if the port cannot be bound.
+/// # Errors
+/// Returns an error if the port cannot be bound.
 pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<BoundService> {
     let socket = endpoint::listen_udp(bind, port)?;
     socket.set_read_timeout(Some(STOP_INTERVAL))?;

@@ -70,7 +70,8 @@ impl<'a> ConnectProbes<'a> {
     /// further connection is to be made. If `probe` itself fails, for example because it is stopped, the connection is
     /// not counted.
     ///
-    /// # Errors Returns an error if the measurement is stopped, or an error of `probe`.
+    /// # Errors
+    /// Returns an error if the measurement is stopped, or an error of `probe`.
     pub(crate) fn run(
         &mut self,
         session: &Session,

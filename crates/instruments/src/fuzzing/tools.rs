@@ -27,7 +27,8 @@ pub(crate) const PING: PingPlan = PingPlan {
 
 /// Runs every parser on `text`, with every plan that changes how the parser reads it.
 ///
-/// # Panics Panics if a parser returns too many samples or values that are not finite.
+/// # Panics
+/// Panics if a parser returns too many samples or values that are not finite.
 pub(crate) fn parse_all(text: &str) {
     for code in [0, 1] {
         let output = said(text, code);

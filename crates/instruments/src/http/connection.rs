@@ -62,7 +62,8 @@ pub(super) enum Waited {
 impl HttpConnection {
     /// Connects to the server of `target`, from `local` if there is one.
     ///
-    /// # Errors Returns the errors of [`endpoint::connect`].
+    /// # Errors
+    /// Returns the errors of [`endpoint::connect`].
     pub(super) fn open(target: &HttpTarget, local: Option<&Local>, stop: &Stop) -> Result<Self> {
         let socket = endpoint::tcp(target.address, local)?;
         let stream = endpoint::connect(socket, target.address, CONNECT_TIMEOUT, stop)?;
@@ -79,7 +80,8 @@ impl HttpConnection {
     /// Sends a request for `target` and returns the time just before sending. Without `keep_alive` it asks the server
     /// to close the connection after the response.
     ///
-    /// # Errors Returns an error if the connection breaks.
+    /// # Errors
+    /// Returns an error if the connection breaks.
     pub(super) fn request(&mut self, target: &HttpTarget, keep_alive: bool) -> Result<Instant> {
         let close = match keep_alive {
             false => "Connection: close\r\n",
@@ -111,8 +113,8 @@ impl HttpConnection {
 
     /// Reads the head of the response. `None` means that the server closed the connection before the first byte.
     ///
-    /// # Errors Returns an error if the response is not HTTP/1.1 or not a success, or if the connection breaks within
-    /// its head.
+    /// # Errors
+    /// Returns an error if the response is not HTTP/1.1 or not a success, or if the connection breaks within its head.
     pub(super) fn head(&mut self, stop: &Stop) -> Result<Option<ResponseHead>> {
         let mut first_byte = None;
         loop {
@@ -145,7 +147,8 @@ impl HttpConnection {
 
     /// Waits for more of the body. Data that arrives after `until` is not read.
     ///
-    /// # Errors Returns an error if the connection breaks, brings no data for a minute, or is stopped.
+    /// # Errors
+    /// Returns an error if the connection breaks, brings no data for a minute, or is stopped.
     pub(super) fn wait(&mut self, stop: &Stop, until: Option<Instant>) -> Result<Waited> {
         match self.filled {
             0 => self.fill(stop, until),
@@ -257,7 +260,8 @@ enum ChunkState {
 impl Body {
     /// Returns the body that these headers announce.
     ///
-    /// # Errors Returns an error if the length is not a number, or there is a transfer coding other than `chunked`.
+    /// # Errors
+    /// Returns an error if the length is not a number, or there is a transfer coding other than `chunked`.
     fn of(headers: &[Header<'_>]) -> Result<Self> {
         if let Some(coding) = header(headers, "transfer-encoding")? {
             if coding.eq_ignore_ascii_case("chunked") {
@@ -282,7 +286,8 @@ impl Body {
 
     /// Takes received bytes and returns how many of them are payload.
     ///
-    /// # Errors Returns an error for bytes beyond the end of the body, and for wrong framing.
+    /// # Errors
+    /// Returns an error for bytes beyond the end of the body, and for wrong framing.
     pub(super) fn feed(&mut self, data: &[u8]) -> Result<u64> {
         let count = data.len() as u64;
         match self {
@@ -308,7 +313,8 @@ impl Body {
 
     /// Checks that the server may close the connection after `total` payload bytes.
     ///
-    /// # Errors Returns an error if that is too early.
+    /// # Errors
+    /// Returns an error if that is too early.
     pub(super) fn closed(&self, total: u64) -> Result<()> {
         match self {
             Self::UntilClose => Ok(()),
@@ -382,7 +388,8 @@ impl Chunks {
 
 /// Returns the value of a header; its name is case-insensitive.
 ///
-/// # Errors Returns an error if the value is not text.
+/// # Errors
+/// Returns an error if the value is not text.
 fn header(headers: &[Header<'_>], name: &str) -> Result<Option<String>> {
     let mut headers = headers.iter();
     let Some(found) = headers.find(|header| header.name.eq_ignore_ascii_case(name)) else {

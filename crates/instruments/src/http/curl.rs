@@ -33,7 +33,8 @@ pub(crate) fn measure(
 
 /// Returns the curl on PATH.
 ///
-/// # Errors Returns an error if it is not installed.
+/// # Errors
+/// Returns an error if it is not installed.
 pub(crate) fn tool() -> Result<Tool> {
     Tool::find("curl", "--version", "curl")
 }

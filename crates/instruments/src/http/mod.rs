@@ -91,7 +91,8 @@ impl HttpTarget {
 
     /// Resolves `url`.
     ///
-    /// # Errors Returns an error if it is not an `http://` URL, or its host does not resolve to `family`.
+    /// # Errors
+    /// Returns an error if it is not an `http://` URL, or its host does not resolve to `family`.
     pub(crate) fn resolve(url: &str, family: Family) -> Result<Self> {
         let uri = url.parse::<http::Uri>();
         let uri = uri.with_context(|| format!("`{url}` is not a URL"))?;

@@ -40,7 +40,8 @@ const MOST_TURNED_AWAY: usize = 64;
 
 /// Binds the server to `port` of `bind`.
 ///
-/// # Errors Returns an error if that is not possible.
+/// # Errors
+/// Returns an error if that is not possible.
 pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<BoundService> {
     let listener = listen(bind, port, &shared)?;
     let address = listener.local_addr()?;

@@ -26,7 +26,8 @@ pub(crate) enum DownloadTool {
 impl DownloadTool {
     /// Returns the program on PATH.
     ///
-    /// # Errors Returns an error if it is not installed.
+    /// # Errors
+    /// Returns an error if it is not installed.
     pub(crate) fn found(self) -> Result<Tool> {
         match self {
             Self::Wget => wget::tool(),
@@ -36,7 +37,8 @@ impl DownloadTool {
 
     /// Measures in the calling thread's network namespace, with samples of `interval` or of [`DEFAULT_INTERVAL`].
     ///
-    /// # Errors Returns a failure if the tool is not installed, or has no option for one of the arguments.
+    /// # Errors
+    /// Returns a failure if the tool is not installed, or has no option for one of the arguments.
     pub(crate) fn measure(
         self,
         target: &HttpTarget,

@@ -41,7 +41,8 @@ pub(crate) fn measure(
 
 /// Returns the wget on PATH.
 ///
-/// # Errors Returns an error if it is not installed.
+/// # Errors
+/// Returns an error if it is not installed.
 pub(crate) fn tool() -> Result<Tool> {
     Tool::find("wget", "--version", "wget")
 }

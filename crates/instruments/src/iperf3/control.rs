@@ -52,7 +52,8 @@ pub(crate) type ControlResult<T> = Result<T, ControlError>;
 impl ControlChannel {
     /// Wraps a connection that was just established.
     ///
-    /// # Errors Returns an error if the socket refuses its options.
+    /// # Errors
+    /// Returns an error if the socket refuses its options.
     pub(crate) fn new(stream: TcpStream, stop: Stop) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(false)?;

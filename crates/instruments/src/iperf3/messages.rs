@@ -90,8 +90,9 @@ pub(crate) struct Sides {
 impl Params {
     /// Parses the parameters from a client.
     ///
-    /// # Errors Returns an error that names the field if the message differs from those of iperf3 3.12 and later, or
-    /// asks for something that a server cannot do.
+    /// # Errors
+    /// Returns an error that names the field if the message differs from those of iperf3 3.12 and later, or asks for
+    /// something that a server cannot do.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
         let fields = Fields::parse(bytes)?;
         let protocol = match (fields.flag("tcp")?, fields.flag("udp")?) {
@@ -177,7 +178,8 @@ impl Params {
 impl Results {
     /// Parses the results from the other end.
     ///
-    /// # Errors Returns an error that names the field if the message differs from those of iperf3 3.12 and later.
+    /// # Errors
+    /// Returns an error that names the field if the message differs from those of iperf3 3.12 and later.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
         let fields = Fields::parse(bytes)?;
         let cpu = |name: &str| required(name, fields.number(name));

@@ -26,7 +26,8 @@ const LOOK_FOR_BYTES: Duration = Duration::from_millis(5);
 pub(crate) trait Streams {
     /// Starts the senders and receivers. The test's time begins at `start`.
     ///
-    /// # Errors Returns an error if a thread cannot be started.
+    /// # Errors
+    /// Returns an error if a thread cannot be started.
     fn start(&mut self, start: Instant) -> Result<()>;
 
     /// Discards the counts so far from [`results`](Self::results) and [`progress`](Self::progress).

@@ -41,7 +41,8 @@ macro_rules! kinds {
 
             /// Measures.
             ///
-            /// # Errors Returns the failures of [`Instrument::measure`].
+            /// # Errors
+            /// Returns the failures of [`Instrument::measure`].
             pub fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
                 self.instrument().measure(session)
             }

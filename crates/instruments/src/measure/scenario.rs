@@ -131,7 +131,8 @@ impl Kind {
 
     /// Returns an instrument of this kind with these options.
     ///
-    /// # Errors Returns an error that names the option if the kind does not have it, or rejects its value.
+    /// # Errors
+    /// Returns an error that names the option if the kind does not have it, or rejects its value.
     pub fn with(self, parameters: &Parameters) -> Result<InstrumentArgs, Error> {
         let options = parameters.options()?;
         let known: Vec<String> = self.options().into_iter().map(|known| known.name).collect();
@@ -161,7 +162,8 @@ impl Kind {
 impl InstrumentArgs {
     /// Returns the instrument of a record's plan.
     ///
-    /// # Errors Returns an error if there is no such kind, or an argument is missing.
+    /// # Errors
+    /// Returns an error if there is no such kind, or an argument is missing.
     pub fn of(recorded: &RecordedArguments) -> Result<Self> {
         let mut own: Self = serde_json::from_value(serde_json::to_value(recorded)?)?;
         own.instrument_mut().aim(&FarEnd::example());
@@ -186,7 +188,8 @@ impl InstrumentArgs {
 
     /// Returns the external tools that it needs at both ends.
     ///
-    /// # Errors Returns an error if a tool is not on this machine.
+    /// # Errors
+    /// Returns an error if a tool is not on this machine.
     pub fn tools(&self) -> Result<Vec<Tool>> {
         let instrument = self.instrument();
         let server = instrument.server()?;
@@ -206,7 +209,8 @@ impl InstrumentArgs {
 
 /// Returns a record's plan with its instruments.
 ///
-/// # Errors Returns an error if this program does not have an instrument, or an argument is missing.
+/// # Errors
+/// Returns an error if this program does not have an instrument, or an argument is missing.
 pub fn read_plan(recorded: &Plan) -> Result<Plan<InstrumentArgs>> {
     recorded.try_map(|planned| {
         let own = InstrumentArgs::of(&planned.args);

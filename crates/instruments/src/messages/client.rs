@@ -33,8 +33,9 @@ impl MessageTarget {
     /// Connects, requests `mode` with Nagle's algorithm on or off, and reads the answer. Adds the connection's segment
     /// and buffer sizes and the path's MTU to the facts of `measurement`.
     ///
-    /// # Errors Returns an error if there is no connection within [`CONNECT_TIMEOUT`], or if the far end refuses, is
-    /// another program, or falls silent.
+    /// # Errors
+    /// Returns an error if there is no connection within [`CONNECT_TIMEOUT`], or if the far end refuses, is another
+    /// program, or falls silent.
     pub(super) fn ask(
         &self,
         mode: Mode,

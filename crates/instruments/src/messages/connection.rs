@@ -75,7 +75,8 @@ impl From<MessageError> for Error {
 impl MessageStream {
     /// Wraps a connection. Every wait checks `stop` at least every 100 ms.
     ///
-    /// # Errors Returns an error if the socket refuses its options.
+    /// # Errors
+    /// Returns an error if the socket refuses its options.
     pub(crate) fn new(stream: TcpStream, stop: Stop, silence: Duration) -> io::Result<Self> {
         let peer = stream.peer_addr()?;
         stream.set_nonblocking(false)?;
@@ -273,7 +274,8 @@ pub(crate) enum DatagramWait {
 impl NumberedDatagrams {
     /// Wraps a connected socket and discards what it received: before it was connected, anyone could send to it.
     ///
-    /// # Errors Returns an error if the socket refuses its options.
+    /// # Errors
+    /// Returns an error if the socket refuses its options.
     pub(crate) fn new(socket: UdpSocket, wait: Wait) -> io::Result<Self> {
         socket.set_read_timeout(Some(STOP_INTERVAL))?;
         socket.set_nonblocking(true)?;

@@ -158,7 +158,8 @@ pub(super) fn goodput_interval(
 /// Returns an upper bound in seconds for the hosts' part of a run of many messages, which is their part of the one
 /// round trip in which both ends take part: twice the [`host_overhead`] of a message of one byte after a long wait.
 ///
-/// # Errors Returns an error if there is no loopback interface.
+/// # Errors
+/// Returns an error if there is no loopback interface.
 pub(super) fn hosts_of_a_run(stop: &Stop) -> Result<f64> {
     let once = host_overhead(1, Wait::Block, LONGEST_PAUSE, stop)?;
     Ok(2.0 * once.as_secs_f64())
@@ -178,7 +179,8 @@ pub(super) fn network_part(interval: Option<[f64; 2]>, hosts_ms: Option<f64>) ->
 /// that has waited longer takes longer to wake up. The estimate includes two sends, two receives, two wake-ups and the
 /// copies, but no driver and no wire.
 ///
-/// # Errors Returns an error if there is no loopback interface, or no message came back.
+/// # Errors
+/// Returns an error if there is no loopback interface, or no message came back.
 pub(super) fn host_overhead(
     size: usize,
     wait: Wait,

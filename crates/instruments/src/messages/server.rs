@@ -56,7 +56,8 @@ struct MessageTest<'a> {
 
 /// Binds the TCP service to `port` of `bind`. UDP sockets on the same port are opened for clients that ask for them.
 ///
-/// # Errors Returns an error if the port cannot be bound.
+/// # Errors
+/// Returns an error if the port cannot be bound.
 pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<BoundService> {
     let listener = listen(bind, port, &shared)?;
     let address = listener.local_addr()?;
@@ -220,7 +221,8 @@ fn memory_for(mode: &Mode) -> usize {
 impl MessageTest<'_> {
     /// Answers `request` and serves it. `wait` is the granted way to wait.
     ///
-    /// # Errors Returns an error if the connection breaks, or a UDP socket cannot be opened.
+    /// # Errors
+    /// Returns an error if the connection breaks, or a UDP socket cannot be opened.
     fn serve(&mut self, request: &MessageRequest, wait: Wait) -> Result<()> {
         self.stream.socket().set_nodelay(!request.nagle)?;
         let port = self.server.port;

@@ -352,7 +352,8 @@ impl Source {
 
 /// Opens a file and returns it with its length.
 ///
-/// # Errors Returns an error if the file cannot be read, is not a plain file, or is empty.
+/// # Errors
+/// Returns an error if the file cannot be read, is not a plain file, or is empty.
 pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
     let name = path.display();
     let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));

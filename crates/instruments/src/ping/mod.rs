@@ -117,7 +117,8 @@ pub fn group_range() -> String {
 
 /// Checks that this machine allows an ICMP socket for `target`.
 ///
-/// # Errors Returns an error if it does not.
+/// # Errors
+/// Returns an error if it does not.
 pub(crate) fn check(target: IpAddr) -> Result<()> {
     icmp_socket(target).map(drop)
 }

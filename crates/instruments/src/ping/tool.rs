@@ -46,7 +46,8 @@ pub(crate) fn measure(
 
 /// Returns the ping on PATH.
 ///
-/// # Errors Returns an error if it is not installed.
+/// # Errors
+/// Returns an error if it is not installed.
 pub(crate) fn tool() -> Result<Tool> {
     Tool::find("ping", "-V", "iputils-ping")
 }

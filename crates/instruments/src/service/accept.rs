@@ -18,7 +18,8 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Returns a non-blocking listener on `port` of `bind`. Its connections send with the far end's congestion control.
 ///
-/// # Errors Returns an error if the listener cannot be bound or the congestion control cannot be set.
+/// # Errors
+/// Returns an error if the listener cannot be bound or the congestion control cannot be set.
 pub(crate) fn listen(bind: Option<&Local>, port: u16, shared: &Shared) -> Result<TcpListener> {
     let listener = endpoint::listen_tcp(bind, port)?;
     // An accepted connection inherits the congestion control of its listener.
@@ -54,7 +55,8 @@ pub(crate) fn accept_all(
 /// probes (SO_KEEPALIVE) remain unanswered for 1.5 times `idle`. A test's own limits are shorter and therefore act
 /// first.
 ///
-/// # Errors Returns an error if the socket refuses these options.
+/// # Errors
+/// Returns an error if the socket refuses these options.
 pub(crate) fn keep_alive(socket: &SockRef<'_>, idle: Duration) -> io::Result<()> {
     const PROBES: u32 = 3;
     // The kernel takes whole seconds, at least one.

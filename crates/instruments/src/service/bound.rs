@@ -43,7 +43,8 @@ impl BoundService {
 
     /// Serves from a thread of the service.
     ///
-    /// # Errors Returns an error if the thread cannot be started.
+    /// # Errors
+    /// Returns an error if the thread cannot be started.
     pub(crate) fn start(self) -> Result<RunningService> {
         let thread = thread::Builder::new().name(self.name.to_owned());
         Ok(RunningService {

@@ -86,7 +86,8 @@ impl ResourceBudget {
 
     /// Takes `amount` for `source`. An amount without a source counts towards the total only.
     ///
-    /// # Errors Returns an error if the amount exceeds what is left in total or for the source.
+    /// # Errors
+    /// Returns an error if the amount exceeds what is left in total or for the source.
     pub fn take(&self, source: Option<ClientKey>, amount: u64) -> Result<Share, Shortage> {
         let mut taken = lock(&self.taken);
         let of_source = source.and_then(|source| taken.by_source.get(&source).copied());

@@ -51,7 +51,8 @@ impl Choices {
 
 /// Checks that a socket in the calling thread's network namespace may use the congestion control `name`.
 ///
-/// # Errors Returns an error that lists the names that a socket may use.
+/// # Errors
+/// Returns an error that lists the names that a socket may use.
 pub fn check_congestion(name: &str) -> Result<()> {
     effective_congestion(Some(name)).map(drop)
 }
@@ -72,7 +73,8 @@ pub(super) fn effective_congestion(name: Option<&str>) -> Result<String> {
 
 /// Sets TCP_CONGESTION.
 ///
-/// # Errors Returns an error that lists the valid names if `name` is not available, or not allowed to this user.
+/// # Errors
+/// Returns an error that lists the valid names if `name` is not available, or not allowed to this user.
 pub(super) fn set_congestion(socket: &Socket, name: &str) -> Result<()> {
     let set = socket.set_tcp_congestion(name.as_bytes());
     set.map_err(|error: io::Error| {

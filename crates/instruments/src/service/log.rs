@@ -101,7 +101,8 @@ impl Log {
     /// Opens a log with lines on standard output, and JSON in `json` if there is one. If `json` is `-`, JSON goes to
     /// standard output and lines go to standard error. Nothing is written before the far end serves.
     ///
-    /// # Errors Returns an error if the file cannot be opened for appending.
+    /// # Errors
+    /// Returns an error if the file cannot be opened for appending.
     pub fn open(json: Option<&Path>) -> Result<Self> {
         let stdout = |lost| Writer::new("standard output", io::stdout(), lost);
         let stderr = || Writer::new("standard error", io::stderr(), lost_lines);
@@ -125,7 +126,8 @@ impl Log {
 
     /// Starts the writer threads.
     ///
-    /// # Errors Returns an error if a thread cannot be started.
+    /// # Errors
+    /// Returns an error if a thread cannot be started.
     pub(crate) fn start(&self) -> io::Result<()> {
         let mut writers = [&self.people, &self.programs, &self.notes]
             .into_iter()
@@ -241,7 +243,8 @@ impl Writer {
 
     /// Starts the thread that writes.
     ///
-    /// # Errors Returns an error if the thread cannot be started.
+    /// # Errors
+    /// Returns an error if the thread cannot be started.
     fn start(&self) -> io::Result<()> {
         if let Some(work) = lock(&self.work).take() {
             let thread = thread::Builder::new().name("log".to_owned());

@@ -144,7 +144,8 @@ impl Shared {
     /// Returns the shared state. It uses the system's congestion control if `congestion` is absent, and admits everyone
     /// if `allow` is empty.
     ///
-    /// # Errors Returns an error if the congestion control is not available.
+    /// # Errors
+    /// Returns an error if the congestion control is not available.
     pub(crate) fn new(
         congestion: Option<String>,
         limits: ServiceLimits,
@@ -172,7 +173,8 @@ impl Shared {
 
     /// Admits a connection of `peer` to the service `protocol`; its test has not begun yet.
     ///
-    /// # Errors Returns a refusal if the peer may not test, or has too many connections.
+    /// # Errors
+    /// Returns a refusal if the peer may not test, or has too many connections.
     pub(crate) fn enter(
         &self,
         protocol: &'static str,
@@ -190,7 +192,8 @@ impl Shared {
 
     /// Admits a test of `peer` that users know as `test` and that takes the resources `needs`.
     ///
-    /// # Errors Returns the refusal if the test may not run.
+    /// # Errors
+    /// Returns the refusal if the test may not run.
     pub(crate) fn admit(
         self: &Arc<Self>,
         peer: SocketAddr,
@@ -216,7 +219,8 @@ impl Shared {
 
     /// Returns the source under which a client is counted.
     ///
-    /// # Errors Returns a refusal if the address may not test.
+    /// # Errors
+    /// Returns a refusal if the address may not test.
     fn source(&self, address: IpAddr) -> Result<ClientKey, AdmissionRefusal> {
         match self.allows(address) {
             true => Ok(ClientKey::of(address)),
@@ -281,7 +285,8 @@ impl Shared {
 
     /// Checks that `peer` may run one more test by `protocol` now.
     ///
-    /// # Errors Returns a refusal if there is no room.
+    /// # Errors
+    /// Returns a refusal if there is no room.
     pub(crate) fn check_room(
         &self,
         protocol: &'static str,
@@ -293,7 +298,8 @@ impl Shared {
 
     /// Starts to write the log.
     ///
-    /// # Errors Returns an error if a thread cannot be started.
+    /// # Errors
+    /// Returns an error if a thread cannot be started.
     pub(crate) fn start_log(&self) -> io::Result<()> {
         self.log.start()
     }

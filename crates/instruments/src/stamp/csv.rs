@@ -33,7 +33,8 @@ const HEADER: [&str; 20] = [
 
 /// Writes the probes of these phases, one phase after the other.
 ///
-/// # Errors Returns an error if they cannot be written.
+/// # Errors
+/// Returns an error if they cannot be written.
 pub(crate) fn write(to: impl Write, phases: &[(&str, &ProbeResults)]) -> Result<()> {
     let mut writer = ::csv::Writer::from_writer(to);
     writer.write_record(HEADER)?;

@@ -33,7 +33,8 @@ pub(crate) struct LoadedLatency {
 
 /// Runs `probe` once on the idle path, and once while `load` runs.
 ///
-/// # Errors Returns the errors of `probe`.
+/// # Errors
+/// Returns the errors of `probe`.
 pub(crate) fn measure<E>(
     plan: &ProbePlan,
     load: BackgroundLoad<'_>,

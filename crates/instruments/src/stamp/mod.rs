@@ -28,8 +28,9 @@ use crate::failure::Failure;
 
 /// Runs one session with the reflector at `target`. Returns its results, and the reason if it ended early.
 ///
-/// # Errors Returns a failure if the near end cannot be bound, there is no route to the target, or the kernel does not
-/// stamp packets.
+/// # Errors
+/// Returns a failure if the near end cannot be bound, there is no route to the target, or the kernel does not stamp
+/// packets.
 pub(crate) fn probe(
     target: SocketAddr,
     local: Option<&Local>,

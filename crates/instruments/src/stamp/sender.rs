@@ -91,7 +91,8 @@ impl ProbePlan {
 
     /// Checks that a packet can have this size.
     ///
-    /// # Errors Returns an error that names possible sizes if not.
+    /// # Errors
+    /// Returns an error that names possible sizes if not.
     pub(crate) fn check(&self) -> Result<()> {
         let size = usize::from(self.size);
         if !(BASE..=LONGEST).contains(&size) {
@@ -120,8 +121,9 @@ impl Sender {
     /// Opens a session to `target`. This takes about 10 ms, in which it measures how late this machine wakes the
     /// calling thread up.
     ///
-    /// # Errors Returns a failure if the near end cannot be bound, there is no route to the target, or the kernel does
-    /// not stamp packets.
+    /// # Errors
+    /// Returns a failure if the near end cannot be bound, there is no route to the target, or the kernel does not stamp
+    /// packets.
     pub(crate) fn open(
         target: SocketAddr,
         local: Option<&Local>,

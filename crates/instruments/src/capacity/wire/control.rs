@@ -163,7 +163,8 @@ impl Setup {
 
     /// Decodes a whole datagram.
     ///
-    /// # Errors Returns an error if it is not a setup message.
+    /// # Errors
+    /// Returns an error if it is not a setup message.
     pub(crate) fn decode(datagram: &[u8]) -> Result<Self, Malformed> {
         let mut fields = SETUP.check(datagram)?;
         SETUP.either("cmdRequest", fields[6])?;
@@ -273,7 +274,8 @@ impl Activation {
 
     /// Decodes a whole datagram of a test whose setup was in `version`.
     ///
-    /// # Errors Returns an error if it is not an activation of that version.
+    /// # Errors
+    /// Returns an error if it is not an activation of that version.
     pub(crate) fn decode(datagram: &[u8], version: Version) -> Result<Self, Malformed> {
         let format = Self::format(version);
         let mut from = &format.check(datagram)?[2..];

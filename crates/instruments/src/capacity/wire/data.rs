@@ -170,7 +170,8 @@ impl LoadHeader {
 
     /// Decodes the header of a datagram and ignores the filling.
     ///
-    /// # Errors Returns an error if it is not a load PDU.
+    /// # Errors
+    /// Returns an error if it is not a load PDU.
     pub(crate) fn decode(datagram: &[u8]) -> Result<Self, Malformed> {
         LOAD.decode(&datagram[..datagram.len().min(LOAD_HEADER)])
     }
@@ -204,7 +205,8 @@ impl FeedbackMessage {
 
     /// Decodes a whole datagram.
     ///
-    /// # Errors Returns an error if it is not feedback of this version.
+    /// # Errors
+    /// Returns an error if it is not feedback of this version.
     pub(crate) fn decode(datagram: &[u8], version: Version) -> Result<Self, Malformed> {
         if !version.is_legacy() {
             return STATUS.decode(datagram);

@@ -59,7 +59,8 @@ pub(super) struct QueuedTest<'a, K: Eq + Hash, S> {
 impl Dispatcher {
     /// Returns a dispatcher with UDP on `address`, and on the interface of `bind` if that is one.
     ///
-    /// # Errors Returns an error if another program uses the UDP port.
+    /// # Errors
+    /// Returns an error if another program uses the UDP port.
     pub(super) fn new(
         shared: Arc<Shared>,
         address: SocketAddr,
@@ -136,7 +137,8 @@ impl Dispatcher {
 impl<K: Copy + Eq + Hash + Debug, S> WaitingTests<K, S> {
     /// Waits until no other test waits for the streams of `key`, and then registers this one.
     ///
-    /// # Errors Returns an error if another test still waits at `deadline`.
+    /// # Errors
+    /// Returns an error if another test still waits at `deadline`.
     pub(super) fn wait(
         &self,
         key: K,

@@ -15,7 +15,8 @@ use crate::service::{BoundService, ConnectionPermit, Shared, accept_all, listen}
 
 /// Binds the service to `port` of `bind`.
 ///
-/// # Errors Returns an error if the port cannot be bound.
+/// # Errors
+/// Returns an error if the port cannot be bound.
 pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<BoundService> {
     let listener = listen(bind, port, &shared)?;
     let address = listener.local_addr()?;

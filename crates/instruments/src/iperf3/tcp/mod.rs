@@ -445,7 +445,8 @@ pub(crate) fn block(plan: &Iperf3Test) -> u32 {
 /// Sets the options of `plan` on a data socket to `peer`. The MSS takes effect only if the socket `connects` later,
 /// since the client's handshake determines it.
 ///
-/// # Errors Returns an error that names the option that the system refuses.
+/// # Errors
+/// Returns an error that names the option that the system refuses.
 pub(crate) fn set_options(
     plan: &Iperf3Test,
     socket: &SockRef<'_>,
@@ -477,7 +478,8 @@ pub(crate) fn set_options(
 
 /// Sets the TOS byte of `plan`, if it has one, for packets to `peer`, on a socket of either IP version.
 ///
-/// # Errors Returns an error if the system refuses it.
+/// # Errors
+/// Returns an error if the system refuses it.
 pub(crate) fn set_tos(plan: &Iperf3Test, socket: &SockRef<'_>, peer: IpAddr) -> Result<()> {
     let Some(tos) = plan.tos else {
         return Ok(());

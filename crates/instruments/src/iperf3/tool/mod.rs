@@ -58,7 +58,8 @@ pub(crate) struct StreamTest<'a> {
 pub(crate) trait StreamProgram {
     /// Returns the tool on PATH.
     ///
-    /// # Errors Returns an error if it is not installed.
+    /// # Errors
+    /// Returns an error if it is not installed.
     fn tool(&self) -> Result<Tool>;
 
     /// Returns the default port of its server.
@@ -66,7 +67,8 @@ pub(crate) trait StreamProgram {
 
     /// Checks that the tool can do what `plan` asks for, independently of the ends.
     ///
-    /// # Errors Returns an error that names a setting for which the tool has no option.
+    /// # Errors
+    /// Returns an error that names a setting for which the tool has no option.
     fn check(&self, plan: &Iperf3Test) -> Result<()>;
 
     /// Returns the command line of the tool's server for `plan`, at an address of the target's IP version. `None` means
@@ -75,7 +77,8 @@ pub(crate) trait StreamProgram {
 
     /// Returns the client's command line for a plan that was checked.
     ///
-    /// # Errors Returns an error that names a setting of the test's ends for which the tool has no option.
+    /// # Errors
+    /// Returns an error that names a setting of the test's ends for which the tool has no option.
     fn arguments(&self, test: &StreamTest<'_>) -> Result<Vec<String>>;
 
     /// Parses the tool's output into samples and figures. Other lines are ignored.
@@ -96,7 +99,8 @@ impl<'a> StreamTest<'a> {
 
 /// Returns the command line with which the tool `by` does `test`.
 ///
-/// # Errors Returns an error that names a setting for which the tool has no option.
+/// # Errors
+/// Returns an error that names a setting for which the tool has no option.
 pub(crate) fn command_line(by: &dyn StreamProgram, test: &StreamTest<'_>) -> Result<Vec<String>> {
     by.check(test.plan)?;
     by.arguments(test)
@@ -180,7 +184,8 @@ fn nearest(count: f64) -> u64 {
 
 /// Returns the duration of a test, for tools that are used in one direction, for a time without an omitted start.
 ///
-/// # Errors Returns an error that names `tool` if the plan asks for something else.
+/// # Errors
+/// Returns an error that names `tool` if the plan asks for something else.
 pub(crate) fn plain_time(tool: &str, plan: &Iperf3Test) -> Result<Duration> {
     ensure!(
         Tool,
@@ -200,7 +205,8 @@ pub(crate) fn plain_time(tool: &str, plan: &Iperf3Test) -> Result<Duration> {
 
 /// Checks that no time-out for a connection is set, for tools that have no option for it.
 ///
-/// # Errors Returns an error that names `tool` if one is set.
+/// # Errors
+/// Returns an error that names `tool` if one is set.
 pub(crate) fn no_connect_timeout(tool: &str, test: &StreamTest<'_>) -> Result<()> {
     ensure!(
         Tool,
@@ -260,14 +266,16 @@ impl StreamTool {
 
     /// Returns the program on PATH.
     ///
-    /// # Errors Returns an error if it is not installed.
+    /// # Errors
+    /// Returns an error if it is not installed.
     pub(crate) fn found(self) -> Result<Tool> {
         self.external().tool()
     }
 
     /// Returns the server that the tool needs at `host` for `plan`, unless farwire's far end serves it.
     ///
-    /// # Errors Returns an error if the server is not installed, or has no option for a setting of the plan.
+    /// # Errors
+    /// Returns an error if the server is not installed, or has no option for a setting of the plan.
     pub(crate) fn server(self, host: &str, plan: &Iperf3Test) -> Result<Option<FarTool>> {
         let tool = self.external();
         tool.check(plan)?;
@@ -285,7 +293,8 @@ impl StreamTool {
 
     /// Measures in the calling thread's network namespace.
     ///
-    /// # Errors Returns a failure if the tool is not installed, or has no option for a setting.
+    /// # Errors
+    /// Returns a failure if the tool is not installed, or has no option for a setting.
     pub(crate) fn measure(
         self,
         test: &StreamTest<'_>,

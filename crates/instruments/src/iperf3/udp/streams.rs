@@ -99,7 +99,8 @@ enum Half {
 impl UdpStreams {
     /// Returns streams over connected `sockets`, in the order of `specs`, at the client or at the server.
     ///
-    /// # Errors Returns an error if a socket refuses its options, or the length is out of range.
+    /// # Errors
+    /// Returns an error if a socket refuses its options, or the length is out of range.
     pub(crate) fn new(
         params: &Params,
         specs: &[StreamSpec],

@@ -117,7 +117,8 @@ fn reversed(mut word: [u8; GREETING_LENGTH]) -> [u8; GREETING_LENGTH] {
 
 /// Greets the server to which `socket` is connected, until the server answers or already sends data.
 ///
-/// # Errors Returns an error if nothing arrives within 10 s, or the server's host refuses the datagrams.
+/// # Errors
+/// Returns an error if nothing arrives within 10 s, or the server's host refuses the datagrams.
 pub(crate) fn greet(socket: &UdpSocket, stop: &Stop) -> Result<()> {
     let peer = socket.peer_addr()?;
     socket.set_read_timeout(Some(STOP_INTERVAL))?;

@@ -32,7 +32,8 @@ const UPKEEP: Nanos = Nanos(1_000_000_000);
 
 /// Binds the service to `port` of `bind`, or to 8620 instead of 862 if that requires a privilege.
 ///
-/// # Errors Returns an error if the port cannot be bound, or the kernel does not stamp packets.
+/// # Errors
+/// Returns an error if the port cannot be bound, or the kernel does not stamp packets.
 pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<BoundService> {
     let not_allowed = |error: &Error| {
         let system = error.system();
