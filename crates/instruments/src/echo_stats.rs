@@ -11,7 +11,7 @@ use stats::t_interval;
 use crate::measured::{LOSS_INTERVAL, distribution, lost_percent, total};
 
 /// Returns how many answers to this number of probes a network can cause. A far end that sends more floods its client.
-pub(crate) fn most_answers(probes: usize) -> usize {
+pub(crate) fn max_answers(probes: usize) -> usize {
     const EACH: usize = 4;
     EACH * probes + 1000
 }
@@ -61,14 +61,14 @@ impl EchoStats {
 
     /// Returns when probe `index` left, in seconds, or `None` if it did not leave.
     pub(crate) fn sent_at(&self, index: u64) -> Option<f64> {
-        let probe = self.probes.get(place(index)?)?;
+        let probe = self.probes.get(position(index)?)?;
         Some(probe.sent_s)
     }
 
     /// Adds an answer to probe `index`. An answer to a probe that never left is ignored.
     pub(crate) fn answered(&mut self, index: u64, rtt_ms: f64) {
         let timeout_ms = self.timeout.as_secs_f64() * 1e3;
-        let Some(probe) = place(index).and_then(|at| self.probes.get_mut(at)) else {
+        let Some(probe) = position(index).and_then(|at| self.probes.get_mut(at)) else {
             return;
         };
         let extra = if probe.rtt_ms.is_some() || probe.late {
@@ -93,7 +93,7 @@ impl EchoStats {
 
     /// Returns whether there are more late and duplicate answers than a network can cause.
     pub(crate) fn flooded(&self) -> bool {
-        self.extra.len() > most_answers(self.probes.len())
+        self.extra.len() > max_answers(self.probes.len())
     }
 
     /// Returns whether every probe has an answer, in time or late.
@@ -186,7 +186,7 @@ pub(crate) fn lines(measurement: &Measurement) -> String {
 }
 
 /// Returns the position of the probe with this number in the list.
-fn place(index: u64) -> Option<usize> {
+fn position(index: u64) -> Option<usize> {
     usize::try_from(index).ok()?.checked_sub(1)
 }
 
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_lateness_and_duplicates_are_counted_apart() {
+    fn lost_late_and_duplicate_answers_are_counted_separately() {
         let mut stats = stats(4);
         stats.answered(1, 2.0);
         stats.answered(1, 3.0);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_s_duplicates_are_no_flood() {
+    fn duplicates_by_the_network_are_no_flood() {
         let mut stats = stats(2);
         (0..1000).for_each(|_| stats.answered(1, 2.0));
         assert!(!stats.flooded());
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_come_in_the_order_of_sending() {
+    fn samples_are_in_the_order_of_sending() {
         let mut stats = stats(2);
         stats.answered(2, 1.0);
         let metrics: Vec<_> = stats
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_have_pings_mdev_and_the_middle_of_an_even_count() {
+    fn round_trips_have_the_mdev_of_ping_and_a_median() {
         let value = |values: &[f64], statistic| {
             let figures = round_trips(values);
             let mut figures = figures.into_iter();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_nothing_sent_is_not_counted() {
+    fn an_answer_without_a_probe_is_not_counted() {
         let mut stats = stats(1);
         stats.answered(0, 1.0);
         stats.answered(9, 1.0);

@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::failure::go_on;
+use crate::failure::check_stop;
 use netio::stop::{STOP_INTERVAL, Stop};
 
 /// The time-out for setting up a connection, unless the user sets one.
@@ -118,7 +118,7 @@ pub(crate) fn attempt(
 fn connected(socket: &Socket, timeout: Duration, stop: &Stop) -> Result<io::Result<()>> {
     let begun = Instant::now();
     loop {
-        go_on(stop)?;
+        check_stop(stop)?;
         let left = timeout.saturating_sub(begun.elapsed());
         if left.is_zero() {
             return Ok(Err(io::ErrorKind::TimedOut.into()));
@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_may_say_its_port() {
+    fn a_host_may_include_a_port() {
         for (host, wanted) in [
             ("127.0.0.1", "127.0.0.1:7"),
             ("127.0.0.1:9", "127.0.0.1:9"),
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused_with_its_cause() {
+    fn an_invalid_host_is_refused_with_its_cause() {
         for (host, family, cause) in [
             ("127.0.0.1:x", Family::Any, "no port"),
             ("[::1", Family::Any, "not closed"),

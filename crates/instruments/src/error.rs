@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_has_its_causes_in_one_line_and_the_system_s_word() {
+    fn an_error_shows_its_causes_in_one_line_and_keeps_the_system_error() {
         let refused: Result<()> = Err(io::Error::from(io::ErrorKind::ConnectionRefused).into());
         let error = refused.context("connecting").context("tcp").unwrap_err();
         assert_eq!(error.to_string(), "tcp");

@@ -16,7 +16,7 @@ use netio::netns::NetNs;
 use netio::stop::{STOP_INTERVAL, Stop};
 use record::Measurement;
 
-use crate::failure::go_on;
+use crate::failure::check_stop;
 use crate::measured::failed;
 
 /// The most bytes that a tool may write. iperf3 writes about 1 KiB per stream and interval.
@@ -182,14 +182,14 @@ impl ToolOutput {
     }
 
     /// Returns the last line that is not empty, for an error message.
-    pub(crate) fn last_words(&self) -> &str {
+    pub(crate) fn last_line(&self) -> &str {
         let mut said = self.lines.iter().rev().map(|line| line.text.trim());
         said.find(|text| !text.is_empty()).unwrap_or("no output")
     }
 
     /// Returns a description of how `tool` ended, for an error message.
-    pub(crate) fn ending(&self, tool: &str) -> String {
-        let (code, said) = (self.code, self.last_words());
+    pub(crate) fn exit_message(&self, tool: &str) -> String {
+        let (code, said) = (self.code, self.last_line());
         format!("{tool} ended with code {code}: {said}")
     }
 }
@@ -224,7 +224,7 @@ fn lines_of(child: &mut Child, stop: &Stop) -> Result<Vec<OutputLine>> {
             Err(RecvTimeoutError::Timeout) => {}
         }
         ensure!(Tool, room > 0, "said more than {MOST_OUTPUT} bytes");
-        go_on(stop)?;
+        check_stop(stop)?;
     }
 }
 
@@ -338,7 +338,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_tool_that_does_not_end_is_stopped_at_the_time_out() {
+    fn a_tool_is_stopped_at_the_time_out() {
         let stop = Stop::default().within(Duration::ZERO);
         let error = shell("exec sleep 60", &stop).unwrap_err();
         assert!(
@@ -348,7 +348,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_tool_that_never_stops_talking_is_ended() {
+    fn a_tool_with_endless_output_is_ended() {
         for script in ["exec yes", "exec tr '\\0' x < /dev/zero"] {
             let error = format!("{:#}", shell(script, &Stop::default()).unwrap_err());
             assert!(error.contains("said more than"), "{error}");

@@ -44,7 +44,7 @@ impl<T, E: Into<AnyError>> Blame<T> for Result<T, E> {
 }
 
 /// Returns [`Error::Stopped`] if there is a cause to stop now.
-pub(crate) fn go_on(stop: &Stop) -> Outcome<()> {
+pub(crate) fn check_stop(stop: &Stop) -> Outcome<()> {
     stop.cause()
         .map_or(Ok(()), |cause| Err(Error::Stopped(cause)))
 }
@@ -80,11 +80,11 @@ impl Display for Failure {
 fn in_one_line(error: &(dyn error::Error + 'static)) -> String {
     let causes = iter::successors(error.source(), |cause| cause.source());
     let causes = causes.map(ToString::to_string);
-    causes.fold(error.to_string(), |told, cause| {
-        if told.contains(&cause) {
-            told
+    causes.fold(error.to_string(), |text, cause| {
+        if text.contains(&cause) {
+            text
         } else {
-            format!("{told}: {cause}")
+            format!("{text}: {cause}")
         }
     })
 }

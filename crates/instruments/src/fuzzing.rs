@@ -87,9 +87,9 @@ pub fn capacity(bytes: &[u8]) {
 /// Fuzzes the lines of pingpong, blast and transfer.
 pub fn messages(bytes: &[u8]) {
     let line = String::from_utf8_lossy(bytes);
-    again::<MessageRequest>(&line);
-    again::<TransferResult>(&line);
-    again::<EchoResult>(&line);
+    assert_round_trip::<MessageRequest>(&line);
+    assert_round_trip::<TransferResult>(&line);
+    assert_round_trip::<EchoResult>(&line);
     if let Ok(grant) = MessageGrant::parse(&line) {
         let written = MessageGrant::parse(&grant.to_string());
         assert_eq!(written.expect("what was written is right"), grant);
@@ -113,11 +113,11 @@ pub fn dist(bytes: &[u8]) {
 
 /// Fuzzes netem's options.
 pub fn netem(bytes: &[u8]) {
-    again::<conditions::NetemSpec>(&String::from_utf8_lossy(bytes));
+    assert_round_trip::<conditions::NetemSpec>(&String::from_utf8_lossy(bytes));
 }
 
 /// Asserts that an accepted line has the same value after it was written and parsed again.
-fn again<T: FromStr<Err: Debug> + Display + PartialEq + Debug>(line: &str) {
+fn assert_round_trip<T: FromStr<Err: Debug> + Display + PartialEq + Debug>(line: &str) {
     if let Ok(value) = line.parse::<T>() {
         let written = value.to_string().parse::<T>();
         assert_eq!(written.expect("what was written is right"), value);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_as_they_should_be_are_taken() {
+    fn valid_messages_are_accepted() {
         assert!(Params::parse(PARAMS.as_bytes()).is_ok());
         assert!(Results::parse(RESULTS.as_bytes()).is_ok());
         assert!(wire::ProbeRequest::parse(&stamp_packet()).is_some());
@@ -207,7 +207,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_nearly_right_makes_a_parser_panic(bytes in mutated()) {
+        fn no_mutated_message_makes_a_parser_panic(bytes in mutated()) {
             ALL.iter().for_each(|parse| parse(&bytes));
         }
     }

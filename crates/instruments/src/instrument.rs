@@ -53,7 +53,7 @@ pub trait Instrument: Sync {
     fn traffic(&self) -> Vec<Traffic>;
 
     /// Sets the far end to measure towards.
-    fn aim(&mut self, far_end: &FarEnd);
+    fn set_far_end(&mut self, far_end: &FarEnd);
 
     /// Sets the congestion control of its TCP senders, unless its arguments name one.
     fn use_congestion(&mut self, _name: &str) {}
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_is_bare_seconds_or_has_a_unit() {
+    fn an_interval_is_seconds_or_has_a_unit() {
         let ms = |text| interval(text).unwrap();
         assert_eq!(ms("0.05"), Nanos::from_millis(50));
         assert_eq!(ms("1"), Nanos::from_secs(1));

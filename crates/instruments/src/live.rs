@@ -56,7 +56,7 @@ pub(crate) struct ProgressLine {
 
 impl ProgressLine {
     /// Prints the time since the start and the result of `text`, if the previous line is at least a second old.
-    pub(crate) fn tell(&mut self, text: impl FnOnce() -> String) {
+    pub(crate) fn print(&mut self, text: impl FnOnce() -> String) {
         let now = self.start.elapsed();
         if now >= self.next {
             self.next = now + SECOND;

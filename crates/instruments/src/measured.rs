@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_of_a_median_is_woodruffs_as_facts_and_documentation_say() {
+    fn the_interval_of_a_median_is_woodruff_s_as_documented() {
         let values = alike();
         let figures = distribution(Metric::RttMs, &values, &[Statistic::Median]);
         let [low, high] = figures[0].interval.unwrap();

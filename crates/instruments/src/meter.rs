@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stall_shows_as_intervals_of_nothing() {
+    fn a_stall_is_visible_as_empty_intervals() {
         let mut meter = IntervalMeter::new(Duration::from_secs(1));
         meter.add(0.5, 10);
         meter.add(3.5, 20);

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stood_in_a_file_stays_until_it_is_replaced() {
+    fn the_content_of_a_file_stays_until_it_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("results");
         std::fs::write(&path, "older and longer").unwrap();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_written_is_named_before() {
+    fn an_unwritable_file_is_named_before_the_measurement() {
         let error = Prepared::open(Path::new("/nowhere/results")).unwrap_err();
         assert!(error.to_string().contains("/nowhere/results: cannot write"));
     }

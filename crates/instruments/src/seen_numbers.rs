@@ -53,7 +53,7 @@ impl<const WINDOW: u64> SeenNumbers<WINDOW> {
     }
 
     /// Returns whether `number` arrived. A number behind the window, and 0, count as arrived.
-    pub(crate) fn came(&mut self, number: u64) -> bool {
+    pub(crate) fn has_arrived(&mut self, number: u64) -> bool {
         if number > self.highest {
             return false;
         }

@@ -104,14 +104,14 @@ impl BoundServer {
     /// each client on its own port and that port is privileged.
     pub fn needs(&self) -> &'static [Capability] {
         const SHARED_BY_CLIENTS: [&str; 2] = ["iperf3", "messages"];
-        let mut shared = self.services.iter();
-        let needs = |service: &BoundService| {
-            let is_shared = SHARED_BY_CLIENTS.contains(&service.name());
-            is_shared && service.address().port() < endpoint::first_free_port()
+        let needs_bind_service = |service: &BoundService| {
+            SHARED_BY_CLIENTS.contains(&service.name())
+                && service.address().port() < endpoint::first_free_port()
         };
-        match shared.any(needs) {
-            true => &[Capability::CAP_NET_BIND_SERVICE],
-            false => &[],
+        if self.services.iter().any(needs_bind_service) {
+            &[Capability::CAP_NET_BIND_SERVICE]
+        } else {
+            &[]
         }
     }
 

@@ -22,11 +22,11 @@ use rustls::{
 use serde::{Deserialize, Serialize};
 
 use crate::Session;
-use crate::connect::{ConnectPlan, ConnectProbes, Times, metrics, profile};
+use crate::connect::{ConnectPlan, ConnectProbes, ConnectionTimes, metrics, profile};
 use crate::echo_stats::lines;
 use crate::endpoint;
 use crate::error::{Context, Error, Result};
-use crate::failure::{Blame, Failure, go_on};
+use crate::failure::{Blame, Failure, check_stop};
 use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, estimated};
 use crate::measured::{LOSS_INTERVAL, QUANTILE_INTERVAL};
 use netio::stop::{STOP_INTERVAL, Stop};
@@ -37,7 +37,7 @@ use record::profile::InstrumentProfile;
 use record::{Measurement, Metric};
 
 /// The longest wait for the server's session tickets after a handshake.
-const TICKETS: Duration = Duration::from_millis(500);
+const TICKET_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Time TLS handshakes, and report what both ends agreed on
 ///
@@ -82,7 +82,7 @@ impl Instrument for TlsArgs {
         vec![Traffic::Tcp(Some(self.port))]
     }
 
-    fn aim(&mut self, far_end: &FarEnd) {
+    fn set_far_end(&mut self, far_end: &FarEnd) {
         self.host = far_end.address.to_string();
     }
 
@@ -164,7 +164,7 @@ struct Handshaker<'a> {
 
 /// The parameters that client and server agreed on.
 #[derive(Debug)]
-struct Agreed {
+struct NegotiatedParameters {
     version: String,
     cipher: String,
     alpn: String,
@@ -183,7 +183,7 @@ impl Handshaker<'_> {
         });
         let (timeout, received) = (Duration::from(plan.timeout), probes.answered());
         let resumed = agreed.iter().filter(|agreed| agreed.is_resumed).count();
-        let all = |what: fn(&Agreed) -> &str| {
+        let all = |what: fn(&NegotiatedParameters) -> &str| {
             let all: BTreeSet<&str> = agreed.iter().map(what).collect();
             all.into_iter().collect::<Vec<_>>().join(", ")
         };
@@ -206,13 +206,15 @@ impl Handshaker<'_> {
     }
 
     /// Makes one connection. The measurement ends if the server refuses or breaks it.
-    fn probe(&self, stop: &Stop) -> Result<(Times, Option<Agreed>)> {
+    fn probe(&self, stop: &Stop) -> Result<(ConnectionTimes, Option<NegotiatedParameters>)> {
         let target = self.target;
         let socket = endpoint::tcp(target, self.args.common.bind.as_ref())?;
         let asked = Instant::now();
         let timeout = Duration::from(self.args.plan.timeout);
         match endpoint::attempt(&socket, target, timeout, stop)? {
-            Err(error) if error.kind() == ErrorKind::TimedOut => return Ok((Times::new(), None)),
+            Err(error) if error.kind() == ErrorKind::TimedOut => {
+                return Ok((ConnectionTimes::new(), None));
+            }
             went => went.with_context(|| format!("no connection to {target}"))?,
         }
         let connected = Instant::now();
@@ -223,9 +225,9 @@ impl Handshaker<'_> {
         let mut tls = ClientConnection::new(Arc::clone(&self.config), self.name.clone())
             .map_err(|error| Error::Library(error.into()))?;
         while tls.is_handshaking() {
-            go_on(stop)?;
+            check_stop(stop)?;
             if asked.elapsed() >= timeout {
-                return Ok((Times::new(), None));
+                return Ok((ConnectionTimes::new(), None));
             }
             advance(&mut tls, &mut stream)
                 .with_context(|| format!("no TLS handshake with {target}"))?;
@@ -235,11 +237,11 @@ impl Handshaker<'_> {
             (Metric::ConnectMs, ms(connected - asked)),
             (Metric::TlsHandshakeMs, ms(connected.elapsed())),
         ];
-        let agreed = Agreed::of(&tls);
+        let agreed = NegotiatedParameters::of(&tls);
         if self.args.resume {
-            let until = Instant::now() + TICKETS;
+            let until = Instant::now() + TICKET_TIMEOUT;
             while tls.tls13_tickets_received() == 0 && Instant::now() < until {
-                go_on(stop)?;
+                check_stop(stop)?;
                 // A server that closes the connection sends no ticket.
                 if advance(&mut tls, &mut stream).is_err() {
                     break;
@@ -273,7 +275,7 @@ fn advance(tls: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<()>
     }
 }
 
-impl Agreed {
+impl NegotiatedParameters {
     fn of(tls: &ClientConnection) -> Option<Self> {
         let name = |of: Option<&[u8]>| {
             of.map_or_else(
@@ -404,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn every_handshake_is_timed_and_what_was_agreed_is_stated() {
+    fn every_handshake_is_timed_and_its_parameters_are_stated() {
         let args = TlsArgs {
             alpn: vec!["h2".to_owned(), "http/1.1".to_owned()],
             ..args(server())
@@ -428,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn later_connections_resume_the_session_where_that_is_asked_for() {
+    fn later_connections_resume_the_session_on_request() {
         let args = TlsArgs {
             resume: true,
             ..args(server())
@@ -471,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_is_asked_for_by_the_host_s_name() {
+    fn the_host_s_name_is_requested_from_the_server() {
         let of = |host: &str| {
             let args = TlsArgs {
                 host: host.to_owned(),

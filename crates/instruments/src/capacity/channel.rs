@@ -152,14 +152,14 @@ impl Channel {
     /// Returns the errors of [`receive`](Self::receive).
     fn send_load(&mut self, train: Train, header: &LoadHeader) -> io::Result<()> {
         let payload = payload_to_send(train.payload, self.ipv6);
-        let at_once = if self.segmentation {
+        let per_call = if self.segmentation {
             (LONGEST_TRAIN / payload).min(MOST_SEGMENTS)
         } else {
             1
         };
         let mut left = train.count;
         while left > 0 {
-            let count = left.min(at_once);
+            let count = left.min(per_call);
             self.send_equal(payload, count, header)?;
             left -= count;
         }
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_that_do_not_fit_the_mtu_leave_one_by_one() {
+    fn datagrams_above_the_mtu_are_sent_one_by_one() {
         let (mut from, mut to) = pair();
         from.segmentation = false;
         let train = train(8972, 12, 0);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_went_away_is_an_error() {
+    fn a_closed_peer_is_an_error() {
         let (mut from, to) = pair();
         drop(to);
         let train = train(100, 1, 0);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_refusal_of_a_null_request_is_not_the_peer_s_end() {
+    fn the_refusal_of_a_null_request_is_ignored() {
         let train = train(100, 3, 0);
         type Call = fn(&mut Channel, Train) -> io::Result<()>;
         let calls: [Call; 3] = [
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_refusal_is_the_peer_s_end() {
+    fn a_second_refusal_is_an_error() {
         let (from, to) = pair();
         let mut from = from.after_null_request();
         drop(to);

@@ -11,18 +11,18 @@ use record::{Direction, Measurement};
 use super::CapacityArgs;
 use super::channel::{Channel, now};
 use super::exchange::Exchange;
-use super::outcome::{Agreed, SILENCE};
+use super::outcome::{SILENCE, TestAgreement};
 use super::results::measurement;
 use super::search::RateControl;
 use super::session::TestSession;
 use super::wire::{
-    Activation, ActivationAnswer, LONGEST_MESSAGE, LoadHeader, Malformed, SendingRate, Setup,
-    SetupAnswer, Sizes, TestParameters, Version,
+    Activation, ActivationAnswer, LONGEST_MESSAGE, LoadHeader, MalformedMessage, SendingRate,
+    Setup, SetupAnswer, Sizes, TestParameters, Version,
 };
 use crate::Session;
 use crate::endpoint;
-use crate::failure::go_on;
-use crate::iperf3::control::is_pause;
+use crate::failure::check_stop;
+use crate::iperf3::control::is_timeout;
 
 /// A request is repeated after this time, until [`SILENCE`] has passed.
 const REPEAT: Duration = Duration::from_secs(1);
@@ -60,7 +60,7 @@ pub(crate) fn measure(
     } = request.activate(args.direction(), asked)?;
     check(asked, &parameters).with_context(|| format!("{target} accepts what cannot be"))?;
     request.note_changes(asked, &parameters);
-    let agreed = Agreed {
+    let agreed = TestAgreement {
         peer: target,
         direction: args.direction(),
         version: request.version,
@@ -137,7 +137,7 @@ impl TestRequest<'_> {
             sizes: self.sizes,
             ..Setup::default()
         };
-        self.ask("the setup request", &request.encode(), |datagram| {
+        self.exchange("the setup request", &request.encode(), |datagram| {
             let answer = Setup::decode(datagram)?;
             Ok((answer.ident == request.ident).then_some(answer))
         })
@@ -157,7 +157,7 @@ impl TestRequest<'_> {
         let down = direction == Direction::Down;
         let version = self.version;
         let bytes = request.encode(version);
-        let answer = self.ask("the activation request", &bytes, |datagram| {
+        let answer = self.exchange("the activation request", &bytes, |datagram| {
             // The answer was lost or overtaken; load from the server implies that it accepted.
             if down && LoadHeader::decode(datagram).is_ok() {
                 let answer = Some(ActivationAnswer::ACCEPTED);
@@ -177,24 +177,24 @@ impl TestRequest<'_> {
 
     /// Sends `request` repeatedly until `read` recognises its answer. Other datagrams are discarded, except that load
     /// stays in the socket.
-    fn ask<T>(
+    fn exchange<T>(
         &self,
         name: &str,
         request: &[u8],
-        read: impl Fn(&[u8]) -> Result<Option<T>, Malformed>,
+        read: impl Fn(&[u8]) -> Result<Option<T>, MalformedMessage>,
     ) -> Result<T> {
         let began = Instant::now();
         let mut asked = 0;
         let mut wrong = None;
         let mut buffer = [0; LONGEST_MESSAGE];
         while began.elapsed() < SILENCE {
-            go_on(&self.session.stop)?;
+            check_stop(&self.session.stop)?;
             if began.elapsed() >= REPEAT * asked {
                 self.explained(self.socket.send(request))?;
                 asked += 1;
             }
             let length = match self.socket.peek(&mut buffer) {
-                Err(error) if is_pause(&error) => continue,
+                Err(error) if is_timeout(&error) => continue,
                 peeked => self.explained(peeked)?,
             };
             let datagram = &buffer[..length];
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_cannot_set_what_cannot_be_nor_what_takes_longer() {
+    fn impossible_or_longer_parameters_of_a_server_are_refused() {
         let asked = parameters(20);
         check(&asked, &asked).unwrap();
         type Change = fn(&mut TestParameters);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_s_least_time_is_taken() {
+    fn the_least_duration_of_the_reference_is_accepted() {
         let asked = parameters(2);
         let given = TestParameters {
             duration_s: REFERENCE_TIME_S,

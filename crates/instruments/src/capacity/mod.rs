@@ -106,7 +106,7 @@ impl Instrument for CapacityArgs {
         vec![Traffic::Udp(None)]
     }
 
-    fn aim(&mut self, far_end: &FarEnd) {
+    fn set_far_end(&mut self, far_end: &FarEnd) {
         self.host = far_end.address.to_string();
     }
 

@@ -15,7 +15,7 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(3);
 
 /// The agreement of both ends on a test, and the role of this end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Agreed {
+pub(crate) struct TestAgreement {
     /// The address of the other end.
     pub(crate) peer: SocketAddr,
     /// The direction of the load.
@@ -65,7 +65,7 @@ pub(crate) struct TestOutcome {
     /// All complete sub-intervals.
     pub(crate) sub_intervals: Vec<WholeSubInterval>,
     /// The way in which the test ended.
-    pub(crate) end: End,
+    pub(crate) end: TestEnd,
     /// Datagrams that this host's full socket may have dropped, which the network did not lose.
     pub(crate) host_drops: u32,
     /// Load PDUs for which this host's sending socket had no room.
@@ -86,7 +86,7 @@ pub(crate) struct TestOutcome {
 
 /// The way in which a test ended.
 #[derive(Debug, Default, thiserror::Error)]
-pub(crate) enum End {
+pub(crate) enum TestEnd {
     /// The test is complete.
     #[default]
     #[error("complete")]
@@ -112,7 +112,7 @@ pub(crate) enum End {
     Failed(io::Error),
 }
 
-impl Agreed {
+impl TestAgreement {
     /// Returns whether this end receives the load.
     pub(crate) fn receives_here(&self) -> bool {
         (self.direction == Direction::Down) != self.is_server

@@ -12,7 +12,7 @@ use super::wire::{SendingRate, Transmitter};
 const SLOT: u64 = 50_000;
 /// The delay in nanoseconds above which the sender skips the datagrams that it missed, instead of sending them as a
 /// burst.
-const LATEST: u64 = 10_000_000;
+const MOST_BEHIND: u64 = 10_000_000;
 /// The largest burst of the table, and of any peer's request.
 const LARGEST_BURST: u32 = 100;
 /// The shortest interval of the table, and of any peer's request.
@@ -34,11 +34,11 @@ pub(crate) struct Train {
 /// The two transmitters of a rate, each with its own schedule. At first it sends nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Pacer {
-    schedules: [Schedule; 2],
+    schedules: [TransmitterSchedule; 2],
 }
 
 #[derive(Debug, Default)]
-struct Schedule {
+struct TransmitterSchedule {
     transmitter: Transmitter,
     /// The start of the current interval, or `None` while there is nothing to send.
     began: Option<Nanos>,
@@ -59,7 +59,10 @@ impl Pacer {
 
     /// Returns when the next train is due.
     pub(crate) fn next_at(&self) -> Option<Nanos> {
-        self.schedules.iter().filter_map(Schedule::next_at).min()
+        self.schedules
+            .iter()
+            .filter_map(TransmitterSchedule::next_at)
+            .min()
     }
 
     /// Returns the next train that is due by `now`.
@@ -70,7 +73,7 @@ impl Pacer {
                 .iter_mut()
                 .min_by_key(|schedule| schedule.next_at().unwrap_or(Nanos(u64::MAX)))?;
             let at = schedule.next_at().filter(|at| *at <= now)?;
-            if now.0 - at.0 > LATEST {
+            if now.0 - at.0 > MOST_BEHIND {
                 schedule.skipped += now - at;
                 schedule.began = Some(now);
                 schedule.left = 0;
@@ -88,7 +91,7 @@ impl Pacer {
     }
 }
 
-impl Schedule {
+impl TransmitterSchedule {
     fn set(&mut self, transmitter: Transmitter, now: Nanos) {
         if self.transmitter == transmitter {
             return;
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_sends_what_it_states() {
+    fn every_row_sends_at_its_rate() {
         let table = RateTable::new(Sizes::default());
         for row in 1..=table.last() {
             let rate = table.rate(row);
@@ -232,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_was_held_up_does_not_burst_out_what_it_missed() {
+    fn a_delayed_sender_skips_missed_trains() {
         let rate = RateTable::new(Sizes::default()).rate(50);
         let mut pacer = Pacer::default();
         pacer.set(&rate, Nanos(0));
@@ -251,7 +254,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_rate_of_a_peer_makes_it_spin_or_burst(
+        fn no_rate_of_a_peer_causes_spinning_or_bursts(
             numbers in prop::array::uniform7(prop_oneof![0u32..3000, any::<u32>()]),
         ) {
             let [interval_us, payload, burst, slow_us, slow_payload, slow_burst, addon] = numbers;

@@ -22,7 +22,7 @@ const MOST_AGE: u64 = 12 * 86_400_000_000_000;
 /// The most copies of the probe.
 const MOST_COPIES: u8 = 5;
 /// The time between two copies, which is longer than most round trips plus the 50 ms until the first feedback.
-const AGAIN: Nanos = Nanos(400_000_000);
+const PROBE_INTERVAL: Nanos = Nanos(400_000_000);
 /// The tolerance for two times that are each rounded to a millisecond, and for a client whose clock is slewed.
 const ROUNDING_MS: i32 = 2;
 
@@ -51,7 +51,7 @@ impl UnprovenBudget {
     }
 
     /// Adds a received datagram of `payload` bytes.
-    pub(crate) fn came(&mut self, payload: usize) {
+    pub(crate) fn add_received(&mut self, payload: usize) {
         self.left = self.left.saturating_add(FACTOR * self.size(payload));
     }
 
@@ -91,7 +91,7 @@ impl AddressProof {
     pub(crate) fn send(&mut self, now: Nanos) -> [u8; LOAD_HEADER] {
         self.copies += 1;
         self.first_sent.get_or_insert(now);
-        self.next = now + AGAIN;
+        self.next = now + PROBE_INTERVAL;
         let probe = LoadHeader {
             sequence: 1,
             payload: u16::try_from(LOAD_HEADER).unwrap_or(u16::MAX),
@@ -103,7 +103,7 @@ impl AddressProof {
 
     /// Returns whether feedback that arrived at `at` matches the probe: it was sent no earlier than the probe's
     /// arrival, and no later than now.
-    pub(crate) fn is_named_by(&self, status: &FeedbackMessage, at: Nanos) -> bool {
+    pub(crate) fn matches(&self, status: &FeedbackMessage, at: Nanos) -> bool {
         let Some(first_sent) = self.first_sent else {
             return false;
         };
@@ -156,17 +156,17 @@ mod tests {
     }
 
     #[test]
-    fn three_bytes_leave_for_each_that_came_headers_included() {
+    fn three_bytes_may_be_sent_per_received_byte_including_headers() {
         let mut budget = UnprovenBudget::new(28);
         assert!(!budget.allows(0));
-        budget.came(56);
+        budget.add_received(56);
         assert!(budget.allows(224) && !budget.allows(225));
         budget.sent(100);
         assert!(budget.allows(96) && !budget.allows(97));
     }
 
     #[test]
-    fn the_probe_is_one_datagram_sent_five_times_at_most() {
+    fn the_probe_is_sent_at_most_five_times() {
         let mut proof = AddressProof::new(at_ms(0), 7);
         let mut sent = Vec::new();
         while let Some(at) = proof.next_at() {
@@ -180,14 +180,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_claimed_time_lies_ten_seconds_to_twelve_days_back(draw in any::<u64>()) {
+        fn the_stated_time_is_ten_seconds_to_twelve_days_ago(draw in any::<u64>()) {
             let probe = AddressProof::new(at_ms(0), draw).send(Nanos(0));
             let age = WALL - LoadHeader::decode(&probe).unwrap().sent.nanos();
             prop_assert!((10_000_000_000..=12 * 86_400_000_000_000).contains(&age));
         }
 
         #[test]
-        fn a_client_names_the_probe_whatever_its_clock(
+        fn feedback_matches_the_probe_with_any_client_clock(
             draw in any::<u64>(),
             ahead_ms in -1_000_000_000_000i64..1_000_000_000_000,
             way_ms in 0u64..500,
@@ -197,11 +197,11 @@ mod tests {
             let probe = proof.send(Nanos(0));
             let (got, answered) = (way_ms.cast_signed(), (way_ms + held_ms).cast_signed());
             let status = feedback(&probe, ahead_ms, got, answered);
-            prop_assert!(proof.is_named_by(&status, at_ms(2 * way_ms + held_ms).mono));
+            prop_assert!(proof.matches(&status, at_ms(2 * way_ms + held_ms).mono));
         }
 
         #[test]
-        fn feedback_on_any_other_time_does_not_name_it(
+        fn feedback_on_another_time_does_not_match(
             draw in any::<u64>(),
             guess in any::<u64>(),
             ahead_ms in -1_000_000_000i64..1_000_000_000,
@@ -212,16 +212,16 @@ mod tests {
             let off = proof.claimed.abs_diff(other.claimed) / 1_000_000;
             prop_assume!(off > 60);
             let status = feedback(&other.send(Nanos(0)), ahead_ms, 0, 50);
-            prop_assert!(!proof.is_named_by(&status, at_ms(52).mono));
+            prop_assert!(!proof.matches(&status, at_ms(52).mono));
         }
     }
 
     #[test]
-    fn feedback_that_was_held_longer_than_the_probe_is_out_does_not_name_it() {
+    fn feedback_held_longer_than_the_probe_s_age_does_not_match() {
         let mut proof = AddressProof::new(at_ms(0), 7);
         let probe = proof.send(Nanos(0));
         let status = feedback(&probe, 0, 0, 60);
-        assert!(proof.is_named_by(&status, at_ms(60).mono));
-        assert!(!proof.is_named_by(&status, at_ms(50).mono));
+        assert!(proof.matches(&status, at_ms(60).mono));
+        assert!(!proof.matches(&status, at_ms(50).mono));
     }
 }

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_made_of_the_references_bursts() {
+    fn rows_equal_those_of_the_reference() {
         // Rows 237 and 1152 of the output of udpst 9.0.0 -S -j.
         let table = RateTable::new(ALL[0]);
         let row = table.rate(237);
@@ -235,13 +235,13 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_payloads_keep_the_packets_size() {
+    fn ipv6_payloads_keep_the_packet_size() {
         assert_eq!(payload_to_send(1222, false), 1222);
         assert_eq!(payload_to_send(1222, true), 1202);
     }
 
     #[test]
-    fn absurd_payloads_become_datagrams_that_can_be_sent() {
+    fn absurd_payloads_are_limited_to_valid_datagrams() {
         for size in [0, 1, RANDOM_SIZE, u32::MAX, !RANDOM_SIZE] {
             for ipv6 in [false, true] {
                 assert!((32..=8972).contains(&payload_to_send(size, ipv6)));

@@ -82,7 +82,7 @@ pub(crate) struct LoadTotals {
 }
 
 #[derive(Clone, Copy)]
-enum Order {
+enum ArrivalOrder {
     /// The number is ahead; `missing` numbers before it have not arrived yet.
     Next {
         missing: u32,
@@ -117,21 +117,21 @@ impl Receiver {
         self.trial.trial_bytes = self.trial.trial_bytes.saturating_add(bytes);
         self.open.datagrams = self.open.datagrams.saturating_add(1);
         self.open.bytes += u64::from(bytes);
-        let order = Order::of(header.sequence, &mut self.seen);
+        let order = ArrivalOrder::of(header.sequence, &mut self.seen);
         self.trial.counts.add(order);
         self.open.counts.add(order);
         match order {
-            Order::Next { .. } => {
+            ArrivalOrder::Next { .. } => {
                 self.totals.highest = header.sequence;
                 self.totals.distinct += 1;
                 self.round_trip(at, header);
                 self.one_way(at, header);
             }
-            Order::Late => {
+            ArrivalOrder::Late => {
                 self.totals.reordered += 1;
                 self.totals.distinct += 1;
             }
-            Order::Copy => self.totals.duplicated += 1,
+            ArrivalOrder::Copy => self.totals.duplicated += 1,
         }
     }
 
@@ -278,19 +278,19 @@ fn empty_trial() -> FeedbackMessage {
 
 impl ArrivalCounts {
     /// Counts one datagram. A late one is no longer lost.
-    fn add(&mut self, order: Order) {
+    fn add(&mut self, order: ArrivalOrder) {
         match order {
-            Order::Next { missing } => self.lost = self.lost.saturating_add(missing),
-            Order::Late => {
+            ArrivalOrder::Next { missing } => self.lost = self.lost.saturating_add(missing),
+            ArrivalOrder::Late => {
                 self.reordered = self.reordered.saturating_add(1);
                 self.lost = self.lost.saturating_sub(1);
             }
-            Order::Copy => self.duplicated = self.duplicated.saturating_add(1),
+            ArrivalOrder::Copy => self.duplicated = self.duplicated.saturating_add(1),
         }
     }
 }
 
-impl Order {
+impl ArrivalOrder {
     /// Classifies the datagram with this number. One that is too old to be remembered counts as late.
     fn of(sequence: u32, seen: &mut SeenNumbers<REMEMBERED>) -> Self {
         let ahead = u64::from(sequence).checked_sub(seen.highest + 1);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_fed_back_before_the_first_load() {
+    fn there_is_no_feedback_before_the_first_load() {
         assert!(
             receiver()
                 .feedback(at_ms(50), TestAction::Testing)
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_reordering_and_copies_are_told_apart() {
+    fn loss_reordering_and_duplicates_are_distinguished() {
         let mut receiver = receiver();
         for sequence in [1, 2, 5, 4, 4, 5, 6] {
             receiver.load(at_ms(1), &header(sequence, 1), 100);
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn delay_variation_is_above_the_least_delay_whatever_the_clocks() {
+    fn delay_variation_is_relative_to_the_least_delay_with_any_clocks() {
         let mut receiver = receiver();
         receiver.load(at_ms(10), &header(1, 10), 100);
         receiver.load(at_ms(20), &header(2, 13), 100);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_is_taken_once_and_only_of_feedback_that_was_sent() {
+    fn a_round_trip_is_measured_once_per_sent_feedback() {
         let mut receiver = receiver();
         receiver.load(at_ms(1), &header(1, 1), 100);
         let first = receiver.feedback(at_ms(50), TestAction::Testing).unwrap();
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sub_interval_reaches_from_arrival_to_arrival() {
+    fn a_sub_interval_lasts_from_arrival_to_arrival() {
         let mut receiver = receiver();
         let (mut last, mut sequence) = (None, 0);
         for ms in 1..=2_200 {
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_no_sender_can_have_reached_are_not_counted() {
+    fn implausible_numbers_are_not_counted() {
         let mut receiver = receiver();
         receiver.load(at_ms(1), &header(1, 1), 100);
         for sequence in [u32::MAX, 300_000, 0] {
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_of_the_load_is_said() {
+    fn feedback_reports_a_silence_of_the_load() {
         let mut receiver = receiver();
         receiver.load(at_ms(1), &header(1, 1), 100);
         assert!(!receiver.peek(at_ms(900)).load_stopped);

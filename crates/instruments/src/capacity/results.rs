@@ -9,7 +9,7 @@ use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
 use stats::layers::{ETHERNET_HEADER, WIRE};
 use stats::proportion;
 
-use super::outcome::{Agreed, End, TestOutcome, TrialInterval, WholeSubInterval};
+use super::outcome::{TestAgreement, TestEnd, TestOutcome, TrialInterval, WholeSubInterval};
 use super::rates::RateTable;
 use super::wire::{NO_DELAY, SubInterval};
 use crate::measured::{figures, mean, total};
@@ -21,7 +21,7 @@ const EDGES_THERE_S: f64 = 0.001;
 const ROUNDING_MS: f64 = 1.0;
 
 /// Returns the samples, figures and facts of a test.
-pub(crate) fn measurement(outcome: &TestOutcome, agreed: &Agreed) -> Measurement {
+pub(crate) fn measurement(outcome: &TestOutcome, agreed: &TestAgreement) -> Measurement {
     let rate = |whole: &&WholeSubInterval| whole.counted.bit_per_s(agreed.l3_header());
     let whole = outcome.sub_intervals.iter();
     let best = whole.max_by(|a, b| rate(a).total_cmp(&rate(b)));
@@ -44,11 +44,11 @@ pub(crate) fn measurement(outcome: &TestOutcome, agreed: &Agreed) -> Measurement
         facts: facts(outcome, agreed),
         paces: pace(outcome, agreed).into_iter().collect(),
         failure: match &outcome.end {
-            End::Complete if best.is_none() => Some(format!(
+            TestEnd::Complete if best.is_none() => Some(format!(
                 "{peer}: no whole sub-interval of load was fed back"
             )),
-            End::Complete => None,
-            End::Stopped(cause) => Some(cause.clone()),
+            TestEnd::Complete => None,
+            TestEnd::Stopped(cause) => Some(cause.clone()),
             end => Some(format!("{peer} {end}")),
         },
         ..Measurement::default()
@@ -57,7 +57,7 @@ pub(crate) fn measurement(outcome: &TestOutcome, agreed: &Agreed) -> Measurement
 
 /// Compares the load that this host sent with the load that the search asked for. `None` if the far end sent, since it
 /// does not report that.
-fn pace(outcome: &TestOutcome, agreed: &Agreed) -> Option<Pace> {
+fn pace(outcome: &TestOutcome, agreed: &TestAgreement) -> Option<Pace> {
     if agreed.receives_here() {
         return None;
     }
@@ -102,7 +102,7 @@ pub(crate) fn metrics(direction: Direction) -> MetricTable {
 }
 
 /// Returns the relative error of a sub-interval's rate.
-fn off(counted: &SubInterval, agreed: &Agreed) -> f64 {
+fn off(counted: &SubInterval, agreed: &TestAgreement) -> f64 {
     let edges = if agreed.receives_here() {
         EDGES_HERE_S
     } else {
@@ -113,7 +113,7 @@ fn off(counted: &SubInterval, agreed: &Agreed) -> f64 {
 
 /// Returns whether the test ended before it found a limit: the rate of the last sub-interval exceeds every other one by
 /// more than their errors, and the load rose in it without a step back.
-fn ended_rising(outcome: &TestOutcome, agreed: &Agreed) -> bool {
+fn ended_rising(outcome: &TestOutcome, agreed: &TestAgreement) -> bool {
     let Some((last, earlier)) = outcome.sub_intervals.split_last() else {
         return false;
     };
@@ -150,7 +150,7 @@ fn is_rising(earlier: &[[f64; 2]], last: [f64; 2], load: &[f64]) -> bool {
 
 /// Returns whether the path carried the table's fastest rate for a complete sub-interval. The table then ended the
 /// search, not the path.
-fn table_ended(outcome: &TestOutcome, agreed: &Agreed) -> bool {
+fn table_ended(outcome: &TestOutcome, agreed: &TestAgreement) -> bool {
     let last = RateTable::new(agreed.sizes).last();
     outcome.sub_intervals.iter().any(|whole| {
         let rows = trials_within(outcome, whole).map(|trial| trial.row);
@@ -161,7 +161,7 @@ fn table_ended(outcome: &TestOutcome, agreed: &Agreed) -> bool {
 
 /// Returns the capacity and the same sub-interval's rate at the other layers. They are lower bounds if no limit was
 /// found.
-fn capacity(best: &SubInterval, agreed: &Agreed, unlimited: bool) -> [Figure; 4] {
+fn capacity(best: &SubInterval, agreed: &TestAgreement, unlimited: bool) -> [Figure; 4] {
     let off = off(best, agreed);
     let l3 = agreed.l3_header();
     // No load PDU is so short that Ethernet pads it.
@@ -254,7 +254,7 @@ fn whole_search(outcome: &TestOutcome) -> Option<String> {
 }
 
 /// Returns the samples of each trial interval and each sub-interval.
-fn samples(outcome: &TestOutcome, agreed: &Agreed) -> Vec<Sample> {
+fn samples(outcome: &TestOutcome, agreed: &TestAgreement) -> Vec<Sample> {
     let mut samples = Vec::new();
     let mut add = |at_s: f64, index: u64, values: &[(Metric, Option<f64>)]| {
         samples.extend(values.iter().filter_map(|(metric, value)| {
@@ -299,7 +299,7 @@ fn samples(outcome: &TestOutcome, agreed: &Agreed) -> Vec<Sample> {
     samples
 }
 
-fn facts(outcome: &TestOutcome, agreed: &Agreed) -> BTreeMap<String, String> {
+fn facts(outcome: &TestOutcome, agreed: &TestAgreement) -> BTreeMap<String, String> {
     let p = &agreed.parameters;
     let protocol = format!(
         "UDP Speed Test Protocol (RFC 9946) version {}, unauthenticated, with {}",
@@ -434,8 +434,8 @@ mod tests {
         Thresholds, Version,
     };
 
-    fn agreed() -> Agreed {
-        Agreed {
+    fn agreed() -> TestAgreement {
+        TestAgreement {
             peer: ([10, 77, 0, 2], 24601).into(),
             direction: Direction::Down,
             version: Version::NEWEST,
@@ -487,7 +487,7 @@ mod tests {
                 skipped: Duration::from_millis(skipped_ms),
                 ..TestOutcome::default()
             };
-            let agreed = Agreed {
+            let agreed = TestAgreement {
                 direction,
                 ..agreed()
             };
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_and_delays_are_those_of_the_sub_interval_that_gave_the_capacity() {
+    fn loss_and_delays_are_of_the_best_sub_interval() {
         let counted = |lost, rtt: [u32; 2], variation: [u32; 2]| SubInterval {
             counts: ArrivalCounts {
                 lost,
@@ -549,7 +549,7 @@ mod tests {
 
     /// These figures are in docs/instruments/capacity.md.
     #[test]
-    fn the_best_of_several_sub_intervals_is_above_their_mean_by_so_many_deviations() {
+    fn the_best_of_several_sub_intervals_exceeds_their_mean_as_documented() {
         const ROUNDS: u32 = 4000;
         let mut random = fastrand::Rng::with_seed(9097);
         // The counts are 1,000,000 with a deviation of 1 %; a sum of twelve uniform draws is normal enough up to three
@@ -574,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_carries_the_fastest_rate_for_a_whole_sub_interval_carries_at_least_that() {
+    fn the_fastest_rate_in_a_complete_sub_interval_is_a_lower_bound() {
         let last = RateTable::new(agreed().sizes).last();
         let bounds = |rows: [usize; 3]| {
             let trial = |(row, at): (usize, u64)| TrialInterval {
@@ -601,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_ended_rising_when_its_end_is_its_best_and_the_load_never_stepped_back() {
+    fn a_test_ends_rising_if_its_last_rate_is_best_and_the_load_never_fell() {
         let up = [100.0, 110.0, 110.0, 120.0];
         assert!(is_rising(&[[49.0, 51.0]], [98.0, 102.0], &up));
         assert!(is_rising(&[], [98.0, 102.0], &up));

@@ -12,7 +12,7 @@ use super::wire::{
 /// cannot carry.
 const FIRST_ROW: usize = 10;
 /// The length of a fast step back, as a multiple of the fast step forward.
-const BACK_OFF: usize = 3;
+const BACK_OFF_FACTOR: usize = 3;
 /// Algorithm C: the slow steps before the first return to fast steps, and the increase of their number after each
 /// return.
 const RETRY: u32 = 5;
@@ -132,7 +132,7 @@ impl RateControl {
 }
 
 impl Thresholds {
-    fn judge(&self, feedback: Feedback) -> PathState {
+    fn classify(&self, feedback: Feedback) -> PathState {
         // Without a delay the rate stays the same, unless datagrams are missing.
         let delay = feedback.delay_variation_ms.unwrap_or(self.low_ms.into());
         let many_errors = feedback.sequence_errors > self.sequence_errors.into();
@@ -170,7 +170,7 @@ impl Search {
 
     /// Processes the next feedback and returns the row to send at from now on.
     fn feed(&mut self, feedback: Feedback) -> usize {
-        match self.thresholds.judge(feedback) {
+        match self.thresholds.classify(feedback) {
             PathState::Clean => self.rise(),
             PathState::Between => {}
             PathState::Congested => self.fall(),
@@ -220,7 +220,7 @@ impl Search {
     fn fall(&mut self) {
         self.congested = self.congested.saturating_add(1);
         if self.row < self.high_speed && self.congested == u32::from(self.thresholds.slow) {
-            let step = usize::from(self.thresholds.high_speed_delta) * BACK_OFF;
+            let step = usize::from(self.thresholds.high_speed_delta) * BACK_OFF_FACTOR;
             self.row = self.row.saturating_sub(step);
             return;
         }
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn b_takes_fast_steps_while_it_is_clean_and_slow_ones_above_a_gigabit() {
+    fn b_takes_fast_steps_on_clean_feedback_and_slow_ones_above_a_gigabit() {
         let mut search = search(Algorithm::B);
         assert_eq!(rows(&mut search, CLEAN, 3), [10, 20, 30]);
         rows(&mut search, CLEAN, 97);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn b_backs_off_once_after_three_congested_feedbacks_and_is_slow_from_then_on() {
+    fn b_backs_off_once_after_three_congested_feedbacks_and_then_takes_slow_steps() {
         let mut search = search(Algorithm::B);
         rows(&mut search, CLEAN, 10);
         assert_eq!(rows(&mut search, LOSSY, 4), [99, 98, 68, 67]);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn b_forgets_congestion_that_did_not_last() {
+    fn b_forgets_short_congestion() {
         let mut search = search(Algorithm::B);
         rows(&mut search, CLEAN, 10);
         rows(&mut search, LOSSY, 2);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn c_tries_to_be_fast_again_after_some_slow_steps() {
+    fn c_returns_to_fast_steps_after_some_slow_steps() {
         let mut search = search(Algorithm::C);
         rows(&mut search, CLEAN, 12);
         let top = search.row;
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn both_find_the_capacity_of_a_bottleneck_in_ten_seconds() {
+    fn both_algorithms_find_the_capacity_of_a_bottleneck_in_ten_seconds() {
         for mbit in [48.0, 300.0, 950.0] {
             for algorithm in [Algorithm::B, Algorithm::C] {
                 let share = worst(algorithm, mbit);
@@ -418,7 +418,7 @@ mod tests {
 
     /// A row is 1 Mbit/s and a step back is 30 rows, as the documentation states for slow paths.
     #[test]
-    fn slow_paths_are_found_to_some_rows() {
+    fn slow_paths_are_found_within_a_few_rows() {
         assert!(worst(Algorithm::B, 5.0) > 0.88);
         assert!(worst(Algorithm::C, 5.0) > 0.7);
         assert!(worst(Algorithm::B, 20.0) > 0.99);
@@ -427,7 +427,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_feedback_leads_off_the_table(
+        fn no_feedback_leaves_the_table(
             algorithm in prop_oneof![Just(Algorithm::B), Just(Algorithm::C)],
             start in 0usize..3000,
             slow in any::<u16>(),
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn the_round_trip_decides_unless_one_way_delay_is_asked_for() {
+    fn the_round_trip_decides_unless_one_way_delay_is_requested() {
         assert_eq!(row_after(PARAMETERS, status()), 110);
         let one_way = TestParameters {
             one_way: true,
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn reordering_counts_only_when_it_is_not_ignored() {
+    fn reordering_counts_unless_it_is_ignored() {
         let counted = TestParameters {
             ignore_reordering: false,
             ..PARAMETERS

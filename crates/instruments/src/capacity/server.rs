@@ -13,7 +13,7 @@ use record::Direction;
 
 use super::channel::{Channel, now};
 use super::exchange::Exchange;
-use super::outcome::{Agreed, SILENCE, l3_header};
+use super::outcome::{SILENCE, TestAgreement, l3_header};
 use super::proof::UnprovenBudget;
 use super::results::measurement;
 use super::search::RateControl;
@@ -148,7 +148,7 @@ impl PendingTest {
         let socket = open(local, bind).map_err(|_| SetupAnswer::NO_SOCKET)?;
         let address = socket.local_addr().map_err(|_| SetupAnswer::NO_SOCKET)?;
         let mut budget = UnprovenBudget::new(l3_header(peer));
-        budget.came(came.length);
+        budget.add_received(came.length);
         // The answer is as long as the request.
         budget.sent(came.length);
         Ok(Self {
@@ -202,7 +202,7 @@ impl PendingTest {
             let request = Activation::decode(&buffer[..length], self.version).ok();
             let request = request.filter(|r| r.answer.is_none() && from.ip() == self.peer.ip());
             if let Some(request) = request {
-                self.budget.came(length);
+                self.budget.add_received(length);
                 return Some((from, request));
             }
         }
@@ -225,7 +225,7 @@ impl PendingTest {
             return channel.send(&answer.encode(self.version));
         };
         self.place.begin();
-        let agreed = Agreed {
+        let agreed = TestAgreement {
             peer,
             direction: request.direction,
             version: self.version,
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn set_ups_keep_nobody_from_testing() {
+    fn waiting_set_ups_do_not_prevent_tests() {
         let server = server(1);
         let client = client(&server);
         for ident in 1..=3 {
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_up_that_comes_again_is_the_same_test() {
+    fn a_repeated_set_up_is_the_same_test() {
         let server = server(1);
         let client = client(&server);
         let port = set_up(&client, 1).port;
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn set_ups_too_many_are_refused() {
+    fn surplus_set_ups_are_refused() {
         let server = server(1);
         let client = client(&server);
         let refused = (1..).find(|ident| {

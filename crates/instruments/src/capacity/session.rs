@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use model::Nanos;
 
-use super::outcome::{Agreed, End, SILENCE, TestOutcome, TrialInterval, WholeSubInterval};
+use super::outcome::{
+    SILENCE, TestAgreement, TestEnd, TestOutcome, TrialInterval, WholeSubInterval,
+};
 use super::pacer::{Pacer, Train};
 use super::proof::{AddressProof, UnprovenBudget};
 use super::receiver::{ArrivalTime, Receiver};
@@ -39,7 +41,7 @@ pub(crate) enum Transmit {
 /// One end of a running test.
 #[derive(Debug)]
 pub(crate) struct TestSession {
-    run: Run,
+    common: CommonState,
     role: Role,
 }
 
@@ -51,8 +53,8 @@ enum Role {
 
 /// The state that both roles have.
 #[derive(Debug)]
-struct Run {
-    agreed: Agreed,
+struct CommonState {
+    agreed: TestAgreement,
     /// The control that decides the rate. At a client it only traces the server's decisions.
     control: RateControl,
     /// The server's answer to the activation, which is empty at a client.
@@ -62,13 +64,13 @@ struct Run {
     /// The bytes that a server may still send, or `None` once the address is proven.
     budget: Option<UnprovenBudget>,
     began: Nanos,
-    heard: Nanos,
+    last_message: Nanos,
     /// Nothing arrived for [`PAUSE`].
     silent: bool,
     /// The stop was sent or received.
     stopping: bool,
     /// The end of the test, if a message ended it.
-    ended: Option<End>,
+    ended: Option<TestEnd>,
     sub_intervals_seen: u32,
     /// The outcome so far.
     outcome: TestOutcome,
@@ -99,7 +101,7 @@ struct LoadReceiver {
 impl TestSession {
     /// Returns the client's end of an agreement made at `now`. If it sends, it begins with `rate`.
     pub(crate) fn client(
-        agreed: Agreed,
+        agreed: TestAgreement,
         control: RateControl,
         rate: &SendingRate,
         now: ArrivalTime,
@@ -108,14 +110,14 @@ impl TestSession {
         if let Role::Sender(sender) = &mut role {
             sender.pacer.set(rate, now.mono);
         }
-        let run = Run::new(agreed, control, now.mono);
-        Self { run, role }
+        let common = CommonState::new(agreed, control, now.mono);
+        Self { common, role }
     }
 
     /// Returns the server's end, which begins with `answer` to the activation, within `budget`. `draw` is a number that
     /// nobody can predict.
     pub(crate) fn server(
-        agreed: Agreed,
+        agreed: TestAgreement,
         control: RateControl,
         answer: Vec<u8>,
         budget: UnprovenBudget,
@@ -125,97 +127,97 @@ impl TestSession {
         let proof = AddressProof::new(now, draw);
         Self {
             role: Role::of(&agreed, Some(proof), now.mono),
-            run: Run {
+            common: CommonState {
                 answer,
                 answer_is_due: true,
                 budget: Some(budget),
-                ..Run::new(agreed, control, now.mono)
+                ..CommonState::new(agreed, control, now.mono)
             },
         }
     }
 
     /// Processes a datagram of the peer that arrived at `at`.
     pub(crate) fn take(&mut self, at: ArrivalTime, datagram: &[u8]) {
-        if let Some(budget) = &mut self.run.budget {
-            budget.came(datagram.len());
+        if let Some(budget) = &mut self.common.budget {
+            budget.add_received(datagram.len());
         }
         match &mut self.role {
-            Role::Sender(sender) => sender.take(&mut self.run, at.mono, datagram),
-            Role::Receiver(receiver) => receiver.take(&mut self.run, at, datagram),
+            Role::Sender(sender) => sender.take(&mut self.common, at.mono, datagram),
+            Role::Receiver(receiver) => receiver.take(&mut self.common, at, datagram),
         }
     }
 
     /// Returns the next thing to send by `now`. The caller repeats the call until there is nothing.
     pub(crate) fn transmit(&mut self, now: ArrivalTime) -> Option<Transmit> {
-        let transmit = match self.run.due_answer() {
+        let transmit = match self.common.due_answer() {
             Some(answer) => Some(Transmit::Message(answer)),
             None => match &mut self.role {
-                Role::Sender(sender) => sender.transmit(&self.run, now.mono),
-                Role::Receiver(receiver) => receiver.transmit(&mut self.run, now),
+                Role::Sender(sender) => sender.transmit(&self.common, now.mono),
+                Role::Receiver(receiver) => receiver.transmit(&mut self.common, now),
             },
         };
-        self.run.account(transmit.as_ref());
+        self.common.charge_budget(transmit.as_ref());
         transmit
     }
 
     /// Returns when there is something to send next, unless a datagram arrives earlier.
     pub(crate) fn next_at(&self) -> Option<Nanos> {
         match &self.role {
-            Role::Sender(sender) => sender.next_at(&self.run),
+            Role::Sender(sender) => sender.next_at(&self.common),
             Role::Receiver(receiver) => Some(receiver.trial_ends),
         }
     }
 
     /// Returns the end of the test if it is over at `now`. It also starts the server's stop when its time has come.
-    pub(crate) fn over(&mut self, now: Nanos) -> Option<End> {
+    pub(crate) fn check_end(&mut self, now: Nanos) -> Option<TestEnd> {
         let unproven = matches!(&self.role, Role::Sender(sender) if sender.proof.is_some());
-        self.run.over(now, unproven)
+        self.common.check_end(now, unproven)
     }
 
     /// Returns the last message to the peer: that the test is over, if the peer does not know or waits for the
     /// confirmation.
-    pub(crate) fn farewell(&mut self, now: ArrivalTime, end: &End) -> Option<Transmit> {
-        let stopped = matches!(end, End::Stopped(_));
+    pub(crate) fn closing_message(&mut self, now: ArrivalTime, end: &TestEnd) -> Option<Transmit> {
+        let stopped = matches!(end, TestEnd::Stopped(_));
         let transmit = match &mut self.role {
-            Role::Sender(sender) => sender.farewell(stopped),
-            Role::Receiver(receiver) => receiver.farewell(&mut self.run, now, stopped),
+            Role::Sender(sender) => sender.closing_message(stopped),
+            Role::Receiver(receiver) => receiver.closing_message(&mut self.common, now, stopped),
         };
-        self.run.account(transmit.as_ref());
+        self.common.charge_budget(transmit.as_ref());
         transmit
     }
 
     /// Returns the agreement of both ends.
-    pub(crate) fn agreed(&self) -> &Agreed {
-        &self.run.agreed
+    pub(crate) fn agreed(&self) -> &TestAgreement {
+        &self.common.agreed
     }
 
     /// Returns whether messages tell the peer that the test is over.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.run.stopping
+        self.common.stopping
     }
 
     /// Returns the outcome so far.
     pub(crate) fn outcome(&self) -> &TestOutcome {
-        &self.run.outcome
+        &self.common.outcome
     }
 
     /// Returns the outcome at the end.
     pub(crate) fn into_outcome(mut self) -> TestOutcome {
         match self.role {
-            Role::Sender(sender) => self.run.outcome.skipped = sender.pacer.skipped().into(),
+            Role::Sender(sender) => self.common.outcome.skipped = sender.pacer.skipped().into(),
             Role::Receiver(receiver) => {
                 let totals = receiver.receiver.totals;
-                self.run.outcome.totals = Some(totals);
-                self.run.outcome.feedback_missed = totals.feedback_missed;
+                self.common.outcome.totals = Some(totals);
+                self.common.outcome.feedback_missed = totals.feedback_missed;
             }
         }
-        self.run.outcome
+        self.common.outcome
     }
 }
 
 impl Role {
     /// Returns the role of this end. If it sends, it waits for `proof`, if there is one.
-    fn of(agreed: &Agreed, proof: Option<AddressProof>, now: Nanos) -> Self {
+    fn of(agreed: &TestAgreement, proof: Option<AddressProof>, now: Nanos) -> Self {
         if agreed.receives_here() {
             Self::Receiver(Box::new(LoadReceiver::new(agreed, now)))
         } else {
@@ -224,8 +226,8 @@ impl Role {
     }
 }
 
-impl Run {
-    fn new(agreed: Agreed, control: RateControl, now: Nanos) -> Self {
+impl CommonState {
+    fn new(agreed: TestAgreement, control: RateControl, now: Nanos) -> Self {
         Self {
             agreed,
             control,
@@ -233,7 +235,7 @@ impl Run {
             answer_is_due: false,
             budget: None,
             began: now,
-            heard: now,
+            last_message: now,
             silent: false,
             stopping: false,
             ended: None,
@@ -253,7 +255,7 @@ impl Run {
         self.budget.is_none_or(|budget| budget.allows(payload))
     }
 
-    fn account(&mut self, transmit: Option<&Transmit>) {
+    fn charge_budget(&mut self, transmit: Option<&Transmit>) {
         let payload = match transmit {
             Some(Transmit::Message(message)) => message.len(),
             Some(Transmit::Probe(probe)) => probe.len(),
@@ -266,7 +268,7 @@ impl Run {
     }
 
     /// Processes a datagram that is neither load nor feedback. It may be a repeated activation, whose answer was lost.
-    fn take_other(&mut self, datagram: &[u8]) {
+    fn receive_other(&mut self, datagram: &[u8]) {
         let asked_again = Activation::decode(datagram, self.agreed.version).is_ok();
         self.answer_is_due |= asked_again && !self.answer.is_empty();
         self.outcome.unreadable += 1;
@@ -281,7 +283,7 @@ impl Run {
         }
     }
 
-    fn over(&mut self, now: Nanos, unproven: bool) -> Option<End> {
+    fn check_end(&mut self, now: Nanos, unproven: bool) -> Option<TestEnd> {
         if let Some(end) = self.ended.take() {
             return Some(end);
         }
@@ -289,30 +291,30 @@ impl Run {
         let since_start = Duration::from(now - self.began);
         let last = Duration::from_secs(self.agreed.parameters.duration_s.into()) + STOP_AFTER;
         self.stopping |= is_server && !unproven && since_start >= last;
-        let silence = now - self.heard;
+        let silence = now - self.last_message;
         let was_silent = std::mem::replace(&mut self.silent, silence > PAUSE);
         if self.silent && !was_silent && !self.stopping {
             self.outcome.silences += 1;
         }
         match (Duration::from(silence) > SILENCE, self.stopping, is_server) {
             // The client's confirmation was lost, but the test itself is complete.
-            (true, true, true) => Some(End::Complete),
-            (true, _, _) => Some(End::Silent),
+            (true, true, true) => Some(TestEnd::Complete),
+            (true, _, _) => Some(TestEnd::Silent),
             // A server's time begins when the address is proven.
-            (false, _, false) if since_start > last + 2 * SILENCE => Some(End::Overdue),
+            (false, _, false) if since_start > last + 2 * SILENCE => Some(TestEnd::Overdue),
             _ => None,
         }
     }
 
     /// Notes a message of the peer, which proves that the peer is alive unless the test is being stopped.
-    fn hear(&mut self, now: Nanos) {
+    fn note_message(&mut self, now: Nanos) {
         if !self.stopping {
-            self.heard = now;
+            self.last_message = now;
         }
     }
 
     /// Keeps the feedback of a trial interval. Keeps its sub-interval too, if it is new; `ended` is that one's end.
-    fn keep(
+    fn record_feedback(
         &mut self,
         at: Nanos,
         status: FeedbackMessage,
@@ -358,36 +360,43 @@ impl LoadSender {
         }
     }
 
-    fn take(&mut self, run: &mut Run, at: Nanos, datagram: &[u8]) {
-        match FeedbackMessage::decode(datagram, run.agreed.version) {
+    fn take(&mut self, common: &mut CommonState, at: Nanos, datagram: &[u8]) {
+        match FeedbackMessage::decode(datagram, common.agreed.version) {
             // A message after the end changes nothing.
-            Ok(_) if run.ended.is_some() => {}
-            Ok(status) if self.is_proven_by(run, &status, at) => self.follow(run, at, &status),
-            Ok(_) => run.ended = Some(End::Unproven),
-            Err(_) => run.take_other(datagram),
+            Ok(_) if common.ended.is_some() => {}
+            Ok(status) if self.is_proven_by(common, &status, at) => {
+                self.process_feedback(common, at, &status)
+            }
+            Ok(_) => common.ended = Some(TestEnd::Unproven),
+            Err(_) => common.receive_other(datagram),
         }
     }
 
     /// Returns whether the client has proven its address. Its test begins at the first proof.
-    fn is_proven_by(&mut self, run: &mut Run, status: &FeedbackMessage, at: Nanos) -> bool {
+    fn is_proven_by(
+        &mut self,
+        common: &mut CommonState,
+        status: &FeedbackMessage,
+        at: Nanos,
+    ) -> bool {
         let Some(proof) = &self.proof else {
             return true;
         };
-        if !proof.is_named_by(status, at) {
+        if !proof.matches(status, at) {
             return false;
         }
         self.proof = None;
-        run.budget = None;
-        run.began = at;
+        common.budget = None;
+        common.began = at;
         true
     }
 
-    fn follow(&mut self, run: &mut Run, at: Nanos, status: &FeedbackMessage) {
-        run.hear(at);
+    fn process_feedback(&mut self, common: &mut CommonState, at: Nanos, status: &FeedbackMessage) {
+        common.note_message(at);
         if status.action == TestAction::Stop {
             self.peer_stopped = true;
-            run.stopping = true;
-            run.ended = Some(End::Complete);
+            common.stopping = true;
+            common.ended = Some(TestEnd::Complete);
         }
         let expected = self.feedback_sequence.wrapping_add(1);
         self.header.feedback_missed = match status.sequence.checked_sub(expected) {
@@ -395,26 +404,26 @@ impl LoadSender {
             None => u16::MAX,
         };
         if status.sequence > self.feedback_sequence {
-            run.outcome.feedback_missed += u64::from(self.header.feedback_missed);
+            common.outcome.feedback_missed += u64::from(self.header.feedback_missed);
             self.feedback_sequence = status.sequence;
         }
         self.header.feedback_stamp = status.sent;
         self.feedback_at = at;
-        let (row, rate) = if run.agreed.is_server {
-            run.control.decide(status);
-            (Some(run.control.row()), run.control.rate())
+        let (row, rate) = if common.agreed.is_server {
+            common.control.decide(status);
+            (Some(common.control.row()), common.control.rate())
         } else {
-            (run.control.row_of(&status.rate), status.rate)
+            (common.control.row_of(&status.rate), status.rate)
         };
         // A client's last feedback contains a rate too, but the test is over.
         if status.action == TestAction::Testing {
             self.pacer.set(&rate, at);
         }
-        run.keep(at, *status, row, &rate, None);
+        common.record_feedback(at, *status, row, &rate, None);
     }
 
-    fn transmit(&mut self, run: &Run, now: Nanos) -> Option<Transmit> {
-        if self.next_at(run)? > now {
+    fn transmit(&mut self, common: &CommonState, now: Nanos) -> Option<Transmit> {
+        if self.next_at(common)? > now {
             return None;
         }
         if let Some(proof) = &mut self.proof {
@@ -424,25 +433,25 @@ impl LoadSender {
             self.pacer.set(&SendingRate::default(), now);
         }
         let mut train = self.pacer.due(now)?;
-        if run.stopping {
+        if common.stopping {
             train.count = train.count.min(1);
         }
         // As in the reference, the time is rounded, so that the far end's difference of two times is not biased.
         let response_ms = ((now - self.feedback_at).0 + 500_000) / 1_000_000;
-        self.header.action = run.action();
+        self.header.action = common.action();
         self.header.response_delay_ms = u16::try_from(response_ms).unwrap_or(u16::MAX);
         Some(Transmit::Load(train, self.header))
     }
 
-    fn next_at(&self, run: &Run) -> Option<Nanos> {
+    fn next_at(&self, common: &CommonState) -> Option<Nanos> {
         match &self.proof {
-            Some(proof) if run.may_send(LOAD_HEADER) => proof.next_at(),
+            Some(proof) if common.may_send(LOAD_HEADER) => proof.next_at(),
             Some(_) => None,
             None => self.pacer.next_at(),
         }
     }
 
-    fn farewell(&self, stopped: bool) -> Option<Transmit> {
+    fn closing_message(&self, stopped: bool) -> Option<Transmit> {
         let one = Train {
             payload: 0,
             count: 1,
@@ -458,7 +467,7 @@ impl LoadSender {
 }
 
 impl LoadReceiver {
-    fn new(agreed: &Agreed, now: Nanos) -> Self {
+    fn new(agreed: &TestAgreement, now: Nanos) -> Self {
         let parameters = &agreed.parameters;
         let each = Nanos(u64::from(parameters.feedback_ms) * 1_000_000);
         Self {
@@ -469,25 +478,25 @@ impl LoadReceiver {
         }
     }
 
-    fn take(&mut self, run: &mut Run, at: ArrivalTime, datagram: &[u8]) {
+    fn take(&mut self, common: &mut CommonState, at: ArrivalTime, datagram: &[u8]) {
         let Ok(header) = LoadHeader::decode(datagram) else {
-            run.take_other(datagram);
+            common.receive_other(datagram);
             return;
         };
-        run.hear(at.mono);
+        common.note_message(at.mono);
         match header.action {
             TestAction::Testing => self.receiver.load(at, &header, datagram.len()),
             // The PDUs of the end are not part of the load.
             TestAction::Stop => {
-                run.stopping = true;
-                run.ended = Some(End::Complete);
+                common.stopping = true;
+                common.ended = Some(TestEnd::Complete);
             }
         }
     }
 
-    fn transmit(&mut self, run: &mut Run, now: ArrivalTime) -> Option<Transmit> {
+    fn transmit(&mut self, common: &mut CommonState, now: ArrivalTime) -> Option<Transmit> {
         let late = now.mono.0.checked_sub(self.trial_ends.0)?;
-        let feedback = self.feed_back(run, now, run.agreed.is_server);
+        let feedback = self.feed_back(common, now, common.agreed.is_server);
         let each = if self.began_to_feed_back {
             self.each
         } else {
@@ -501,35 +510,45 @@ impl LoadReceiver {
 
     /// Returns the feedback on the trial interval, with the rate if this end decides it. If the feedback is more than
     /// may be sent, the trial interval continues.
-    fn feed_back(&mut self, run: &mut Run, now: ArrivalTime, with_rate: bool) -> Option<Transmit> {
-        let version = run.agreed.version;
-        if !run.may_send(FeedbackMessage::length(version)) {
+    fn feed_back(
+        &mut self,
+        common: &mut CommonState,
+        now: ArrivalTime,
+        with_rate: bool,
+    ) -> Option<Transmit> {
+        let version = common.agreed.version;
+        if !common.may_send(FeedbackMessage::length(version)) {
             return None;
         }
-        let action = run.action();
+        let action = common.action();
         let trial = self.receiver.peek(now);
         let mut status = self.receiver.feedback(now, action)?;
         self.began_to_feed_back = true;
         if action == TestAction::Testing {
-            run.control.decide(&trial);
+            common.control.decide(&trial);
         }
-        let (row, rate) = (run.control.row(), run.control.rate());
+        let (row, rate) = (common.control.row(), common.control.rate());
         if with_rate {
             status.rate = rate;
         }
         let bytes = status.encode(version);
         let (number, sub_interval, ended) = self.receiver.last_sub_interval();
         (status.sub_interval_number, status.sub_interval) = (number, sub_interval);
-        run.keep(now.mono, status, Some(row), &rate, ended);
+        common.record_feedback(now.mono, status, Some(row), &rate, ended);
         Some(Transmit::Message(bytes))
     }
 
-    fn farewell(&mut self, run: &mut Run, now: ArrivalTime, stopped: bool) -> Option<Transmit> {
-        if run.agreed.is_server && !stopped {
+    fn closing_message(
+        &mut self,
+        common: &mut CommonState,
+        now: ArrivalTime,
+        stopped: bool,
+    ) -> Option<Transmit> {
+        if common.agreed.is_server && !stopped {
             return None;
         }
-        run.stopping = true;
-        self.feed_back(run, now, false)
+        common.stopping = true;
+        self.feed_back(common, now, false)
     }
 }
 

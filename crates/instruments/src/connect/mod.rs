@@ -15,7 +15,7 @@ use clap::Args;
 use model::Nanos;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::probes::{ConnectProbes, Times, metrics, profile};
+pub(crate) use self::probes::{ConnectProbes, ConnectionTimes, metrics, profile};
 use crate::Session;
 use crate::echo_stats::lines;
 use crate::endpoint::{self, Local};
@@ -66,7 +66,7 @@ impl Instrument for ConnectArgs {
         vec![Traffic::Tcp(None)]
     }
 
-    fn aim(&mut self, far_end: &FarEnd) {
+    fn set_far_end(&mut self, far_end: &FarEnd) {
         self.host = SocketAddr::new(far_end.address, far_end.http).to_string();
     }
 
@@ -140,10 +140,10 @@ pub(crate) fn measure(
                 refused += 1;
                 (times, Ok(()))
             }
-            io::ErrorKind::TimedOut => (Times::new(), Ok(())),
+            io::ErrorKind::TimedOut => (ConnectionTimes::new(), Ok(())),
             _ => {
                 let ended = Err(error).with_context(|| format!("no connection to {target}"));
-                (Times::new(), ended)
+                (ConnectionTimes::new(), ended)
             }
         })
     });
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_connection_is_an_answer_and_is_said() {
+    fn a_refused_connection_is_an_answer_and_is_reported() {
         // The port is bound but not listening, so that nobody else gets it and the kernel refuses connections.
         let target = "127.0.0.1:0".parse().unwrap();
         let socket = endpoint::tcp(target, None).unwrap();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_ends_it_with_its_cause_and_counts_no_connection_under_way() {
+    fn a_stop_is_a_failure_and_the_current_connection_does_not_count() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stop = Stop::default().within(Duration::ZERO);
         let target = listener.local_addr().unwrap();
@@ -231,14 +231,14 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_without_an_answer_is_lost_and_all_lost_is_a_failure() {
+    fn a_connection_without_an_answer_is_lost_and_a_run_without_answers_fails() {
         let measured = |probes| {
             let target = "192.0.2.1:80".parse().unwrap();
             let mut all = ConnectProbes::new(target, &PLAN, &TIMED);
             all.probes = probes;
             all.measurement(Ok(()), "connection")
         };
-        let (lost, there) = (Times::new(), vec![(Metric::ConnectMs, 2.0)]);
+        let (lost, there) = (ConnectionTimes::new(), vec![(Metric::ConnectMs, 2.0)]);
         let measurement = measured(vec![(0.0, there), (1.0, lost.clone())]);
         assert_eq!(measurement.failure, None);
         assert_eq!(totals(&measurement), [Some(2.0), Some(1.0), Some(50.0)]);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::Session;
 use crate::connect::ConnectPlan;
 use crate::error::Result;
-use crate::failure::go_on;
+use crate::failure::check_stop;
 use crate::measured::{distribution, failure, lost_percent, total};
 use netio::stop::STOP_INTERVAL;
 use record::metric_table::{MetricRow, MetricTable};
@@ -17,7 +17,7 @@ use record::{Measurement, Metric, Sample, Statistic};
 use stats::losses::Losses;
 
 /// The times of one connection in milliseconds, by metric. The list is empty if the connection was lost.
-pub(crate) type Times = Vec<(Metric, f64)>;
+pub(crate) type ConnectionTimes = Vec<(Metric, f64)>;
 
 /// The connections of a plan.
 pub(crate) struct ConnectProbes<'a> {
@@ -26,7 +26,7 @@ pub(crate) struct ConnectProbes<'a> {
     /// The times that are measured of each connection, the most important first.
     pub(super) timed: &'a [Metric],
     /// The start of each connection in seconds, and its times.
-    pub(super) probes: Vec<(f64, Times)>,
+    pub(super) probes: Vec<(f64, ConnectionTimes)>,
 }
 
 /// Returns the metrics of connections with these times.
@@ -75,14 +75,14 @@ impl<'a> ConnectProbes<'a> {
     pub(crate) fn run(
         &mut self,
         session: &Session,
-        mut probe: impl FnMut() -> Result<(Times, Result<()>)>,
+        mut probe: impl FnMut() -> Result<(ConnectionTimes, Result<()>)>,
     ) -> Result<()> {
         let start = Instant::now();
         let mut progress = session.live.since(start);
         let mut due = Duration::ZERO;
         for _ in 0..self.plan.count {
             loop {
-                go_on(&session.stop)?;
+                check_stop(&session.stop)?;
                 let left = due.saturating_sub(start.elapsed());
                 if left.is_zero() {
                     break;
@@ -94,7 +94,7 @@ impl<'a> ConnectProbes<'a> {
             let (times, ended) = probe()?;
             self.probes.push((begun.as_secs_f64(), times));
             ended?;
-            progress.tell(|| {
+            progress.print(|| {
                 let (answered, sent) = (self.answered(), self.probes.len());
                 format!("{answered} of {sent} answered")
             });
@@ -141,7 +141,7 @@ impl<'a> ConnectProbes<'a> {
     }
 
     fn samples(&self) -> Vec<Sample> {
-        let of_probe = |((at_s, times), index): (&(f64, Times), u64)| {
+        let of_probe = |((at_s, times), index): (&(f64, ConnectionTimes), u64)| {
             let lost = times.is_empty().then_some((Metric::LostPackets, 1.0));
             let values = times.iter().copied().chain(lost);
             let sample = |(metric, value)| Sample::new(*at_s, metric, index, value);

@@ -31,7 +31,7 @@ pub(crate) const PING: PingPlan = PingPlan {
 /// Panics if a parser returns too many samples or values that are not finite.
 pub(crate) fn parse_all(text: &str) {
     for code in [0, 1] {
-        let output = said(text, code);
+        let output = tool_output(text, code);
         for measurement in measurements(&output) {
             assert!(measurement.samples.len() <= MOST_SAMPLES * (text.len() + 1));
             for sample in &measurement.samples {
@@ -46,7 +46,7 @@ pub(crate) fn parse_all(text: &str) {
 }
 
 /// Returns `text` as a tool's output: every seventh line comes from standard error, the others from standard output.
-fn said(text: &str, code: i32) -> ToolOutput {
+fn tool_output(text: &str, code: i32) -> ToolOutput {
     let lines = text.lines().zip(1..).map(|(text, number)| OutputLine {
         at_s: 0.0,
         stream: match number % 7 {
@@ -138,7 +138,7 @@ pub(crate) mod tests {
         })]
 
         #[test]
-        fn parsers_survive_what_is_nearly_right(text in mutated()) {
+        fn parsers_survive_mutated_output(text in mutated()) {
             parse_all(&text);
         }
 

@@ -54,7 +54,7 @@ pub struct HttpArgs {
 impl Instrument for HttpArgs {
     fn profile(&self) -> InstrumentProfile {
         let goodput = Headline::new(Metric::GoodputBitPerS, Statistic::Mean);
-        let streams = if self.files.asked_for() {
+        let streams = if self.files.is_requested() {
             self.files.connections()
         } else {
             1
@@ -83,7 +83,7 @@ impl Instrument for HttpArgs {
         vec![Traffic::Tcp(None)]
     }
 
-    fn aim(&mut self, far_end: &FarEnd) {
+    fn set_far_end(&mut self, far_end: &FarEnd) {
         let address = SocketAddr::new(far_end.address, far_end.http);
         self.url = vec![format!("http://{address}/")];
     }
@@ -93,16 +93,16 @@ impl Instrument for HttpArgs {
     }
 
     fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
-        if self.files.asked_for() {
+        if self.files.is_requested() {
             return self.files.estimate_s(pace?).map(estimated);
         }
-        let served = self.path.as_deref().and_then(Served::by);
+        let served = self.path.as_deref().and_then(ServedBody::of_path);
         let asked = match (self.amount(), served) {
-            (Amount::For(time), Some(Served::For(served))) => return Some(time.min(served)),
+            (Amount::For(time), Some(ServedBody::For(served))) => return Some(time.min(served)),
             (Amount::For(time), _) => return Some(time),
-            (_, Some(Served::For(time))) => return Some(time),
-            (Amount::Bytes(bytes), Some(Served::Bytes(served))) => bytes.min(served),
-            (Amount::Bytes(bytes), None) | (Amount::Whole, Some(Served::Bytes(bytes))) => bytes,
+            (_, Some(ServedBody::For(time))) => return Some(time),
+            (Amount::Bytes(bytes), Some(ServedBody::Bytes(served))) => bytes.min(served),
+            (Amount::Bytes(bytes), None) | (Amount::Whole, Some(ServedBody::Bytes(bytes))) => bytes,
             (Amount::Whole, None) => return None,
         };
         let pace = pace?;
@@ -113,7 +113,7 @@ impl Instrument for HttpArgs {
     }
 
     fn tool(&self) -> Result<Option<Tool>> {
-        self.tool.map(DownloadTool::found).transpose()
+        self.tool.map(DownloadTool::find_tool).transpose()
     }
 
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
@@ -126,7 +126,7 @@ impl Instrument for HttpArgs {
             (_, Some(_)) => {
                 return Err(Failure::bad_input("--tool downloads one URL"));
             }
-            ([target], None) if !self.files.asked_for() => {
+            ([target], None) if !self.files.is_requested() => {
                 let interval = interval.unwrap_or(DEFAULT_INTERVAL);
                 http::measure(target, self.amount(), interval, local, session)
             }
@@ -141,7 +141,7 @@ impl Instrument for HttpArgs {
 
 impl HttpArgs {
     fn table(&self) -> MetricTable {
-        if self.files.asked_for() {
+        if self.files.is_requested() {
             return files::metrics(&self.files);
         }
         http::metrics().and(match self.tool {
@@ -169,14 +169,14 @@ impl HttpArgs {
 }
 
 /// The body that `farwire serve` sends for a path.
-enum Served {
+enum ServedBody {
     Bytes(u64),
     For(Duration),
 }
 
-impl Served {
+impl ServedBody {
     /// Returns the body for `path`, or `None` for a path that only another server knows.
-    fn by(path: &str) -> Option<Self> {
+    fn of_path(path: &str) -> Option<Self> {
         match path.trim_start_matches('/').split_once('/')? {
             ("bytes", count) => count.parse().ok().map(Self::Bytes),
             ("seconds", time) => {

@@ -12,7 +12,7 @@ use httparse::Header;
 use super::HttpTarget;
 use super::server::CONGESTION_HEADER;
 use crate::endpoint::{self, CONNECT_TIMEOUT, Local};
-use crate::failure::go_on;
+use crate::failure::check_stop;
 use netio::stop::{STOP_INTERVAL, Stop};
 use netio::tcp::TcpInfo;
 
@@ -50,7 +50,7 @@ pub(super) struct ResponseHead {
 }
 
 /// The outcome of a wait for bytes.
-pub(super) enum Waited {
+pub(super) enum WaitOutcome {
     /// [`HttpConnection::take`] returns the bytes.
     Bytes,
     /// The server closed the connection.
@@ -83,9 +83,10 @@ impl HttpConnection {
     /// # Errors
     /// Returns an error if the connection breaks.
     pub(super) fn request(&mut self, target: &HttpTarget, keep_alive: bool) -> Result<Instant> {
-        let close = match keep_alive {
-            false => "Connection: close\r\n",
-            true => "",
+        let close = if keep_alive {
+            ""
+        } else {
+            "Connection: close\r\n"
         };
         let request = format!(
             "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: farwire/{}\r\nAccept: */*\r\n{close}\r\n",
@@ -119,9 +120,11 @@ impl HttpConnection {
         let mut first_byte = None;
         loop {
             match self.fill(stop, None) {
-                Ok(Waited::Bytes) => {}
-                Ok(Waited::Closed | Waited::TimeUp) if self.filled == 0 => return Ok(None),
-                Ok(Waited::Closed | Waited::TimeUp) => bail!(
+                Ok(WaitOutcome::Bytes) => {}
+                Ok(WaitOutcome::Closed | WaitOutcome::TimeUp) if self.filled == 0 => {
+                    return Ok(None);
+                }
+                Ok(WaitOutcome::Closed | WaitOutcome::TimeUp) => bail!(
                     Peer,
                     "the server closed the connection within the answer's head, after {} bytes",
                     self.filled
@@ -149,10 +152,10 @@ impl HttpConnection {
     ///
     /// # Errors
     /// Returns an error if the connection breaks, brings no data for a minute, or is stopped.
-    pub(super) fn wait(&mut self, stop: &Stop, until: Option<Instant>) -> Result<Waited> {
+    pub(super) fn wait(&mut self, stop: &Stop, until: Option<Instant>) -> Result<WaitOutcome> {
         match self.filled {
             0 => self.fill(stop, until),
-            _ => Ok(Waited::Bytes),
+            _ => Ok(WaitOutcome::Bytes),
         }
     }
 
@@ -162,18 +165,18 @@ impl HttpConnection {
     }
 
     /// Receives data behind the filled part of the buffer.
-    fn fill(&mut self, stop: &Stop, until: Option<Instant>) -> Result<Waited> {
+    fn fill(&mut self, stop: &Stop, until: Option<Instant>) -> Result<WaitOutcome> {
         let silent_since = Instant::now();
         loop {
             if until.is_some_and(|until| Instant::now() >= until) {
-                return Ok(Waited::TimeUp);
+                return Ok(WaitOutcome::TimeUp);
             }
-            go_on(stop)?;
+            check_stop(stop)?;
             match self.stream.read(&mut self.buffer[self.filled..]) {
-                Ok(0) => return Ok(Waited::Closed),
+                Ok(0) => return Ok(WaitOutcome::Closed),
                 Ok(count) => {
                     self.filled += count;
-                    return Ok(Waited::Bytes);
+                    return Ok(WaitOutcome::Bytes);
                 }
                 Err(error) => match error.kind() {
                     WouldBlock | TimedOut | Interrupted => {}
@@ -410,7 +413,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_may_be_cut_anywhere() {
+    fn chunks_may_be_split_anywhere() {
         let text = b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n";
         for cut in 0..text.len() {
             let mut body = Body::Chunked(Chunks::default());

@@ -48,7 +48,7 @@ fn arguments(target: &HttpTarget, local: Option<&Local>) -> Vec<String> {
 
 /// The fields of curl's report on a successful download that are used.
 #[derive(Deserialize)]
-struct Times {
+struct CurlReport {
     size_download: u64,
     time_namelookup: ToolNumber,
     time_connect: ToolNumber,
@@ -71,14 +71,15 @@ fn figures(output: &ToolOutput) -> Result<Vec<Figure>> {
         let value: Value = serde_json::from_str(line).ok()?;
         value.is_object().then_some(value)
     });
-    let said = said.with_context(|| output.ending("curl"))?;
+    let said = said.with_context(|| output.exit_message("curl"))?;
     if let Some(cause) = said["errormsg"].as_str() {
         bail!(Tool, "curl: {cause}");
     }
-    ensure!(Tool, output.code == 0, "{}", output.ending("curl"));
+    ensure!(Tool, output.code == 0, "{}", output.exit_message("curl"));
     let status = said["response_code"].as_u64().unwrap_or_default();
     ensure!(Tool, status == 200, "HTTP status {status}");
-    let times: Times = serde_json::from_value(said).context("curl does not say all it should")?;
+    let times: CurlReport =
+        serde_json::from_value(said).context("curl does not say all it should")?;
     let between = |from: ToolNumber, to: ToolNumber| (to.0 - from.0).max(0.0);
     let asked = times.time_pretransfer;
     let mut figures = download_figures(
@@ -113,7 +114,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_no_download_is_a_failure_with_its_cause() {
+    fn a_failed_download_is_a_failure_with_its_cause() {
         let moved = FETCHED.replace("\"response_code\":200", "\"response_code\":302");
         for (text, code, cause) in [
             (NOT_FOUND, 22, "returned error: 404"),

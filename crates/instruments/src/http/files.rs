@@ -14,7 +14,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::HttpTarget;
-use super::connection::{HttpConnection, ResponseHead, Waited};
+use super::connection::{HttpConnection, ResponseHead, WaitOutcome};
 use super::sizes::FileSizes;
 use crate::Session;
 use crate::endpoint::Local;
@@ -58,7 +58,7 @@ const HANDLING_S: f64 = 200e-6;
 
 impl FilesArgs {
     /// Returns whether one of the options is given.
-    pub(super) fn asked_for(&self) -> bool {
+    pub(super) fn is_requested(&self) -> bool {
         self.count.is_some()
             || self.sizes.is_some()
             || self.connections.is_some()
@@ -134,7 +134,7 @@ pub(crate) fn measure(
     local: Option<&Local>,
     session: &Session,
 ) -> Measurement {
-    let fetch = Fetch {
+    let fetch = FetchState {
         files: files(targets, plan),
         plan,
         local,
@@ -155,13 +155,13 @@ pub(crate) fn measure(
 }
 
 /// Returns the files in order: the targets in turn, each with its drawn size.
-fn files(targets: &[HttpTarget], plan: &FilesArgs) -> Vec<File> {
+fn files(targets: &[HttpTarget], plan: &FilesArgs) -> Vec<RequestedFile> {
     let draw = |sizes: &FileSizes| sizes.draw(plan.count(targets.len()), plan.seed).into_iter();
     let mut sizes = plan.sizes.as_ref().map(draw);
     let file = |(target, _): (&HttpTarget, u32)| {
         let size = sizes.as_mut().and_then(Iterator::next);
         let target = size.map_or_else(|| target.clone(), |size| target.of_size(size));
-        File { target, size }
+        RequestedFile { target, size }
     };
     targets
         .iter()
@@ -172,12 +172,13 @@ fn files(targets: &[HttpTarget], plan: &FilesArgs) -> Vec<File> {
 }
 
 fn describe(measurement: Measurement, plan: &FilesArgs) -> Measurement {
-    let connections = match plan.keep_alive {
-        true => format!("{} in parallel, each used again", plan.connections()),
-        false => format!(
+    let connections = if plan.keep_alive {
+        format!("{} in parallel, each used again", plan.connections())
+    } else {
+        format!(
             "{} in parallel, a new one for each file",
             plan.connections()
-        ),
+        )
     };
     let measurement = measurement
         .with_fact("connections", connections)
@@ -205,7 +206,7 @@ fn describe(measurement: Measurement, plan: &FilesArgs) -> Measurement {
 
 /// A file to fetch.
 #[derive(Clone, Debug)]
-struct File {
+struct RequestedFile {
     target: HttpTarget,
     /// The required size of its body in bytes, if it is known.
     size: Option<u64>,
@@ -213,7 +214,7 @@ struct File {
 
 /// The result of fetching one file.
 #[derive(Clone, Copy, Debug)]
-struct Fetched {
+struct FetchedFile {
     /// Number of the file, from 1.
     index: u64,
     /// Number of the connection, from 1.
@@ -228,8 +229,8 @@ struct Fetched {
 }
 
 /// The state that the connections share.
-struct Fetch<'a> {
-    files: Vec<File>,
+struct FetchState<'a> {
+    files: Vec<RequestedFile>,
     plan: &'a FilesArgs,
     local: Option<&'a Local>,
     stop: &'a Stop,
@@ -238,9 +239,9 @@ struct Fetch<'a> {
     failed: AtomicBool,
 }
 
-impl Fetch<'_> {
+impl FetchState<'_> {
     /// Returns the fetched files, and the first failure, which ends the measurement.
-    fn all(&self, session: &Session) -> (Vec<Fetched>, Option<String>) {
+    fn all(&self, session: &Session) -> (Vec<FetchedFile>, Option<String>) {
         let (mut fetched, mut failure) = (Vec::new(), None);
         let mut progress = session.live.since(self.start);
         let mut take = |result| {
@@ -251,10 +252,10 @@ impl Fetch<'_> {
                     failure.get_or_insert_with(|| format!("{error:#}"));
                 }
             }
-            progress.tell(|| format!("{} of {} files", fetched.len(), self.files.len()));
+            progress.print(|| format!("{} of {} files", fetched.len(), self.files.len()));
         };
         thread::scope(|scope| {
-            let (sender, results) = mpsc::channel::<Result<Fetched>>();
+            let (sender, results) = mpsc::channel::<Result<FetchedFile>>();
             for connection in 1..=self.plan.connections().clamp(1, MOST_CONNECTIONS) {
                 let sender = sender.clone();
                 scope.spawn(move || self.work(connection, &sender));
@@ -267,7 +268,7 @@ impl Fetch<'_> {
     }
 
     /// Fetches one file after another until none is left or one failed.
-    fn work(&self, connection: u32, results: &Sender<Result<Fetched>>) {
+    fn work(&self, connection: u32, results: &Sender<Result<FetchedFile>>) {
         let mut kept = None;
         while !self.failed.load(Ordering::Relaxed) {
             let at = self.next.fetch_add(1, Ordering::Relaxed);
@@ -275,7 +276,7 @@ impl Fetch<'_> {
                 return;
             };
             let number = at + 1;
-            let fetched = self.fetch(file, &mut kept).map(|times| Fetched {
+            let fetched = self.fetch(file, &mut kept).map(|times| FetchedFile {
                 index: number as u64,
                 connection,
                 ..times
@@ -290,10 +291,14 @@ impl Fetch<'_> {
 
     /// Fetches `file` over the `kept` connection, or over a new one. The connection used is kept for the next file if
     /// possible.
-    fn fetch(&self, file: &File, kept: &mut Option<HttpConnection>) -> Result<Fetched> {
+    fn fetch(
+        &self,
+        file: &RequestedFile,
+        kept: &mut Option<HttpConnection>,
+    ) -> Result<FetchedFile> {
         let turn = Instant::now();
         let mut connected = None;
-        let (mut connection, sent, head) = match self.ask_again(file, kept.take())? {
+        let (mut connection, sent, head) = match self.request_on_kept(file, kept.take())? {
             Some(answered) => answered,
             None => {
                 let mut connection = HttpConnection::open(&file.target, self.local, self.stop)?;
@@ -315,7 +320,7 @@ impl Fetch<'_> {
             );
         }
         *kept = Some(connection).filter(|_| persistent && self.plan.keep_alive);
-        Ok(Fetched {
+        Ok(FetchedFile {
             index: 0,
             connection: 0,
             at_s: (turn - self.start).as_secs_f64(),
@@ -328,9 +333,9 @@ impl Fetch<'_> {
 
     /// Sends a request on the kept connection if it leads to the file's server. Returns `None` if the server has closed
     /// the connection in the meantime, as it may (RFC 9112 §9.3.1).
-    fn ask_again(
+    fn request_on_kept(
         &self,
-        file: &File,
+        file: &RequestedFile,
         kept: Option<HttpConnection>,
     ) -> Result<Option<(HttpConnection, Instant, ResponseHead)>> {
         let same_server = |kept: &HttpConnection| kept.authority == file.target.authority;
@@ -351,8 +356,8 @@ impl Fetch<'_> {
         while !body.complete() {
             let waited = connection.wait(self.stop, None);
             match waited.with_context(|| format!("after {total} bytes"))? {
-                Waited::Bytes => total += body.feed(connection.take())?,
-                Waited::Closed | Waited::TimeUp => {
+                WaitOutcome::Bytes => total += body.feed(connection.take())?,
+                WaitOutcome::Closed | WaitOutcome::TimeUp => {
                     body.closed(total)?;
                     break;
                 }
@@ -370,8 +375,8 @@ fn millis(time: Duration) -> f64 {
 }
 
 /// Returns the times of each file as samples; with several connections, each sample names its own.
-fn samples(fetched: &[Fetched], connections: u32) -> Vec<Sample> {
-    let of = |file: &Fetched| {
+fn samples(fetched: &[FetchedFile], connections: u32) -> Vec<Sample> {
+    let of = |file: &FetchedFile| {
         let sample = |metric, value| {
             let sample = Sample::new(file.at_s, metric, file.index, value).size(file.bytes);
             match connections {
@@ -410,7 +415,7 @@ pub(crate) fn metrics(plan: &FilesArgs) -> MetricTable {
     .and(sizes.map(of_sizes))
 }
 
-fn figures(fetched: &[Fetched], plan: &FilesArgs) -> Vec<Figure> {
+fn figures(fetched: &[FetchedFile], plan: &FilesArgs) -> Vec<Figure> {
     if fetched.is_empty() {
         return Vec::new();
     }
@@ -426,7 +431,7 @@ fn figures(fetched: &[Fetched], plan: &FilesArgs) -> Vec<Figure> {
         Figure::new(Metric::FilesPerS, Mean, count / elapsed_s),
         Figure::new(Metric::GoodputBitPerS, Mean, bits / elapsed_s),
     ];
-    let of = |values: &dyn Fn(&Fetched) -> Option<f64>| -> Vec<f64> {
+    let of = |values: &dyn Fn(&FetchedFile) -> Option<f64>| -> Vec<f64> {
         fetched.iter().filter_map(values).collect()
     };
     for (metric, values) in [

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn goodput_varies_as_its_whole_seconds_do() {
+    fn the_variation_of_goodput_is_that_of_its_complete_seconds() {
         let variation = |history: &DownloadHistory, end_s| {
             value(history, end_s, Metric::GoodputVariationPercent)
         };

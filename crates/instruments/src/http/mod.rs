@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Context, Result, bail, ensure};
 
-use self::connection::{HttpConnection, ResponseHead, Waited};
+use self::connection::{HttpConnection, ResponseHead, WaitOutcome};
 use self::history::DownloadHistory;
 use super::Session;
 use super::meter::IntervalMeter;
@@ -213,22 +213,22 @@ impl Download {
             }
             let waited = self.connection.wait(&session.stop, until);
             match waited.with_context(|| format!("after {total} bytes"))? {
-                Waited::Bytes => {
+                WaitOutcome::Bytes => {
                     let payload = body.feed(self.connection.take())?;
                     self.last_byte_s = self.start.elapsed().as_secs_f64();
                     self.meter.add(self.last_byte_s, payload);
                     self.history.add(self.last_byte_s, payload);
                 }
-                Waited::Closed => {
+                WaitOutcome::Closed => {
                     body.closed(total)?;
                     return whole(total, most);
                 }
-                Waited::TimeUp => {
+                WaitOutcome::TimeUp => {
                     self.last_byte_s = time.unwrap_or_default().as_secs_f64();
                     return Ok(());
                 }
             }
-            progress.tell(|| format!("{} bytes", self.meter.total()));
+            progress.print(|| format!("{} bytes", self.meter.total()));
         }
     }
 
@@ -248,10 +248,11 @@ impl Download {
             let on_the_way = self.connection.round_trip().unwrap_or_default();
             let in_hosts = (first_byte_s - on_the_way.as_secs_f64()).max(0.0);
             let busy = duration_s - 2.0 * in_hosts;
-            let most = match busy > 0.0 {
-                true => bytes.max(arrived) as f64 * 8.0 / busy,
+            let most = if busy > 0.0 {
+                bytes.max(arrived) as f64 * 8.0 / busy
+            } else {
                 // The whole duration may have been the hosts'.
-                false => f64::INFINITY,
+                f64::INFINITY
             };
             goodput.interval = Some([goodput.value, most.max(goodput.value)]);
         }
@@ -382,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_of_a_goodput_has_what_was_read_and_what_else_arrived() {
+    fn the_interval_of_a_goodput_includes_read_and_arrived_bytes() {
         let server = serve::start(ServeConfig::on_loopback()).unwrap();
         let target = HttpTarget::of(server.address("http").unwrap(), "/bytes/1000000");
         let measurement = measure(
@@ -401,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_download_that_flows_can_be_stopped() {
+    fn a_running_download_can_be_stopped() {
         let server = serve::start(ServeConfig::on_loopback()).unwrap();
         let target = HttpTarget::of(server.address("http").unwrap(), "/seconds/3600");
         let stop = Stop::default().within(Duration::from_millis(100));
@@ -418,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_body_is_a_failure_that_keeps_what_came() {
+    fn a_truncated_body_is_a_failure_that_keeps_its_bytes() {
         let measurement = answer_of(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
         assert_eq!(bytes(&measurement), 3.0);
         let cause = measurement.failure.unwrap();
@@ -443,13 +444,13 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_ends_with_the_connection_is_whole() {
+    fn a_body_that_ends_with_the_connection_is_complete() {
         let measurement = answer_of(b"HTTP/1.0 200 OK\r\n\r\nabcdef");
         assert_eq!((bytes(&measurement), measurement.failure), (6.0, None));
     }
 
     #[test]
-    fn a_body_that_ends_before_the_bytes_asked_for_is_a_failure_that_keeps_what_came() {
+    fn a_body_shorter_than_requested_is_a_failure_that_keeps_its_bytes() {
         for answer in [
             &b"HTTP/1.0 200 OK\r\n\r\nabcdef"[..],
             b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nabcdef",
@@ -462,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_are_no_good_are_refused_with_their_cause() {
+    fn invalid_responses_are_refused_with_their_cause() {
         for (answer, cause) in [
             (&b"SSH-2.0-OpenSSH\r\n"[..], "not HTTP/1.1"),
             (b"", "closed the connection within the answer's head"),
@@ -526,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_takes_its_place_in_the_path() {
+    fn the_size_replaces_its_placeholder_in_the_path() {
         let url = "http://127.0.0.1:81/f/{size}?n={size}";
         let target = HttpTarget::resolve(url, Family::Any).unwrap();
         assert!(target.has_size() && !target.is_bare());

@@ -34,9 +34,9 @@ pub(crate) const CONGESTION_HEADER: &str = "farwire-congestion-control";
 const BLOCK: usize = 256 * 1024;
 const SEED: u64 = 1;
 /// The time that a refused client has to send its request, which clients do before they read a response.
-const TURNING_AWAY: Duration = Duration::from_secs(1);
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The most refused connections that are answered simultaneously. Further ones are closed immediately.
-const MOST_TURNED_AWAY: usize = 64;
+const MOST_REFUSALS: usize = 64;
 
 /// Binds the server to `port` of `bind`.
 ///
@@ -70,7 +70,7 @@ async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
         Err(error) => return shared.note(&format!("the far end cannot accept: {error}")),
     };
     let filler = incompressible_block();
-    let turned_away = PermitPool::new(MOST_TURNED_AWAY);
+    let refusals = PermitPool::new(MOST_REFUSALS);
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -88,12 +88,12 @@ async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
                     requests: AtomicU64::new(0),
                     began: Instant::now(),
                 };
-                tokio::spawn(client.attend(stream));
+                tokio::spawn(client.serve_connection(stream));
             }
             Err(refusal) => {
-                if let Some(seat) = turned_away.take() {
-                    let turning_away = turn_away(stream, refusal, seat);
-                    tokio::spawn(tokio::time::timeout(TURNING_AWAY, turning_away));
+                if let Some(permit) = refusals.take() {
+                    let refusing = refuse_connection(stream, refusal, permit);
+                    tokio::spawn(tokio::time::timeout(REFUSAL_TIMEOUT, refusing));
                 }
             }
         }
@@ -102,7 +102,11 @@ async fn accept(listener: TcpListener, shared: &Arc<Shared>) {
 
 /// Answers the first data with a refusal and closes. Data that arrives later is read too, because the kernel resets a
 /// connection that is closed with unread bytes.
-async fn turn_away(stream: tokio::net::TcpStream, refusal: AdmissionRefusal, _slot: PoolPermit) {
+async fn refuse_connection(
+    stream: tokio::net::TcpStream,
+    refusal: AdmissionRefusal,
+    _slot: PoolPermit,
+) {
     const READ_AT_MOST: usize = 16;
     let text = format!("{refusal}\n");
     let answer = format!(
@@ -142,7 +146,7 @@ struct HttpSession {
 
 impl HttpSession {
     /// Answers requests until the connection ends, or has lasted as long as a test may.
-    async fn attend(self, stream: tokio::net::TcpStream) {
+    async fn serve_connection(self, stream: tokio::net::TcpStream) {
         let limits = self.shared.limits();
         if keep_alive(&SockRef::from(&stream), limits.idle).is_err() {
             return;

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn listed_sizes_come_in_turn() {
+    fn listed_sizes_are_used_in_turn() {
         assert_eq!(draw("1kb,5kb", 5, 9), [1000, 5000, 1000, 5000, 1000]);
         assert_eq!(draw("2kb", 2, 9), [2000, 2000]);
     }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_distribution_is_refused_with_its_cause() {
+    fn an_invalid_distribution_is_refused_with_its_cause() {
         for (text, cause) in [
             ("", "size"),
             ("10", "size"),

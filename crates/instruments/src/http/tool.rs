@@ -28,7 +28,7 @@ impl DownloadTool {
     ///
     /// # Errors
     /// Returns an error if it is not installed.
-    pub(crate) fn found(self) -> Result<Tool> {
+    pub(crate) fn find_tool(self) -> Result<Tool> {
         match self {
             Self::Wget => wget::tool(),
             Self::Curl => curl::tool(),

@@ -92,8 +92,8 @@ pub(crate) fn parse(output: &ToolOutput, interval: Duration) -> Measurement {
     }
 }
 
-/// Returns the bytes of the dots in a row such as `  384K ................ ................ ................ 26% 1.85M
-/// 1s`.
+/// Returns the bytes of the dots in a row such as
+/// `  384K ................ ................ ................ 26% 1.85M 1s`.
 fn row_bytes(line: &str) -> Option<u64> {
     let (offset, dots) = line.trim_start().split_once("K ")?;
     offset.parse::<u64>().ok()?;
@@ -101,15 +101,15 @@ fn row_bytes(line: &str) -> Option<u64> {
     Some(dots.filter(|&byte| byte == b'.').count() as u64 * DOT)
 }
 
-/// Returns the bytes of a successful download, which are the first count in `2026-11-21 20:10:48 (1.96 MB/s) -
-/// '/dev/null' saved [3000000/3000000]`.
+/// Returns the bytes of a successful download, which are the first count in
+/// `2026-11-21 20:10:48 (1.96 MB/s) - '/dev/null' saved [3000000/3000000]`.
 fn saved_bytes(output: &ToolOutput) -> Result<u64> {
-    ensure!(Tool, output.code == 0, "{}", output.ending("wget"));
+    ensure!(Tool, output.code == 0, "{}", output.exit_message("wget"));
     let saved = output.texts().find_map(|line| {
         let (_, counts) = line.split_once("saved [")?;
         counts.split(['/', ']']).next()?.parse().ok()
     });
-    saved.with_context(|| format!("wget did not say what it saved: {}", output.last_words()))
+    saved.with_context(|| format!("wget did not say what it saved: {}", output.last_line()))
 }
 
 #[cfg(test)]
@@ -207,7 +207,7 @@ Saving to: '/dev/null'
     }
 
     #[test]
-    fn garbage_is_passed_over() {
+    fn garbage_is_ignored() {
         for garbage in [
             "",
             "K ....",

@@ -122,8 +122,8 @@ impl Instrument for TcpArgs {
         vec![Traffic::Tcp(self.test.known_port())]
     }
 
-    fn aim(&mut self, far_end: &FarEnd) {
-        self.test.aim(far_end);
+    fn set_far_end(&mut self, far_end: &FarEnd) {
+        self.test.set_far_end(far_end);
     }
 
     fn use_congestion(&mut self, name: &str) {
@@ -146,7 +146,7 @@ impl Instrument for TcpArgs {
     }
 
     fn tool(&self) -> Result<Option<Tool>> {
-        self.test.found()
+        self.test.find_tool()
     }
 
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
@@ -177,7 +177,7 @@ impl TcpArgs {
 
 impl Iperf3Args {
     /// Sets the far end to measure towards.
-    pub(crate) fn aim(&mut self, far_end: &FarEnd) {
+    pub(crate) fn set_far_end(&mut self, far_end: &FarEnd) {
         self.host = far_end.address.to_string();
     }
 
@@ -223,8 +223,8 @@ impl Iperf3Args {
     }
 
     /// Returns the program that measures, if the user asked for another one.
-    pub(crate) fn found(&self) -> Result<Option<Tool>> {
-        self.tool.map(StreamTool::found).transpose()
+    pub(crate) fn find_tool(&self) -> Result<Option<Tool>> {
+        self.tool.map(StreamTool::find_tool).transpose()
     }
 
     /// Resolves the server.
@@ -411,7 +411,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn iperf3_s_letters_mean_what_they_mean_there_and_our_units_what_they_mean_here() {
+    fn letters_of_iperf3_and_units_of_farwire_are_both_accepted() {
         assert_eq!(size("100M").unwrap(), 100 << 20);
         assert_eq!(size("1.5K").unwrap(), 1536);
         assert_eq!(size("100mb").unwrap(), 100_000_000);
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_time_is_seconds_and_omitted_ones_are_whole() {
+    fn a_time_without_a_unit_is_seconds_and_an_omitted_start_is_whole_seconds() {
         assert_eq!(duration("10").unwrap(), Nanos::from_secs(10));
         assert_eq!(duration("500ms").unwrap(), Nanos::from_millis(500));
         assert_eq!(omit("2").unwrap(), Nanos::from_secs(2));

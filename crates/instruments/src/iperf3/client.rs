@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use super::control::{ControlChannel, ControlError, ControlResult, MESSAGE_TIMEOUT};
-use super::messages::{Params, Results, Sides};
+use super::messages::{Params, Results, TestResults};
 use super::plan::{StreamSpec, Transport, Until};
 use super::run::{self, Streams};
 use super::wire::{ControlState, Cookie, LONGEST_RESULTS};
@@ -39,11 +39,11 @@ pub(crate) struct Iperf3Server {
 
 /// A test that ended, with or without success.
 #[derive(Debug)]
-pub(crate) struct Tested<S> {
+pub(crate) struct ClientOutcome<S> {
     /// The client's streams with their counts, or `None` if the test did not reach that point.
     pub(crate) streams: Option<S>,
     /// The results of both ends.
-    pub(crate) sides: Sides,
+    pub(crate) sides: TestResults,
     /// The cookie of the test.
     pub(crate) cookie: Cookie,
     /// The reason why the test failed, if it did.
@@ -52,7 +52,7 @@ pub(crate) struct Tested<S> {
 
 /// The parameters with which a protocol opens its streams.
 #[derive(Debug)]
-pub(crate) struct Opening<'a> {
+pub(crate) struct StreamSetup<'a> {
     /// The server.
     pub(crate) server: &'a Iperf3Server,
     /// The parameters of the test. The length is always present for UDP.
@@ -85,11 +85,11 @@ pub(crate) fn run<S: Streams>(
     server: &Iperf3Server,
     params: &Params,
     session: &Session,
-    open: impl FnOnce(&Opening<'_>) -> Result<S>,
-) -> Tested<S> {
-    let mut tested = Tested {
+    open: impl FnOnce(&StreamSetup<'_>) -> Result<S>,
+) -> ClientOutcome<S> {
+    let mut tested = ClientOutcome {
         streams: None,
-        sides: Sides::default(),
+        sides: TestResults::default(),
         cookie: Cookie::random(),
         failure: None,
     };
@@ -97,7 +97,7 @@ pub(crate) fn run<S: Streams>(
         Err(error) => Some(format!("{error:#}")),
         Ok(mut client) => {
             let outcome = client.test(open, &mut tested);
-            client.leave(&outcome);
+            client.notify_early_end(&outcome);
             let failure = outcome.err();
             failure.map(|error| format!("{}: {error}", server.address))
         }
@@ -134,15 +134,15 @@ impl<'a> Client<'a> {
 
     fn test<S: Streams>(
         &mut self,
-        open: impl FnOnce(&Opening<'_>) -> Result<S>,
-        tested: &mut Tested<S>,
+        open: impl FnOnce(&StreamSetup<'_>) -> Result<S>,
+        tested: &mut ClientOutcome<S>,
     ) -> ControlResult<()> {
         self.control.send_cookie(&tested.cookie)?;
         self.expect(ControlState::ParamExchange)?;
         self.control
             .send_json(&self.params.to_json(), "the parameters")?;
         self.expect(ControlState::CreateStreams)?;
-        let opening = Opening {
+        let opening = StreamSetup {
             server: self.server,
             params: &self.params,
             stop: &self.session.stop,
@@ -204,7 +204,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn exchange_results<S: Streams>(&mut self, tested: &mut Tested<S>) -> ControlResult<()> {
+    fn exchange_results<S: Streams>(&mut self, tested: &mut ClientOutcome<S>) -> ControlResult<()> {
         self.expect(ControlState::ExchangeResults)?;
         let control = &mut self.control;
         let (sides, plan) = (&mut tested.sides, &self.params.plan);
@@ -234,7 +234,7 @@ impl<'a> Client<'a> {
     }
 
     /// Tells the server if the test ends early.
-    fn leave(&mut self, outcome: &ControlResult<()>) {
+    fn notify_early_end(&mut self, outcome: &ControlResult<()>) {
         use ControlError::{Overdue, Stopped, TimedOut};
         if matches!(outcome, Err(Stopped(_) | TimedOut(_) | Overdue(_))) {
             self.control.give_up(ControlState::ClientTerminate);

@@ -284,7 +284,7 @@ impl ControlChannel {
             match read {
                 Ok(0) => return gone(&"the connection was closed"),
                 Ok(count) => filled += count,
-                Err(error) if is_pause(&error) => {
+                Err(error) if is_timeout(&error) => {
                     if Instant::now() >= deadline {
                         let waited = begun.elapsed().as_secs_f64();
                         return Err(ControlError::TimedOut(format!(
@@ -300,7 +300,7 @@ impl ControlChannel {
 }
 
 /// Returns whether `error` is a socket's time-out or an interruption.
-pub(crate) fn is_pause(error: &io::Error) -> bool {
+pub(crate) fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Details of a stream from the end that counted them. iperf3 ignores the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Detail {
+pub(crate) enum StreamDetail {
     /// The details of the sending end of UDP.
     Sender(SenderDetail),
     /// The details of the receiving end of UDP.

@@ -34,10 +34,10 @@ const SHOWN: [Metric; 8] = [
 ];
 
 /// The values of a stream or of several.
-type Values = BTreeMap<Metric, f64>;
+type MetricValues = BTreeMap<Metric, f64>;
 
 /// Returns a count, or 0 if it was not measured.
-fn count(values: &Values, metric: Metric) -> f64 {
+fn count(values: &MetricValues, metric: Metric) -> f64 {
     values.get(&metric).copied().unwrap_or(0.0)
 }
 
@@ -45,13 +45,13 @@ fn count(values: &Values, metric: Metric) -> f64 {
 #[derive(Default)]
 struct DirectionValues {
     /// The values of all streams together.
-    whole: Values,
+    whole: MetricValues,
     /// The values of each stream. A single stream has no number.
-    streams: BTreeMap<Option<u32>, Values>,
+    streams: BTreeMap<Option<u32>, MetricValues>,
 }
 
 /// The time from one report to the next, in seconds, and its values.
-struct TcpInterval {
+struct IntervalValues {
     start_s: f64,
     end_s: f64,
     ways: BTreeMap<Direction, DirectionValues>,
@@ -60,7 +60,7 @@ struct TcpInterval {
 /// Returns the measurement as iperf3's `start`, `intervals`, `end` and `error`, with `start` as given. Values that were
 /// not measured are absent.
 pub(crate) fn of(measurement: &Measurement, start: &Value) -> Value {
-    let test = Test::of(measurement);
+    let test = TestValues::of(measurement);
     let intervals: Vec<Value> = test.intervals.iter().map(|i| test.interval(i)).collect();
     let mut json = json!({ "start": start, "intervals": intervals, "end": test.end() });
     if let Some(cause) = &measurement.failure {
@@ -118,7 +118,7 @@ pub(crate) fn start(
 
 /// Returns a table with a row per interval, direction and stream.
 pub fn intervals(measurement: &Measurement) -> Table {
-    let intervals = TcpInterval::all(measurement);
+    let intervals = IntervalValues::all(measurement);
     let measured = |metric: &Metric| measurement.samples.iter().any(|s| s.metric == *metric);
     let shown: Vec<Metric> = SHOWN.into_iter().filter(measured).collect();
     let words = ["interval\ns", "way", "stream"].map(Column::words);
@@ -126,7 +126,7 @@ pub fn intervals(measurement: &Measurement) -> Table {
         .iter()
         .map(|metric| Column::numbers(format!("{}\n{}", metric.title(), scale(*metric).1)));
     let mut table = Table::new("", words.into_iter().chain(numbers));
-    for TcpInterval {
+    for IntervalValues {
         start_s,
         end_s,
         ways,
@@ -183,7 +183,7 @@ impl DirectionValues {
     }
 }
 
-impl TcpInterval {
+impl IntervalValues {
     fn all(measurement: &Measurement) -> Vec<Self> {
         let mut found: BTreeMap<u64, Self> = BTreeMap::new();
         for sample in &measurement.samples {
@@ -211,15 +211,15 @@ impl TcpInterval {
     }
 }
 
-struct Test<'a> {
+struct TestValues<'a> {
     measurement: &'a Measurement,
-    intervals: Vec<TcpInterval>,
+    intervals: Vec<IntervalValues>,
     /// The values of the whole test.
     ways: BTreeMap<Direction, DirectionValues>,
     udp: bool,
 }
 
-impl<'a> Test<'a> {
+impl<'a> TestValues<'a> {
     fn of(measurement: &'a Measurement) -> Self {
         let mut ways: BTreeMap<Direction, DirectionValues> = BTreeMap::new();
         for Figure {
@@ -237,7 +237,7 @@ impl<'a> Test<'a> {
         let has = |metric| ways.values().any(|way| way.whole.contains_key(&metric));
         Self {
             measurement,
-            intervals: TcpInterval::all(measurement),
+            intervals: IntervalValues::all(measurement),
             udp: has(Metric::JitterMs) || has(Metric::SentPackets),
             ways,
         }
@@ -250,13 +250,13 @@ impl<'a> Test<'a> {
         format!("{name}{}", if second { "_bidir_reverse" } else { "" })
     }
 
-    fn interval(&self, interval: &TcpInterval) -> Value {
+    fn interval(&self, interval: &IntervalValues) -> Value {
         let (start_s, end_s) = (interval.start_s, interval.end_s);
         let mut streams = Vec::new();
         let mut json = json!({});
         for (direction, way) in &interval.ways {
             let sends = *direction == Direction::Up;
-            let entry = |values: &Values, jitter_ms: f64| {
+            let entry = |values: &MetricValues, jitter_ms: f64| {
                 let metric = if sends {
                     Metric::SentBytes
                 } else {
@@ -338,7 +338,7 @@ impl<'a> Test<'a> {
         &self,
         direction: Direction,
         way: &DirectionValues,
-        values: &Values,
+        values: &MetricValues,
         jitter_ms: f64,
     ) -> [Option<Value>; 2] {
         let sends = direction == Direction::Up;
@@ -372,7 +372,7 @@ impl<'a> Test<'a> {
         direction: Direction,
         way: &DirectionValues,
         stream: Option<u32>,
-        values: &Values,
+        values: &MetricValues,
         socket: u32,
     ) -> Value {
         let jitter_ms = count(values, Metric::JitterMs);
@@ -436,7 +436,7 @@ fn over(bytes: f64, start_s: f64, end_s: f64, sender: bool) -> Value {
 }
 
 /// Returns the number of datagrams that should have arrived at a receiver: those that did, and the missing ones.
-fn to_come(values: &Values) -> f64 {
+fn to_come(values: &MetricValues) -> f64 {
     let value = |metric| values.get(&metric).copied();
     let received =
         value(Metric::ReceivedPackets).map(|received| received + missing(values).unwrap_or(0.0));
@@ -445,7 +445,7 @@ fn to_come(values: &Values) -> f64 {
 
 /// Returns the number of datagrams that did not arrive, whoever dropped them. `None` means that the network's loss is
 /// unknown.
-fn missing(values: &Values) -> Option<f64> {
+fn missing(values: &MetricValues) -> Option<f64> {
     let lost = values.get(&Metric::LostPackets)?;
     let host_dropped = values.get(&Metric::HostDroppedPackets).unwrap_or(&0.0);
     Some(lost + host_dropped)
@@ -466,7 +466,7 @@ fn losses(json: &mut Value, lost: Option<f64>, packets: f64, jitter_ms: f64) {
 }
 
 /// Returns `cpu_utilization_percent`. Values that the other end did not report are absent.
-fn cpu(direction: Direction, values: &Values) -> Value {
+fn cpu(direction: Direction, values: &MetricValues) -> Value {
     let sender = [Metric::SenderCpuPercent, Metric::SenderUserCpuPercent];
     let receiver = [Metric::ReceiverCpuPercent, Metric::ReceiverUserCpuPercent];
     let [host, remote] = match direction {
@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_an_interval_has_every_stream_and_all_together() {
+    fn the_table_has_a_row_per_interval_and_stream_and_for_all_streams() {
         let table = intervals(&both_ways());
         let rows: Vec<Vec<&str>> = table
             .rows

@@ -11,7 +11,7 @@ use crate::error::{Context, Result, bail, ensure};
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
-use super::detail::Detail;
+use super::detail::StreamDetail;
 use super::plan::{
     Iperf3Test, LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, MOST_STREAMS,
     TestDirection, Transport, Until,
@@ -75,12 +75,12 @@ pub(crate) struct StreamResults {
     /// Time from the start of counting to its end at this end, in seconds, which iperf3 before 3.2 does not report.
     pub(crate) seconds: Option<f64>,
     /// The details that only farwire reports.
-    pub(crate) detail: Option<Detail>,
+    pub(crate) detail: Option<StreamDetail>,
 }
 
 /// The results of a test from both ends.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Sides {
+pub(crate) struct TestResults {
     /// The results of this end.
     pub(crate) local: Results,
     /// The results of the other end, or `None` if the test did not reach that point.
@@ -94,7 +94,7 @@ impl Params {
     /// Returns an error that names the field if the message differs from those of iperf3 3.12 and later, or asks for
     /// something that a server cannot do.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
-        let fields = Fields::parse(bytes)?;
+        let fields = JsonFields::parse(bytes)?;
         let protocol = match (fields.flag("tcp")?, fields.flag("udp")?) {
             (true, false) => Transport::Tcp,
             (false, true) => Transport::Udp,
@@ -181,7 +181,7 @@ impl Results {
     /// # Errors
     /// Returns an error that names the field if the message differs from those of iperf3 3.12 and later.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
-        let fields = Fields::parse(bytes)?;
+        let fields = JsonFields::parse(bytes)?;
         let cpu = |name: &str| required(name, fields.number(name));
         let name = "sender_has_retransmits";
         Ok(Self {
@@ -219,7 +219,7 @@ impl Results {
 }
 
 impl StreamResults {
-    fn of(fields: &Fields, id: u32) -> Result<Self> {
+    fn of(fields: &JsonFields, id: u32) -> Result<Self> {
         let count = |name: &str| required(name, fields.within(name, 0, i64::MAX));
         // A negative number means "unknown".
         let known = |name: &str| -> Result<Option<u64>> {
@@ -249,7 +249,7 @@ impl StreamResults {
             detail: fields
                 .0
                 .get("farwire")
-                .map(Detail::deserialize)
+                .map(StreamDetail::deserialize)
                 .transpose()
                 .context("in farwire")?,
         })
@@ -276,9 +276,9 @@ impl StreamResults {
 
 /// A JSON object that another program wrote.
 #[derive(Debug)]
-struct Fields(Map<String, Value>);
+struct JsonFields(Map<String, Value>);
 
-impl Fields {
+impl JsonFields {
     /// Parses a message. serde_json refuses more than 128 levels.
     fn parse(bytes: &[u8]) -> Result<Self> {
         Self::of(serde_json::from_slice(bytes).context("it is not JSON")?)
@@ -420,7 +420,7 @@ pub(crate) fn direction(sends: bool, client: bool) -> Direction {
     }
 }
 
-impl Sides {
+impl TestResults {
     /// Returns the CPU time of both ends for a direction that this end sends or receives.
     pub(crate) fn cpu(&self, sends: bool) -> Vec<Figure> {
         let ours = Some(self.local.cpu_percent);
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_read_as_they_were_written() {
+    fn parameters_round_trip() {
         let plan = Iperf3Test {
             way: TestDirection::Down,
             until: Until::Bytes(1 << 40),
@@ -488,14 +488,14 @@ mod tests {
     }
 
     #[test]
-    fn a_test_of_so_many_blocks_lasts_as_long_as_the_client_likes() {
+    fn a_test_of_a_number_of_blocks_has_no_time_limit() {
         let of_blocks = PARAMS_OF_3_12.replace("\"time\":10", "\"time\":0");
         let params = Params::parse(of_blocks.as_bytes()).unwrap();
         assert_eq!(params.plan.duration(), None);
     }
 
     #[test]
-    fn parameters_that_cannot_be_are_refused_by_name() {
+    fn invalid_parameters_are_refused_by_name() {
         for case in [
             r#""tcp":true => "sctp":true => neither tcp nor udp"#,
             r#""parallel":4 => "parallel":129 => parallel must be from 1 to 128, not 129"#,
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_read_as_they_were_written() {
+    fn results_round_trip() {
         let results = Results {
             cpu_percent: [3.0, 1.0, 2.0],
             has_retransmits: Some(true),
@@ -566,12 +566,12 @@ mod tests {
         assert_eq!(error, "in streams, id 1: errors is missing");
     }
 
-    fn fields(text: &str) -> Fields {
-        Fields::parse(text.as_bytes()).unwrap()
+    fn fields(text: &str) -> JsonFields {
+        JsonFields::parse(text.as_bytes()).unwrap()
     }
 
     #[test]
-    fn whole_numbers_are_read_in_every_way_that_iperf3_writes_them() {
+    fn whole_numbers_are_read_in_every_format_of_iperf3() {
         let fields = fields(
             r#"{"a":7,"b":7.0,"c":1e+15,"d":18446744073709551615,"e":-1,"f":1.8446744073709552e+19}"#,
         );
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_type_is_refused_with_what_came_and_what_would_be_right() {
+    fn a_wrong_type_is_refused_with_its_value_and_the_right_type() {
         let fields = fields(r#"{"time":"10","num":1.5,"big":1e300,"parallel":0,"reverse":"yes"}"#);
         let error = |result: Result<Option<i64>>| result.unwrap_err().to_string();
         assert_eq!(
@@ -606,8 +606,8 @@ mod tests {
     #[test]
     fn deep_nesting_is_refused() {
         let deep = [vec![b'['; 10_000], vec![b']'; 10_000]].concat();
-        assert!(Fields::parse(&deep).is_err());
-        let error = Fields::parse(b"[1]").unwrap_err().to_string();
+        assert!(JsonFields::parse(&deep).is_err());
+        let error = JsonFields::parse(b"[1]").unwrap_err().to_string();
         assert_eq!(error, "it is not a JSON object but an array");
     }
 }

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_stream_is_number_three_and_those_that_the_client_sends_come_first() {
+    fn the_second_stream_is_number_three_and_client_streams_come_first() {
         let plan = Iperf3Test {
             way: TestDirection::Both,
             parallel: 2,

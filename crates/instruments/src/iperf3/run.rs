@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use netio::cpu::{self, ThreadClock};
 
 use super::control::{ControlChannel, ControlError, ControlResult};
-use super::messages::{Results, Sides, StreamResults};
+use super::messages::{Results, StreamResults, TestResults};
 use super::plan::{Iperf3Test, Until};
 
 /// The longest time between two looks at the streams, whatever the interval.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// The time between two looks in a test of a number of bytes, whose end must be found.
-const LOOK_FOR_BYTES: Duration = Duration::from_millis(5);
+const BYTES_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The streams of one end while a test runs. TCP and UDP implement this for the control session of either end.
 ///
@@ -100,7 +100,7 @@ pub(crate) struct CpuTime {
 #[derive(Debug, Default)]
 pub(crate) struct CpuMeter {
     clock: OnceLock<ThreadClock>,
-    stated: Mutex<CpuTime>,
+    published: Mutex<CpuTime>,
     ended: AtomicBool,
 }
 
@@ -113,8 +113,8 @@ pub(crate) struct RunningTime {
     pub(crate) ticked: bool,
 }
 
-/// Starts the streams, runs them until `turn` returns that the test is over, and stops them. Returns this end's
-/// results, and an error if the test ended too early. `turn` is called repeatedly, and waits for the other end until
+/// Starts the streams, runs them until `poll_end` returns that the test is over, and stops them. Returns this end's
+/// results, and an error if the test ended too early. `poll_end` is called repeatedly, and waits for the other end until
 /// the given moment. `sends` tells whether this end sends on any stream.
 ///
 /// The test fails if there is no progress on any stream for `silence`.
@@ -123,10 +123,10 @@ pub(crate) fn run<S: Streams>(
     streams: &mut S,
     sends: bool,
     silence: Duration,
-    turn: impl FnMut(&mut S, RunningTime, Instant) -> ControlResult<bool>,
+    poll_end: impl FnMut(&mut S, RunningTime, Instant) -> ControlResult<bool>,
 ) -> (Results, ControlResult<()>) {
     let start = Instant::now();
-    let mut running = Running {
+    let mut running = TestLoop {
         plan,
         start,
         counted_from: plan.omit.is_zero().then_some(start),
@@ -137,7 +137,7 @@ pub(crate) fn run<S: Streams>(
     let outcome = streams
         .start(start)
         .map_err(|error| ControlError::Connection(format!("{error:#}")))
-        .and_then(|()| running.turns(streams, turn));
+        .and_then(|()| running.poll_until_end(streams, poll_end));
     let lasted = start.elapsed();
     streams.stop(Instant::now());
     let results = Results {
@@ -149,15 +149,15 @@ pub(crate) fn run<S: Streams>(
     (results, outcome)
 }
 
-/// Waits at most `patience` for the data that the other end reports as sent, and updates the results.
+/// Waits at most `max_wait` for the data that the other end reports as sent, and updates the results.
 pub(crate) fn settle(
     streams: &mut impl Streams,
-    sides: &mut Sides,
+    sides: &mut TestResults,
     remote: &Results,
     control: &ControlChannel,
-    patience: Duration,
+    max_wait: Duration,
 ) {
-    let late = Instant::now() + patience;
+    let late = Instant::now() + max_wait;
     let enough = || Instant::now() >= late || control.check().is_err();
     streams.settle(&remote.streams, &enough);
     sides.local.streams = streams.results();
@@ -168,7 +168,7 @@ pub(crate) fn seconds(from: Instant, to: Instant) -> f64 {
     to.saturating_duration_since(from).as_secs_f64()
 }
 
-struct Running<'a> {
+struct TestLoop<'a> {
     plan: &'a Iperf3Test,
     start: Instant,
     counted_from: Option<Instant>,
@@ -178,11 +178,11 @@ struct Running<'a> {
     silence: Duration,
 }
 
-impl Running<'_> {
-    fn turns<S: Streams>(
+impl TestLoop<'_> {
+    fn poll_until_end<S: Streams>(
         &mut self,
         streams: &mut S,
-        mut turn: impl FnMut(&mut S, RunningTime, Instant) -> ControlResult<bool>,
+        mut poll_end: impl FnMut(&mut S, RunningTime, Instant) -> ControlResult<bool>,
     ) -> ControlResult<()> {
         loop {
             let now = Instant::now();
@@ -190,7 +190,7 @@ impl Running<'_> {
             let since = |from| now.saturating_duration_since(from);
             let counted = self.counted_from.map(since);
             let moment = RunningTime { counted, ticked };
-            if turn(streams, moment, self.next_event(now))? {
+            if poll_end(streams, moment, self.next_event(now))? {
                 return Ok(());
             }
             self.check_silence(streams, now)?;
@@ -218,13 +218,13 @@ impl Running<'_> {
     }
 
     fn next_event(&self, now: Instant) -> Instant {
-        let next = self.next_tick.min(now + LOOK);
+        let next = self.next_tick.min(now + CHECK_INTERVAL);
         match (self.counted_from, self.plan.until) {
             (None, _) => next.min(self.start + self.plan.omit),
             // The server continues until it is told of the end.
             (Some(from), Until::For(time)) if now < from + time => next.min(from + time),
             (Some(_), Until::For(_)) => next,
-            (Some(_), Until::Bytes(_)) => next.min(now + LOOK_FOR_BYTES),
+            (Some(_), Until::Bytes(_)) => next.min(now + BYTES_CHECK_INTERVAL),
         }
     }
 
@@ -320,32 +320,32 @@ impl std::iter::Sum for CpuTime {
 }
 
 impl CpuMeter {
-    /// Runs `work` on the calling thread and measures its CPU time. `work` may call [`state`](Self::state) from time to
+    /// Runs `work` on the calling thread and measures its CPU time. `work` may call [`publish`](Self::state) from time to
     /// time.
-    pub(crate) fn meter<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn measure<T>(&self, work: impl FnOnce() -> T) -> T {
         let _ = self.clock.set(ThreadClock::of_this_thread());
         let done = work();
-        self.state();
+        self.publish();
         self.ended.store(true, Ordering::Release);
         done
     }
 
     /// Publishes the CPU time of the calling thread, which must be the measured one.
-    pub(crate) fn state(&self) {
+    pub(crate) fn publish(&self) {
         let (user, system) = cpu::of_this_thread();
-        *lock(&self.stated) = CpuTime { user, system };
+        *lock(&self.published) = CpuTime { user, system };
     }
 
     /// Returns the CPU time until now. Time since the last publication counts as the kernel's.
     pub(crate) fn used(&self) -> CpuTime {
         let running = !self.ended.load(Ordering::Acquire);
         let clock = self.clock.get().filter(|_| running);
-        let stated = *lock(&self.stated);
+        let published = *lock(&self.published);
         let total = clock.and_then(|clock| clock.elapsed());
-        let since = total.map(|total| total.saturating_sub(stated.total()));
+        let since = total.map(|total| total.saturating_sub(published.total()));
         CpuTime {
-            system: stated.system + since.unwrap_or_default(),
-            ..stated
+            system: published.system + since.unwrap_or_default(),
+            ..published
         }
     }
 }
@@ -355,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_share_an_allowance_and_give_back_what_they_could_not_send() {
+    fn streams_share_an_allowance_and_return_unsent_bytes() {
         let control = SendControl::new();
         assert_eq!(control.take(1000), 1000);
         control.limit(1500);
@@ -368,17 +368,17 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_still_runs_has_used_what_it_stated_and_since_then_the_kernel_s() {
+    fn cpu_time_since_the_last_publication_counts_as_the_kernel_s() {
         let meter = CpuMeter::default();
-        meter.meter(|| {
+        meter.measure(|| {
             while cpu::of_this_thread().0.is_zero() {}
-            meter.state();
-            let stated = *lock(&meter.stated);
+            meter.publish();
+            let published = *lock(&meter.published);
             let used = meter.used();
             assert!(!used.user.is_zero());
-            assert_eq!(used.user, stated.user);
-            assert!(used.total() >= stated.total());
+            assert_eq!(used.user, published.user);
+            assert!(used.total() >= published.total());
         });
-        assert_eq!(meter.used(), *lock(&meter.stated));
+        assert_eq!(meter.used(), *lock(&meter.published));
     }
 }

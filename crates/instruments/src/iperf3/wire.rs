@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_in_words() {
+    fn an_error_has_a_text() {
         let bytes = [0, 0, 0, 134, 0, 0, 0, 2];
         let error = ErrorCode::parse(bytes);
         assert_eq!(error.to_bytes(), bytes);

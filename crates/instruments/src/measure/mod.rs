@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_measured_is_in_the_table_and_has_the_first_headline() {
+    fn every_measured_figure_is_in_the_table_and_the_first_headline_is_measured() {
         let server = serve::start(ServeConfig::on_loopback()).unwrap();
         let address = |service: &str| server.address(service).unwrap();
         let port = |service: &str| format!("--port={}", address(service).port());

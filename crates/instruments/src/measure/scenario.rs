@@ -166,7 +166,7 @@ impl InstrumentArgs {
     /// Returns an error if there is no such kind, or an argument is missing.
     pub fn of(recorded: &RecordedArguments) -> Result<Self> {
         let mut own: Self = serde_json::from_value(serde_json::to_value(recorded)?)?;
-        own.instrument_mut().aim(&FarEnd::example());
+        own.instrument_mut().set_far_end(&FarEnd::example());
         Ok(own)
     }
 
@@ -176,7 +176,7 @@ impl InstrumentArgs {
     pub fn toward(&self, far_end: &FarEnd, congestion: &str) -> Self {
         let mut own = self.clone();
         let instrument = own.instrument_mut();
-        instrument.aim(far_end);
+        instrument.set_far_end(far_end);
         instrument.use_congestion(congestion);
         own
     }
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sender_says_of_congestion_control_stays() {
+    fn a_sender_s_own_congestion_control_takes_precedence() {
         let asked = aimed("tcp", "congestion = 'reno'");
         assert!(format!("{asked:?}").contains("Some(\"reno\")"));
         let carrier = asked.instrument().profile().carrier;
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_has_units_as_text_and_what_no_one_said() {
+    fn a_plan_contains_units_as_text_and_default_values() {
         let asked = asked("ping", "count = 3\ninterval = '20ms'");
         assert_eq!(
             asked.recorded().options(),
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_is_not_there_is_named_with_those_that_are() {
+    fn an_unknown_option_is_named_with_the_known_ones() {
         let refused = |name: &str, text: &str| {
             let error = kind(name).with(&parameters(text)).unwrap_err();
             error.to_string()
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_instrument_can_be_is_refused_by_its_option_with_what_would_be_right() {
+    fn invalid_values_are_refused_with_their_option_and_valid_ones() {
         for case in [
             "ping: count = 'x' => count: invalid value 'x' for '--count <",
             "tcp: reverse = true, bidir = true => bidir: it cannot be used with --reverse",
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_takes_a_target_and_no_option_and_comes_back_from_a_plan() {
+    fn every_kind_without_options_round_trips_through_a_plan() {
         for kind in Kind::all() {
             let asked = asked(kind.name(), "");
             let recorded = asked.recorded();

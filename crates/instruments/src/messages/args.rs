@@ -52,7 +52,7 @@ pub(crate) struct Messages {
 
 impl ConnectionArgs {
     /// Sets the far end to measure towards.
-    pub(crate) fn aim(&mut self, far_end: &FarEnd) {
+    pub(crate) fn set_far_end(&mut self, far_end: &FarEnd) {
         self.host = far_end.address.to_string();
     }
 

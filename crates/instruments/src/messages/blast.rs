@@ -62,8 +62,8 @@ impl Instrument for BlastArgs {
         vec![Traffic::Tcp(Some(DEFAULT_PORT))]
     }
 
-    fn aim(&mut self, far_end: &FarEnd) {
-        self.connection.aim(far_end);
+    fn set_far_end(&mut self, far_end: &FarEnd) {
+        self.connection.set_far_end(far_end);
     }
 
     fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
@@ -158,20 +158,20 @@ fn run(
 ) -> Result<Duration> {
     let MessageLoad { size, count } = load;
     let mode = Mode::Blast { size, count };
-    let (stream, _) = far.ask(mode, plan.connection.nagle, stop, measurement)?;
+    let (stream, _) = far.request(mode, plan.connection.nagle, stop, measurement)?;
     let message = incompressible(size);
     let start = Instant::now();
     for number in 1..=count {
         let mut sent = stream.send(&message);
         if number % SENDS == 0 {
-            sent = sent.and_then(|()| stream.go_on());
+            sent = sent.and_then(|()| stream.check_stop());
         }
-        sent.map_err(|broken| far.blame(&load.message(number), broken))?;
+        sent.map_err(|broken| far.error_at(&load.message(number), broken))?;
     }
     let last = stream.receive(&mut [0]);
     last.map_err(|broken| {
         let doing = format!("the byte after {count} messages of {size} bytes");
-        far.blame(&doing, broken)
+        far.error_at(&doing, broken)
     })?;
     Ok(start.elapsed())
 }

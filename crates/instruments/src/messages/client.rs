@@ -36,7 +36,7 @@ impl MessageTarget {
     /// # Errors
     /// Returns an error if there is no connection within [`CONNECT_TIMEOUT`], or if the far end refuses, is another
     /// program, or falls silent.
-    pub(super) fn ask(
+    pub(super) fn request(
         &self,
         mode: Mode,
         nagle: bool,
@@ -52,7 +52,7 @@ impl MessageTarget {
         let stream = MessageStream::new(stream, stop.clone(), self.silence)?;
         let answer = stream.send_line(&MessageRequest { mode, nagle }.to_string());
         let answer = answer.and_then(|()| stream.receive_line());
-        let answer = answer.map_err(|broken| self.blame("answering the request", broken))?;
+        let answer = answer.map_err(|broken| self.error_at("answering the request", broken))?;
         let wrong = || {
             format!(
                 "{}: is `farwire serve` of this version there?",
@@ -80,7 +80,7 @@ impl MessageTarget {
     }
 
     /// Returns the error for a connection that broke while the far end was `doing` something.
-    pub(super) fn blame(&self, doing: &str, broken: MessageError) -> Error {
+    pub(super) fn error_at(&self, doing: &str, broken: MessageError) -> Error {
         match broken {
             MessageError::Stopped(cause) => Error::Stopped(cause),
             broken => Error::Peer(format!("{} failed at {doing}: {broken}", self.address)),

@@ -11,7 +11,7 @@ use nix::poll::PollFlags;
 use nix::sys::socket::{MsgFlags, recv, send};
 use thiserror::Error;
 
-use super::wire::{LONGEST_LINE, Wait};
+use super::wire::{LONGEST_LINE, WaitMode};
 use crate::endpoint::wait_for;
 use crate::error::Error;
 use netio::stop::{STOP_INTERVAL, Stop, StopCause};
@@ -30,7 +30,7 @@ pub(crate) struct MessageStream {
     /// The address of the peer.
     pub(crate) peer: SocketAddr,
     /// The way to wait for messages. Lines are always waited for in the kernel.
-    pub(crate) wait: Wait,
+    pub(crate) wait: WaitMode,
     /// The stop, which includes the time limit of the whole test.
     pub(crate) stop: Stop,
     /// The longest time in which the peer may neither send nor accept data.
@@ -38,7 +38,7 @@ pub(crate) struct MessageStream {
 }
 
 /// The start of a silence, and the number of bytes that the peer had not acknowledged then.
-pub(crate) type Quiet = Option<(Instant, u32)>;
+pub(crate) type SilenceStart = Option<(Instant, u32)>;
 
 /// The reason why a message did not arrive.
 #[derive(Debug, Error)]
@@ -86,7 +86,7 @@ impl MessageStream {
         Ok(Self {
             stream,
             peer,
-            wait: Wait::Block,
+            wait: WaitMode::Block,
             stop,
             silence,
         })
@@ -99,24 +99,25 @@ impl MessageStream {
 
     /// Checks whether to wait on. A peer that acknowledges data is not silent, since a message may be long and its link
     /// slow.
-    pub(crate) fn check(&self, quiet: &mut Quiet) -> Result<(), MessageError> {
-        self.go_on()?;
+    pub(crate) fn check_progress(&self, quiet: &mut SilenceStart) -> Result<(), MessageError> {
+        self.check_stop()?;
         let unacknowledged = tcp::unacknowledged(&self.stream).unwrap_or(0);
         let same = quiet.filter(|(_, before)| *before == unacknowledged);
         let (since, _) = *quiet.insert(same.unwrap_or_else(|| (Instant::now(), unacknowledged)));
-        self.not_silent_since(since)
+        self.check_silence_since(since)
     }
 
     /// Returns an error if there is a cause to stop.
-    pub(crate) fn go_on(&self) -> Result<(), MessageError> {
+    pub(crate) fn check_stop(&self) -> Result<(), MessageError> {
         let cause = self.stop.cause();
         cause.map_or(Ok(()), |cause| Err(MessageError::Stopped(cause)))
     }
 
-    fn not_silent_since(&self, since: Instant) -> Result<(), MessageError> {
-        match since.elapsed() < self.silence {
-            true => Ok(()),
-            false => Err(MessageError::Silent(self.silence)),
+    fn check_silence_since(&self, since: Instant) -> Result<(), MessageError> {
+        if since.elapsed() < self.silence {
+            Ok(())
+        } else {
+            Err(MessageError::Silent(self.silence))
         }
     }
 
@@ -133,13 +134,13 @@ impl MessageStream {
             if filled == message.len() {
                 return Ok(());
             }
-            self.go_on()?;
+            self.check_stop()?;
         }
     }
 
     /// Reads at least one byte, waiting in the kernel. Returns 0 at the end of the connection.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<usize, MessageError> {
-        self.receive_asleep(buffer, MsgFlags::empty())
+        self.receive_blocking(buffer, MsgFlags::empty())
     }
 
     /// Sends all of `message`.
@@ -155,10 +156,10 @@ impl MessageStream {
                         return Ok(());
                     }
                     quiet = None;
-                    self.go_on()?;
+                    self.check_stop()?;
                 }
-                Err(Errno::EAGAIN) => self.check(&mut quiet)?,
-                Err(Errno::EINTR) => self.go_on()?,
+                Err(Errno::EAGAIN) => self.check_progress(&mut quiet)?,
+                Err(Errno::EINTR) => self.check_stop()?,
                 Err(error) => return Err(MessageError::Failed(error.into())),
             }
         }
@@ -177,8 +178,8 @@ impl MessageStream {
         let mut byte = [0];
         let mut begun = None;
         while line.len() < LONGEST_LINE {
-            self.go_on()?;
-            begun.map_or(Ok(()), |begun| self.not_silent_since(begun))?;
+            self.check_stop()?;
+            begun.map_or(Ok(()), |begun| self.check_silence_since(begun))?;
             if self.read(&mut byte)? == 0 {
                 return Err(match line.as_slice() {
                     [] => MessageError::Closed,
@@ -208,8 +209,8 @@ impl MessageStream {
     }
 
     fn receive_some(&self, buffer: &mut [u8], asleep: MsgFlags) -> Result<usize, MessageError> {
-        if self.wait == Wait::Block {
-            return self.receive_asleep(buffer, asleep);
+        if self.wait == WaitMode::Block {
+            return self.receive_blocking(buffer, asleep);
         }
         let fd = self.stream.as_raw_fd();
         let mut spins = 0;
@@ -225,20 +226,20 @@ impl MessageStream {
                 spins = 0;
                 let since = *quiet_since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= SPIN_AT_MOST {
-                    return self.receive_asleep(buffer, asleep);
+                    return self.receive_blocking(buffer, asleep);
                 }
             }
         }
     }
 
-    fn receive_asleep(&self, buffer: &mut [u8], flags: MsgFlags) -> Result<usize, MessageError> {
+    fn receive_blocking(&self, buffer: &mut [u8], flags: MsgFlags) -> Result<usize, MessageError> {
         let fd = self.stream.as_raw_fd();
         let mut quiet = None;
         loop {
             match recv(fd, buffer, flags) {
                 Ok(count) => return Ok(count),
-                Err(Errno::EAGAIN) => self.check(&mut quiet)?,
-                Err(Errno::EINTR) => self.go_on()?,
+                Err(Errno::EAGAIN) => self.check_progress(&mut quiet)?,
+                Err(Errno::EINTR) => self.check_stop()?,
                 Err(error) => return Err(MessageError::Failed(error.into())),
             }
         }
@@ -255,7 +256,7 @@ fn no_line(bytes: &[u8]) -> MessageError {
 #[derive(Debug)]
 pub(crate) struct NumberedDatagrams {
     socket: UdpSocket,
-    wait: Wait,
+    wait: WaitMode,
     /// Time of the last send. The answer to it is waited for by spinning for some time.
     sent: Instant,
 }
@@ -276,7 +277,7 @@ impl NumberedDatagrams {
     ///
     /// # Errors
     /// Returns an error if the socket refuses its options.
-    pub(crate) fn new(socket: UdpSocket, wait: Wait) -> io::Result<Self> {
+    pub(crate) fn new(socket: UdpSocket, wait: WaitMode) -> io::Result<Self> {
         socket.set_read_timeout(Some(STOP_INTERVAL))?;
         socket.set_nonblocking(true)?;
         let mut nothing = [0; 1];
@@ -298,7 +299,7 @@ impl NumberedDatagrams {
         let fd = self.socket.as_raw_fd();
         loop {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            let spins = self.wait == Wait::Spin && self.sent.elapsed() < SPIN_AT_MOST;
+            let spins = self.wait == WaitMode::Spin && self.sent.elapsed() < SPIN_AT_MOST;
             // The socket's own time-out saves a system call, but is too long before a near deadline.
             let near = left.filter(|left| *left < STOP_INTERVAL && !spins);
             if let Some(left) = near {
@@ -353,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_keeps_as_many_low_bytes_as_the_message_has() {
+    fn a_number_keeps_the_low_bytes_that_fit_the_message() {
         let mut message = [0xff; 10];
         for (length, kept) in [(1, 0x08), (2, 0x0708), (8, 0x0102_0304_0506_0708)] {
             put_number(&mut message[..length], 0x0102_0304_0506_0708);

@@ -18,7 +18,7 @@ use super::connection::{
 };
 use super::round_trips::{MessageRoundTrips, host_overhead, network_part, overhead_takes_s};
 use super::sizes::{MessageLoad, Sweep};
-use super::wire::{DONE, EchoResult, LARGEST_DATAGRAM, MessageGrant, Mode, Wait};
+use super::wire::{DONE, EchoResult, LARGEST_DATAGRAM, MessageGrant, Mode, WaitMode};
 use super::{VARIATION, elapsed, elapsed_figures, nagle_in_words};
 use crate::failure::{Blame, Failure};
 use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, above_zero, estimated};
@@ -51,7 +51,7 @@ pub struct PingpongArgs {
     pub(super) messages: Messages,
     /// Way in which both ends wait for a message
     #[arg(long, value_enum, default_value_t)]
-    pub(super) wait: Wait,
+    pub(super) wait: WaitMode,
     /// Use UDP, with one datagram per message of at most 65,507 bytes
     #[arg(short, long)]
     pub(super) udp: bool,
@@ -95,8 +95,8 @@ impl Instrument for PingpongArgs {
         }]
     }
 
-    fn aim(&mut self, far_end: &FarEnd) {
-        self.connection.aim(far_end);
+    fn set_far_end(&mut self, far_end: &FarEnd) {
+        self.connection.set_far_end(far_end);
     }
 
     fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
@@ -265,7 +265,7 @@ impl Runs<'_> {
 
     /// Runs once over TCP, and returns the time from the first message sent to the last answer.
     fn over_tcp(&mut self) -> Result<Duration> {
-        let (mut stream, _) = self.ask(None)?;
+        let (mut stream, _) = self.request(None)?;
         stream.wait = self.plan.wait;
         let message = incompressible(self.load.size);
         let mut answer = vec![0; self.load.size];
@@ -275,13 +275,13 @@ impl Runs<'_> {
             let sent = stream.send(&message);
             let exchanged = sent.and_then(|()| stream.receive(&mut answer));
             let after = Instant::now();
-            exchanged.map_err(|broken| self.far.blame(&self.load.message(number), broken))?;
+            exchanged.map_err(|broken| self.far.error_at(&self.load.message(number), broken))?;
             self.round_trips.add(after - before, after);
             before = after;
             if after - looked >= STOP_INTERVAL {
                 looked = after;
-                let going_on = stream.go_on();
-                going_on.map_err(|broken| self.far.blame("", broken))?;
+                let going_on = stream.check_stop();
+                going_on.map_err(|broken| self.far.error_at("", broken))?;
             }
         }
         ensure!(
@@ -299,7 +299,7 @@ impl Runs<'_> {
         let (far, load) = (self.far, self.load);
         let mut address = far.address;
         let socket = endpoint::udp(address, far.local.as_ref())?;
-        let (stream, grant) = self.ask(Some(socket.local_addr()?.port()))?;
+        let (stream, grant) = self.request(Some(socket.local_addr()?.port()))?;
         let port = grant.udp.context("the far end grants no UDP port")?;
         if port != address.port() {
             address.set_port(port);
@@ -312,15 +312,15 @@ impl Runs<'_> {
         let start = Instant::now();
         let mut end = start;
         for number in 1..=load.count {
-            let blame = |broken| far.blame(&load.message(number), broken);
+            let error_at = |broken| far.error_at(&load.message(number), broken);
             put_number(&mut message, number);
             let before = Instant::now();
             let deadline = before + timeout;
-            datagrams.send(&message).map_err(blame)?;
+            datagrams.send(&message).map_err(error_at)?;
             let answered = loop {
                 let received = datagrams.receive(&mut answer, Some(deadline));
                 let now = Instant::now();
-                if let DatagramWait::Datagram(length) = received.map_err(blame)? {
+                if let DatagramWait::Datagram(length) = received.map_err(error_at)? {
                     let is_current = length == message.len()
                         && number_of(&answer[..length]) == number_of(&message);
                     if is_current && now <= deadline {
@@ -331,10 +331,10 @@ impl Runs<'_> {
                 if now >= deadline {
                     break None;
                 }
-                stream.go_on().map_err(blame)?;
+                stream.check_stop().map_err(error_at)?;
             };
             counts.sent += 1;
-            stream.go_on().map_err(blame)?;
+            stream.check_stop().map_err(error_at)?;
             end = answered.unwrap_or_else(Instant::now);
             match answered {
                 Some(at) => {
@@ -344,7 +344,7 @@ impl Runs<'_> {
                 // During a run, the far end writes to the connection only to give up.
                 None if stream.is_readable() => {
                     let line = stream.receive_line();
-                    return Err(blame(
+                    return Err(error_at(
                         line.map_or_else(|broken| broken, MessageError::NoLine),
                     ));
                 }
@@ -354,7 +354,7 @@ impl Runs<'_> {
         let result = stream.send_line(DONE);
         let result = result.and_then(|()| datagrams.send(&[]));
         let result = result.and_then(|()| stream.receive_line());
-        let result = result.map_err(|broken| far.blame("counting the messages", broken))?;
+        let result = result.map_err(|broken| far.error_at("counting the messages", broken))?;
         let result: EchoResult = result.parse().with_context(|| far.address.to_string())?;
         ensure!(
             Peer,
@@ -370,7 +370,7 @@ impl Runs<'_> {
         Ok(end - start)
     }
 
-    fn ask(&mut self, udp: Option<u16>) -> Result<(MessageStream, MessageGrant)> {
+    fn request(&mut self, udp: Option<u16>) -> Result<(MessageStream, MessageGrant)> {
         let mode = Mode::Pingpong {
             size: self.load.size,
             count: self.load.count,
@@ -378,13 +378,13 @@ impl Runs<'_> {
             udp,
         };
         let (nagle, stop) = (self.plan.connection.nagle, &self.session.stop);
-        let (stream, grant) = self.far.ask(mode, nagle, stop, self.measurement)?;
+        let (stream, grant) = self.far.request(mode, nagle, stop, self.measurement)?;
         self.state_wait(grant.wait);
         Ok((stream, grant))
     }
 
     /// Adds the fact of how both ends wait.
-    fn state_wait(&mut self, granted: Wait) {
+    fn state_wait(&mut self, granted: WaitMode) {
         let asked = self.plan.wait;
         let text = if asked == granted {
             asked.to_string()
@@ -479,12 +479,11 @@ fn with_facts(plan: &PingpongArgs, keep: bool) -> Measurement {
             timeout.as_secs_f64()
         ),
     };
-    let kept = match keep {
-        true => "every message's round-trip time is a sample",
-        false => {
-            "more than 20000 messages: the times of the runs are samples, those of single messages were kept in a \
-             histogram of 0.01 %"
-        }
+    let kept = if keep {
+        "every message's round-trip time is a sample"
+    } else {
+        "more than 20000 messages: the times of the runs are samples, those of single messages were kept in a \
+         histogram of 0.01 %"
     };
     let nagle = nagle_in_words(plan.connection.nagle);
     Measurement::default()
@@ -500,11 +499,10 @@ fn with_facts(plan: &PingpongArgs, keep: bool) -> Measurement {
 
 /// Returns the fact that explains the intervals. `keep` tells whether the time of every message is kept.
 fn interval_in_words(keep: bool) -> String {
-    let quantiles = match keep {
-        true => measured::QUANTILE_INTERVAL,
-        false => {
-            "of quantiles by the ranks of all messages, as if they were independent of each other"
-        }
+    let quantiles = if keep {
+        measured::QUANTILE_INTERVAL
+    } else {
+        "of quantiles by the ranks of all messages, as if they were independent of each other"
     };
     format!(
         "of the mean: Student's t over the runs; {quantiles}; their lower ends less twice the mean over loopback, which bounds \

@@ -8,7 +8,7 @@ use crate::error::{Context, Error, Result};
 use hdrhistogram::Histogram;
 
 use super::connection::MessageStream;
-use super::wire::Wait;
+use super::wire::WaitMode;
 use netio::stop::Stop;
 use record::{Figure, Metric, Sample, Statistic};
 use stats::quantile::Quantile;
@@ -161,7 +161,7 @@ pub(super) fn goodput_interval(
 /// # Errors
 /// Returns an error if there is no loopback interface.
 pub(super) fn hosts_of_a_run(stop: &Stop) -> Result<f64> {
-    let once = host_overhead(1, Wait::Block, LONGEST_PAUSE, stop)?;
+    let once = host_overhead(1, WaitMode::Block, LONGEST_PAUSE, stop)?;
     Ok(2.0 * once.as_secs_f64())
 }
 
@@ -183,7 +183,7 @@ pub(super) fn network_part(interval: Option<[f64; 2]>, hosts_ms: Option<f64>) ->
 /// Returns an error if there is no loopback interface, or no message came back.
 pub(super) fn host_overhead(
     size: usize,
-    wait: Wait,
+    wait: WaitMode,
     pause: Duration,
     stop: &Stop,
 ) -> Result<Duration> {
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_s_interval_has_the_ranks_of_the_binomial_distribution_less_the_hosts_part() {
+    fn the_median_s_interval_is_reduced_by_the_hosts_part() {
         let began = Instant::now();
         let mut round_trips = MessageRoundTrips::new(true, began);
         // The values alternate between below and above the median, so that neighbours are not correlated positively.

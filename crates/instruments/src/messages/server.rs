@@ -13,7 +13,7 @@ use super::connection::{DatagramWait, MessageError, MessageStream, NumberedDatag
 use super::transfer;
 use super::wire::{
     self, DONE, EchoResult, LARGEST_DATAGRAM, MessageGrant, MessageRequest, Mode, TransferResult,
-    Wait,
+    WaitMode,
 };
 use crate::endpoint::Local;
 use crate::service::{
@@ -26,7 +26,7 @@ use record::{Direction, Figure, Measurement, Metric};
 /// A client that sends no complete request within this time is disconnected.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The size in bytes of the buffer into which blast's messages are read.
-const SWALLOW: usize = 256 * 1024;
+const DISCARD_BUFFER: usize = 256 * 1024;
 
 /// The state that the threads of this service share.
 struct MessageServer {
@@ -83,20 +83,26 @@ impl MessageServer {
             let take = |stream, peer, place| {
                 let client = thread::Builder::new().name("messages client".to_owned());
                 // If the thread cannot be started, the connection is closed as well.
-                let _ = client.spawn_scoped(scope, move || self.attend(stream, peer, &place));
+                let _ =
+                    client.spawn_scoped(scope, move || self.serve_connection(stream, peer, &place));
             };
-            accept_all(listener, ("messages", &self.shared), take, turn_away);
+            accept_all(
+                listener,
+                ("messages", &self.shared),
+                take,
+                refuse_connection,
+            );
         });
     }
 
     /// Serves one connection from its request to its end.
-    fn attend(&self, stream: TcpStream, peer: SocketAddr, place: &ConnectionPermit) {
+    fn serve_connection(&self, stream: TcpStream, peer: SocketAddr, place: &ConnectionPermit) {
         let limits = self.shared.limits();
         if keep_alive(&SockRef::from(&stream), limits.idle).is_err() {
             return;
         }
-        let patience = limits.idle.min(REQUEST_TIMEOUT);
-        let Ok(mut stream) = MessageStream::new(stream, self.shared.as_stop(), patience) else {
+        let timeout = limits.idle.min(REQUEST_TIMEOUT);
+        let Ok(mut stream) = MessageStream::new(stream, self.shared.as_stop(), timeout) else {
             return;
         };
         match self.request(&stream, peer) {
@@ -153,13 +159,16 @@ impl MessageServer {
     }
 
     fn test(&self, stream: MessageStream, request: &MessageRequest) -> Measurement {
-        let seat = match request.mode {
+        let spin_permit = match request.mode {
             Mode::Pingpong {
-                wait: Wait::Spin, ..
+                wait: WaitMode::Spin,
+                ..
             } => self.spinning.take(),
             _ => None,
         };
-        let wait = seat.as_ref().map_or(Wait::Block, |_| Wait::Spin);
+        let wait = spin_permit
+            .as_ref()
+            .map_or(WaitMode::Block, |_| WaitMode::Spin);
         let mut test = MessageTest {
             server: self,
             stream,
@@ -185,7 +194,7 @@ impl MessageServer {
 }
 
 /// Tells a refused client the reason, without waiting.
-fn turn_away(mut stream: TcpStream, refusal: AdmissionRefusal) {
+fn refuse_connection(mut stream: TcpStream, refusal: AdmissionRefusal) {
     let line = wire::refusal(&Error::Peer(format!("{refusal}")));
     // The send buffer of a new connection has room for a line.
     let _ = writeln!(stream, "{line}");
@@ -213,7 +222,7 @@ fn memory_for(mode: &Mode) -> usize {
     match *mode {
         Mode::Pingpong { udp: Some(_), .. } => LARGEST_DATAGRAM.into(),
         Mode::Pingpong { size, .. } => size,
-        Mode::Blast { .. } => SWALLOW,
+        Mode::Blast { .. } => DISCARD_BUFFER,
         Mode::Transfer { block, .. } => block,
     }
 }
@@ -223,7 +232,7 @@ impl MessageTest<'_> {
     ///
     /// # Errors
     /// Returns an error if the connection breaks, or a UDP socket cannot be opened.
-    fn serve(&mut self, request: &MessageRequest, wait: Wait) -> Result<()> {
+    fn serve(&mut self, request: &MessageRequest, wait: WaitMode) -> Result<()> {
         self.stream.socket().set_nodelay(!request.nagle)?;
         let port = self.server.port;
         let udp = match request.mode {
@@ -251,8 +260,8 @@ impl MessageTest<'_> {
                 self.echo_datagrams(datagrams, *count)
             }
             (Mode::Pingpong { count, .. }, None) => self.echo(*count),
-            (Mode::Blast { size, count }, _) => self.swallow(*size as u64 * count),
-            (Mode::Transfer { bytes, .. }, _) => self.account(*bytes),
+            (Mode::Blast { size, count }, _) => self.discard(*size as u64 * count),
+            (Mode::Transfer { bytes, .. }, _) => self.record_reads(*bytes),
         };
         self.time = start.elapsed();
         Ok(outcome?)
@@ -268,7 +277,7 @@ impl MessageTest<'_> {
             self.sent += message.len() as u64;
             // The check takes place while the answer is on its way, because a test that never waits does not check
             // otherwise.
-            stream.go_on()?;
+            stream.check_stop()?;
         }
         Ok(())
     }
@@ -288,7 +297,7 @@ impl MessageTest<'_> {
             match datagrams.receive(&mut self.buffer, None)? {
                 DatagramWait::Datagram(length) => {
                     quiet = None;
-                    stream.go_on()?;
+                    stream.check_stop()?;
                     self.received += length as u64;
                     let message = &self.buffer[..length];
                     if result.received == count {
@@ -304,8 +313,8 @@ impl MessageTest<'_> {
                     self.sent += length as u64;
                 }
                 DatagramWait::Empty | DatagramWait::Nothing if stream.is_readable() => break,
-                DatagramWait::Empty => stream.go_on()?,
-                DatagramWait::Nothing => stream.check(&mut quiet)?,
+                DatagramWait::Empty => stream.check_stop()?,
+                DatagramWait::Nothing => stream.check_progress(&mut quiet)?,
             }
         }
         match stream.receive_line()? {
@@ -315,10 +324,10 @@ impl MessageTest<'_> {
     }
 
     /// Receives `bytes` bytes and sends one.
-    fn swallow(&mut self, bytes: u64) -> Result<(), MessageError> {
+    fn discard(&mut self, bytes: u64) -> Result<(), MessageError> {
         while self.received < bytes {
             self.received += self.read_up_to(bytes - self.received)?;
-            self.stream.go_on()?;
+            self.stream.check_stop()?;
         }
         self.stream.send(&[1])?;
         self.sent = 1;
@@ -327,7 +336,7 @@ impl MessageTest<'_> {
 
     /// Reads `bytes` bytes and records the reads like the server of "Perl TCP Transfer Test", which also adds up the
     /// time within the reads.
-    fn account(&mut self, bytes: u64) -> Result<(), MessageError> {
+    fn record_reads(&mut self, bytes: u64) -> Result<(), MessageError> {
         let start = Instant::now();
         let mut result = TransferResult::default();
         while result.bytes < bytes {
@@ -341,7 +350,7 @@ impl MessageTest<'_> {
             self.received = result.bytes;
             self.transfer = Some(result);
             read?;
-            self.stream.go_on()?;
+            self.stream.check_stop()?;
         }
         self.stream.send_line(&result.to_string())
     }

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_are_none_are_refused() {
+    fn invalid_sizes_are_refused() {
         for text in ["", "0", "-1", "8..1", "1..", "a", "1,,2", "4,1..8"] {
             assert!(text.parse::<MessageSizes>().is_err(), "{text}");
         }

@@ -13,8 +13,8 @@
 //!
 //! pingpong: the server sends every complete message back; over UDP the client ends with the line `done`, and the
 //! server answers `result received=N duplicates=N`. blast: the server discards size x count bytes and sends one byte.
-//! transfer: the server reads `bytes` bytes, at most `block` at a time, and answers `result reads=N bytes=N total_ns=N
-//! network_ns=N`.
+//! transfer: the server reads `bytes` bytes, at most `block` at a time, and answers
+//! `result reads=N bytes=N total_ns=N network_ns=N`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -41,7 +41,7 @@ pub(crate) const BLOCKS: RangeInclusive<u64> = 1..=8 * 1024 * 1024;
 pub(crate) const LARGEST_DATAGRAM: u16 = 65_507;
 
 const GREETING: &str = "farwire-messages/1";
-const WAITS: [(&str, Wait); 2] = [("block", Wait::Block), ("spin", Wait::Spin)];
+const WAITS: [(&str, WaitMode); 2] = [("block", WaitMode::Block), ("spin", WaitMode::Spin)];
 
 /// The way in which both ends wait for a message.
 #[derive(
@@ -49,7 +49,7 @@ const WAITS: [(&str, Wait); 2] = [("block", Wait::Block), ("spin", Wait::Spin)];
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
-pub(crate) enum Wait {
+pub(crate) enum WaitMode {
     /// Sleep in the kernel until it arrives
     #[default]
     Block,
@@ -73,7 +73,7 @@ pub(crate) enum Mode {
     Pingpong {
         size: usize,
         count: u64,
-        wait: Wait,
+        wait: WaitMode,
         /// The client's UDP port, if the messages are datagrams.
         udp: Option<u16>,
     },
@@ -92,7 +92,7 @@ pub(crate) enum Mode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MessageGrant {
     /// The way in which the server waits. It does not spin if it has no core to spare.
-    pub(crate) wait: Wait,
+    pub(crate) wait: WaitMode,
     /// The largest TCP segment that the server sends on this connection (TCP_MAXSEG), in bytes of payload and options.
     pub(crate) mss: u32,
     /// The server's receive buffer (SO_RCVBUF) in bytes.
@@ -178,7 +178,7 @@ impl FromStr for MessageRequest {
             "a request starts with `{GREETING} `; this is farwire's far end of pingpong, blast and transfer"
         );
         let mode = words.next().unwrap_or_default();
-        let mut fields = Fields::parse(words)?;
+        let mut fields = LineFields::parse(words)?;
         let mode = match mode {
             "pingpong" => {
                 let udp: Option<u16> = fields.optional("udp")?;
@@ -222,7 +222,7 @@ impl MessageGrant {
         if let Some(cause) = line.strip_prefix("error ") {
             bail!(Peer, "refused: {cause}");
         }
-        let mut fields = Fields::after("ok", line)?;
+        let mut fields = LineFields::after("ok", line)?;
         let read = Self {
             wait: fields.choice("wait", WAITS)?,
             mss: fields.required("mss")?,
@@ -244,7 +244,7 @@ impl FromStr for EchoResult {
     type Err = Error;
 
     fn from_str(line: &str) -> Result<Self> {
-        let mut fields = Fields::after("result", line)?;
+        let mut fields = LineFields::after("result", line)?;
         let read = Self {
             received: fields.required("received")?,
             duplicates: fields.required("duplicates")?,
@@ -265,7 +265,7 @@ impl FromStr for TransferResult {
     type Err = Error;
 
     fn from_str(line: &str) -> Result<Self> {
-        let mut fields = Fields::after("result", line)?;
+        let mut fields = LineFields::after("result", line)?;
         let read = Self {
             reads: fields.required("reads")?,
             bytes: fields.required("bytes")?,
@@ -284,9 +284,9 @@ pub(crate) fn refusal(cause: &Error) -> String {
 }
 
 /// The `key=value` words of a line, with unique keys.
-struct Fields<'a>(BTreeMap<&'a str, &'a str>);
+struct LineFields<'a>(BTreeMap<&'a str, &'a str>);
 
-impl<'a> Fields<'a> {
+impl<'a> LineFields<'a> {
     /// Parses words and skips empty ones.
     fn parse(words: impl Iterator<Item = &'a str>) -> Result<Self> {
         let mut fields = BTreeMap::new();
@@ -379,13 +379,13 @@ mod tests {
             Mode::Pingpong {
                 size: 1,
                 count: 1_000_000_000,
-                wait: Wait::Spin,
+                wait: WaitMode::Spin,
                 udp: Some(40_000),
             },
             Mode::Pingpong {
                 size: 1_000_000,
                 count: 1,
-                wait: Wait::Block,
+                wait: WaitMode::Block,
                 udp: None,
             },
             Mode::Blast {
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_reads_as_it_was_written_and_fits_a_line() {
+    fn a_request_round_trips_and_fits_a_line() {
         for request in requests() {
             let line = request.to_string();
             assert!(line.len() < LONGEST_LINE, "{line}");
@@ -415,9 +415,9 @@ mod tests {
     }
 
     #[test]
-    fn results_and_grants_read_as_they_were_written() {
+    fn results_and_grants_round_trip() {
         let grant = MessageGrant {
-            wait: Wait::Block,
+            wait: WaitMode::Block,
             mss: 1448,
             rcvbuf: 131_072,
             udp: Some(5203),
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_request_is_named() {
+    fn an_error_in_a_request_is_named() {
         let start = "farwire-messages/1 ";
         for case in [
             "dance size=1 => the mode is pingpong, blast or transfer",
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_the_servers_own_words() {
+    fn a_refusal_has_the_server_s_text() {
         let error = MessageGrant::parse("error busy: 64 tests run").unwrap_err();
         assert_eq!(error.to_string(), "refused: busy: 64 tests run");
         let error = MessageGrant::parse("220 smtp.example ESMTP")

@@ -53,7 +53,7 @@ impl Instrument for PingArgs {
         vec![Traffic::Icmp]
     }
 
-    fn aim(&mut self, far_end: &FarEnd) {
+    fn set_far_end(&mut self, far_end: &FarEnd) {
         self.host = far_end.address.to_string();
     }
 

@@ -28,7 +28,7 @@ use super::Session;
 use super::echo_stats::EchoStats;
 use crate::codec::ones_complement_sum;
 use crate::endpoint::{self, Local};
-use crate::failure::go_on;
+use crate::failure::check_stop;
 use crate::instrument::{interval, intervals};
 use crate::iperf3::args::{dscp, tos};
 use crate::measured::{QUANTILE_INTERVAL, failed, failure};
@@ -156,7 +156,7 @@ impl<'a> Pinger<'a> {
         let (socket, raw) = icmp_socket(target)?;
         let target = SocketAddr::new(target, 0);
         endpoint::bind(&socket, target, local)?;
-        mark(&socket, plan, target)?;
+        set_ip_options(&socket, plan, target)?;
         let connected = socket.connect(&target.into());
         connected.with_context(|| target.ip().to_string())?;
         let kernel_stamps = setsockopt(&socket, ReceiveTimestampns, &true).is_ok();
@@ -175,9 +175,10 @@ impl<'a> Pinger<'a> {
 
     fn run(mut self, session: &Session) -> Measurement {
         let failure = failure(self.exchange(session));
-        let stamps = match self.kernel_stamps {
-            true => "user space at sending, kernel at receipt",
-            false => "user space",
+        let stamps = if self.kernel_stamps {
+            "user space at sending, kernel at receipt"
+        } else {
+            "user space"
         };
         self.sending_ms.sort_by(f64::total_cmp);
         let sending_ms = order_statistics::percentile(&self.sending_ms, 0.9);
@@ -196,9 +197,9 @@ impl<'a> Pinger<'a> {
         let count = u64::from(self.plan.count);
         let mut progress = session.live.since(self.start);
         while self.tally.count() < count || !self.tally.complete() {
-            go_on(&session.stop)?;
+            check_stop(&session.stop)?;
             let now = self.start.elapsed();
-            progress.tell(|| {
+            progress.print(|| {
                 let (answered, sent) = (self.tally.answers(), self.tally.count());
                 format!("{answered} of {sent} answered")
             });
@@ -217,12 +218,12 @@ impl<'a> Pinger<'a> {
                 return Ok(());
             }
             self.wait(wake - now)?;
-            self.take_answers()?;
+            self.receive_answers()?;
         }
         Ok(())
     }
 
-    fn take_answers(&mut self) -> Result<()> {
+    fn receive_answers(&mut self) -> Result<()> {
         for _ in 0..TURN {
             if !self.receive()? {
                 break;
@@ -355,7 +356,7 @@ fn icmp_socket(target: IpAddr) -> Result<(Socket, bool)> {
 }
 
 /// Sets the TTL and TOS byte of the requests.
-fn mark(socket: &Socket, plan: &PingPlan, target: SocketAddr) -> Result<()> {
+fn set_ip_options(socket: &Socket, plan: &PingPlan, target: SocketAddr) -> Result<()> {
     if let Some(ttl) = plan.ttl.map(u32::from) {
         match target {
             SocketAddr::V4(_) => socket.set_ttl_v4(ttl)?,

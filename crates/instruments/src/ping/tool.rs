@@ -71,11 +71,11 @@ fn arguments(target: IpAddr, plan: &PingPlan, local: Option<&Local>) -> Vec<Stri
 pub(crate) fn parse(output: &ToolOutput, plan: &PingPlan) -> Measurement {
     // Without its closing statistics, ping failed to start or was killed.
     let Some(sent) = output.texts().find_map(transmitted) else {
-        return Measurement::failed(output.ending("ping"));
+        return Measurement::failed(output.exit_message("ping"));
     };
     let mut wraps = SequenceNumbers::default();
-    let answers = output.texts().filter_map(Answer::parse);
-    let answers: Vec<Answer> = answers.map(|one| one.unwrapped(&mut wraps)).collect();
+    let answers = output.texts().filter_map(EchoReply::parse);
+    let answers: Vec<EchoReply> = answers.map(|one| one.unwrapped(&mut wraps)).collect();
     let mut tally = EchoStats::new(plan.timeout());
     let times = sending_times(&answers, sent.min(u64::from(plan.count)), plan.interval());
     times.iter().for_each(|at_s| tally.sent(*at_s));
@@ -91,7 +91,7 @@ pub(crate) fn parse(output: &ToolOutput, plan: &PingPlan) -> Measurement {
 
 /// Returns when requests left, in seconds since the first one. The time of an answered request is the timestamp of its
 /// answer minus the round trip. Any other request is assumed to leave an interval after the previous one.
-fn sending_times(answers: &[Answer], sent: u64, interval: Duration) -> Vec<f64> {
+fn sending_times(answers: &[EchoReply], sent: u64, interval: Duration) -> Vec<f64> {
     let mut known: BTreeMap<u64, f64> = BTreeMap::new();
     for answer in answers {
         if let Some(left) = answer.left_s() {
@@ -126,7 +126,7 @@ fn schedule(sent: u64, took_s: f64, plan: &PingPlan) -> String {
 }
 
 /// An answer, such as `[1795291848.6] 1208 bytes from 127.0.0.1: icmp_seq=1 ttl=64 time=0.907 ms`.
-struct Answer {
+struct EchoReply {
     /// Arrival time in seconds since 1970.
     at_s: Option<f64>,
     /// The sequence number, which continues beyond 65535 once it is unwrapped.
@@ -134,7 +134,7 @@ struct Answer {
     rtt_ms: f64,
 }
 
-impl Answer {
+impl EchoReply {
     fn parse(line: &str) -> Option<Self> {
         if !line.contains(" bytes from ") {
             return None;
@@ -161,8 +161,8 @@ impl Answer {
     }
 }
 
-/// Returns the number of packets sent from a line such as `3 packets transmitted, 3 received, 0% packet loss, time
-/// 201ms`.
+/// Returns the number of packets sent from a line such as
+/// `3 packets transmitted, 3 received, 0% packet loss, time 201ms`.
 fn transmitted(line: &str) -> Option<u64> {
     let (count, _) = line.split_once(" packets transmitted, ")?;
     count.trim().parse().ok()
@@ -234,7 +234,7 @@ rtt min/avg/max/mdev = 1.740/1.745/1.750/0.005 ms
     }
 
     #[test]
-    fn answers_become_samples_that_give_pings_own_figures() {
+    fn answers_give_the_figures_of_ping() {
         assert_eq!(total(ANSWERED, Metric::SentPackets), 3.0);
         assert_eq!(total(ANSWERED, Metric::ReceivedPackets), 3.0);
         let rtt = |statistic| figure(ANSWERED, Metric::RttMs, statistic);
@@ -243,7 +243,7 @@ rtt min/avg/max/mdev = 1.740/1.745/1.750/0.005 ms
     }
 
     #[test]
-    fn requests_left_a_round_trip_before_their_answers_came() {
+    fn requests_left_a_round_trip_before_their_answers() {
         let sent_at = |text: &str| {
             let samples = parse(&captured(text, 0), &PLAN).samples;
             let at: Vec<String> = samples.iter().map(|s| format!("{:.4}", s.at_s)).collect();
@@ -266,21 +266,21 @@ rtt min/avg/max/mdev = 1.740/1.745/1.750/0.005 ms
     }
 
     #[test]
-    fn loss_and_duplicates_are_counted_apart() {
+    fn loss_and_duplicates_are_counted_separately() {
         assert_eq!(total(TROUBLED, Metric::SentPackets), 3.0);
         assert_eq!(total(TROUBLED, Metric::ReceivedPackets), 1.0);
         assert_eq!(total(TROUBLED, Metric::DuplicatePackets), 1.0);
     }
 
     #[test]
-    fn a_ping_that_could_not_start_says_why() {
+    fn a_ping_that_could_not_start_states_the_cause() {
         let output = captured("ping: connect: Network is unreachable\n", 2);
         let cause = parse(&output, &PLAN).failure.unwrap();
         assert!(cause.contains("Network is unreachable"), "{cause}");
     }
 
     #[test]
-    fn garbage_is_passed_over() {
+    fn garbage_is_ignored() {
         for garbage in [
             "",
             "bytes from",
@@ -294,7 +294,7 @@ rtt min/avg/max/mdev = 1.740/1.745/1.750/0.005 ms
     }
 
     #[test]
-    fn sequence_numbers_count_on_after_65535() {
+    fn sequence_numbers_continue_after_65535() {
         let mut numbers = SequenceNumbers { highest: 65_533 };
         let unwrapped = [65_534, 65_535, 1, 0, 2].map(|n| numbers.unwrap(n));
         assert_eq!(unwrapped, [65_534, 65_535, 65_537, 65_536, 65_538]);

@@ -20,13 +20,13 @@ pub struct ResourceBudget {
     what: Unit,
     most: u64,
     most_per_source: u64,
-    taken: Arc<Mutex<Taken>>,
+    taken: Arc<Mutex<TakenAmounts>>,
 }
 
 /// An amount taken from a budget. Dropping it gives the amount back.
 #[derive(Debug)]
 pub struct Share {
-    taken: Arc<Mutex<Taken>>,
+    taken: Arc<Mutex<TakenAmounts>>,
     source: Option<ClientKey>,
     amount: u64,
 }
@@ -54,7 +54,7 @@ pub struct Shortage {
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct TakenAmounts {
     all: u64,
     by_source: HashMap<ClientKey, u64>,
 }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overflows_is_too_much() {
+    fn an_overflow_is_refused() {
         let budget = ResourceBudget::new(Unit::Memory, u64::MAX, u64::MAX);
         let _share = budget.take(Some(source("192.0.2.1")), 1).unwrap();
         assert!(budget.take(Some(source("192.0.2.1")), u64::MAX).is_err());

@@ -10,13 +10,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// The kernel loads a module if a privileged program names it (net/ipv4/tcp_cong.c, `tcp_ca_find_autoload`). Therefore
 /// the far end passes only names from this list to the kernel.
 #[derive(Debug)]
-pub(crate) struct Choices {
+pub(crate) struct CongestionChoices {
     settable: Vec<String>,
     /// The names that the kernel has but reserves for root.
     withheld: Vec<String>,
 }
 
-impl Choices {
+impl CongestionChoices {
     /// Returns the congestion controls that the kernel has now and that the calling thread may set in its network
     /// namespace. `own` is the far end's, which is always among them.
     pub(crate) fn of_caller(own: &str) -> Self {
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn clients_choose_what_the_far_end_has_or_can_set() {
         let own = effective_congestion(None).unwrap();
-        let choices = Choices::of_caller(&own);
+        let choices = CongestionChoices::of_caller(&own);
         assert!(choices.has(&own));
         assert!(!choices.has("warp") && !choices.has(""));
         let allowed = names_in("allowed");

@@ -33,8 +33,8 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 /// counted.
 #[derive(Debug, Default)]
 pub struct Log {
-    people: Option<Writer>,
-    programs: Option<Writer>,
+    text_log: Option<Writer>,
+    json_log: Option<Writer>,
     /// Notes to the operator that concern no single test.
     notes: Option<Writer>,
 }
@@ -45,24 +45,24 @@ struct Writer {
     lines: Option<SyncSender<String>>,
     lost: Arc<AtomicU64>,
     /// The thread's work, until the thread starts.
-    work: Mutex<Option<Work>>,
+    work: Mutex<Option<WriterTask>>,
     /// Disconnects when the last line is written.
     done: Mutex<Receiver<()>>,
 }
 
 /// The work of a writer's thread.
-struct Work {
+struct WriterTask {
     lines: Receiver<String>,
     sink: Box<dyn Write + Send>,
     /// The name under which users know the destination.
     name: String,
     lost: Arc<AtomicU64>,
-    say_lost: fn(u64) -> String,
+    lost_message: fn(u64) -> String,
     _finished: SyncSender<()>,
 }
 
 #[derive(Serialize)]
-struct Entry<'a> {
+struct TestEntry<'a> {
     ended_at: String,
     test: &'a str,
     peer: SocketAddr,
@@ -74,7 +74,7 @@ struct Entry<'a> {
 
 /// A refusal, or several refusals for the same cause.
 #[derive(Debug)]
-pub(super) struct Refused<'a> {
+pub(super) struct Refusal<'a> {
     pub(super) protocol: &'static str,
     /// The client of the last refusal.
     pub(super) peer: SocketAddr,
@@ -106,20 +106,20 @@ impl Log {
     pub fn open(json: Option<&Path>) -> Result<Self> {
         let stdout = |lost| Writer::new("standard output", io::stdout(), lost);
         let stderr = || Writer::new("standard error", io::stderr(), lost_lines);
-        let (people, programs) = match json {
+        let (text_log, json_log) = match json {
             None => (stdout(lost_lines), None),
             Some(file) if is_stdout(file) => (stderr(), Some(stdout(lost_entries))),
             Some(file) => {
                 let name = file.display().to_string();
                 let opened = File::options().append(true).create(true).open(file);
                 let opened = opened.with_context(|| format!("{name}: cannot write"))?;
-                let programs = Writer::new(&name, opened, lost_entries);
-                (stdout(lost_lines), Some(programs))
+                let json_log = Writer::new(&name, opened, lost_entries);
+                (stdout(lost_lines), Some(json_log))
             }
         };
         Ok(Self {
-            people: Some(people),
-            programs,
+            text_log: Some(text_log),
+            json_log,
             notes: Some(stderr()),
         })
     }
@@ -129,7 +129,7 @@ impl Log {
     /// # Errors
     /// Returns an error if a thread cannot be started.
     pub(crate) fn start(&self) -> io::Result<()> {
-        let mut writers = [&self.people, &self.programs, &self.notes]
+        let mut writers = [&self.text_log, &self.json_log, &self.notes]
             .into_iter()
             .flatten();
         writers.try_for_each(Writer::start)
@@ -143,7 +143,7 @@ impl Log {
         lasted: Duration,
         measurement: &Measurement,
     ) {
-        let entry = Entry {
+        let entry = TestEntry {
             ended_at: now(),
             test,
             peer,
@@ -152,19 +152,19 @@ impl Log {
             facts: &measurement.facts,
             failure: measurement.failure.as_deref(),
         };
-        if let Some(people) = &self.people {
-            people.say(line(&entry));
+        if let Some(text_log) = &self.text_log {
+            text_log.queue(line(&entry));
         }
-        if let Some(programs) = &self.programs
+        if let Some(json_log) = &self.json_log
             && let Ok(json) = serde_json::to_string(&entry)
         {
-            programs.say(printable_json(&json).into_owned());
+            json_log.queue(printable_json(&json).into_owned());
         }
     }
 
     /// Logs one refusal, or several with the same cause.
-    pub(super) fn refusal(&self, refused: &Refused<'_>) {
-        let Refused {
+    pub(super) fn refusal(&self, refused: &Refusal<'_>) {
+        let Refusal {
             protocol,
             peer,
             cause,
@@ -172,13 +172,13 @@ impl Log {
             count,
         } = *refused;
         let refused_at = now();
-        if let Some(people) = &self.people {
+        if let Some(text_log) = &self.text_log {
             let times = match count {
                 1 => String::new(),
                 count => format!(" ({count} refusals, of {peer} the last)"),
             };
             let words = format!("{refused_at}, {peer}, {protocol}, REFUSED: {why}{times}");
-            people.say(log_line(&words));
+            text_log.queue(log_line(&words));
         }
         let entry = RefusalEntry {
             refused_at,
@@ -188,22 +188,22 @@ impl Log {
             why,
             count,
         };
-        if let Some(programs) = &self.programs
+        if let Some(json_log) = &self.json_log
             && let Ok(json) = serde_json::to_string(&entry)
         {
-            programs.say(printable_json(&json).into_owned());
+            json_log.queue(printable_json(&json).into_owned());
         }
     }
 
     /// Writes a note to the operator that concerns no single test.
     pub(crate) fn note(&self, text: &str) {
         if let Some(notes) = &self.notes {
-            notes.say(log_line(&format!("{} farwire: {text}", now())));
+            notes.queue(log_line(&format!("{} farwire: {text}", now())));
         }
     }
 }
 
-fn line(entry: &Entry<'_>) -> String {
+fn line(entry: &TestEntry<'_>) -> String {
     let figures = entry.figures.iter();
     let mut words = vec![
         entry.ended_at.clone(),
@@ -222,19 +222,19 @@ fn line(entry: &Entry<'_>) -> String {
 
 impl Writer {
     /// Returns a writer to `sink`, which users know as `name`. Lines wait until it is started.
-    fn new(name: &str, sink: impl Write + Send + 'static, say_lost: fn(u64) -> String) -> Self {
+    fn new(name: &str, sink: impl Write + Send + 'static, lost_message: fn(u64) -> String) -> Self {
         let (lines, incoming) = sync_channel(MOST_LINES);
         let (finished, done) = sync_channel(0);
         let lost = Arc::new(AtomicU64::new(0));
         Self {
             lines: Some(lines),
             lost: Arc::clone(&lost),
-            work: Mutex::new(Some(Work {
+            work: Mutex::new(Some(WriterTask {
                 lines: incoming,
                 sink: Box::new(sink),
                 name: name.to_owned(),
                 lost,
-                say_lost,
+                lost_message,
                 _finished: finished,
             })),
             done: Mutex::new(done),
@@ -254,7 +254,7 @@ impl Writer {
     }
 
     /// Queues `line`, or counts it as lost if the queue is full.
-    fn say(&self, line: String) {
+    fn queue(&self, line: String) {
         let Some(lines) = &self.lines else { return };
         if let Err(TrySendError::Full(_)) = lines.try_send(line) {
             self.lost.fetch_add(1, Ordering::Relaxed);
@@ -262,14 +262,14 @@ impl Writer {
     }
 }
 
-impl Work {
+impl WriterTask {
     /// Writes lines until the queue closes, and before each the number of lines lost since the last one. Tests must not
     /// fail because of the log: an error of the sink is reported once on standard error.
     fn run(mut self) {
         let mut failed = false;
         let lines = self.lines.iter().map(Some).chain([None]);
         for line in lines
-            .flat_map(|line| [lost(&self.lost, self.say_lost), line])
+            .flat_map(|line| [lost(&self.lost, self.lost_message), line])
             .flatten()
         {
             let written = self.sink.write_all(format!("{line}\n").as_bytes());
@@ -313,9 +313,9 @@ impl Drop for Writer {
     }
 }
 
-impl fmt::Debug for Work {
+impl fmt::Debug for WriterTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Work")
+        f.debug_struct("WriterTask")
             .field("name", &self.name)
             .finish_non_exhaustive()
     }

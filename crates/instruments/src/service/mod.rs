@@ -27,7 +27,7 @@ pub(crate) use self::bound::BoundService;
 use self::budget::Shortage;
 pub use self::budget::{ClientKey, ResourceBudget, Share, Unit};
 pub use self::congestion::check_congestion;
-use self::congestion::{Choices, effective_congestion, set_congestion};
+use self::congestion::{CongestionChoices, effective_congestion, set_congestion};
 pub use self::log::Log;
 use self::tally::Counts;
 pub use self::tally::{RefusalCause, TESTS, Tally};
@@ -66,7 +66,7 @@ pub struct ServiceLimits {
 pub(crate) struct Shared {
     congestion: String,
     /// The congestion controls that clients may choose, determined after privileges are dropped.
-    choices: OnceLock<Choices>,
+    choices: OnceLock<CongestionChoices>,
     limits: ServiceLimits,
     allow: Vec<IpNet>,
     log: Log,
@@ -222,9 +222,10 @@ impl Shared {
     /// # Errors
     /// Returns a refusal if the address may not test.
     fn source(&self, address: IpAddr) -> Result<ClientKey, AdmissionRefusal> {
-        match self.allows(address) {
-            true => Ok(ClientKey::of(address)),
-            false => Err(AdmissionRefusal::NotAllowed),
+        if self.allows(address) {
+            Ok(ClientKey::of(address))
+        } else {
+            Err(AdmissionRefusal::NotAllowed)
         }
     }
 
@@ -321,20 +322,22 @@ impl Shared {
 
     /// Limits the choice of clients to the congestion controls that the calling thread can set now.
     pub(crate) fn fix_choices(&self) {
-        let _ = self.choices.set(Choices::of_caller(&self.congestion));
+        let _ = self
+            .choices
+            .set(CongestionChoices::of_caller(&self.congestion));
     }
 
     /// Sets the choice of clients as on a host that allows `settable` and reserves `withheld` for root.
     #[cfg(test)]
     pub(crate) fn fix_choices_to(&self, settable: &[&str], withheld: &[&str]) {
-        let fixed = self.choices.set(Choices::new(settable, withheld));
+        let fixed = self.choices.set(CongestionChoices::new(settable, withheld));
         fixed.expect("they are not fixed yet");
     }
 
     /// Returns the congestion controls that a client may choose.
-    pub(crate) fn choices(&self) -> &Choices {
+    pub(crate) fn choices(&self) -> &CongestionChoices {
         self.choices
-            .get_or_init(|| Choices::of_caller(&self.congestion))
+            .get_or_init(|| CongestionChoices::of_caller(&self.congestion))
     }
 
     /// Returns whether to end now. Services check it at least every 100 ms.

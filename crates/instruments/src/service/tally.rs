@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use record::{Direction, Measurement, Metric};
 
 use super::Log;
-use super::log::Refused;
+use super::log::Refusal;
 use crate::lock;
 
 /// After a refusal is logged, further refusals of the same protocol and cause are counted for this long and then logged
 /// as one line.
-const QUIET: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Counts since the start, for `--metrics`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,17 +43,17 @@ pub enum RefusalCause {
 
 /// The counts, and the refusals that are not yet in the log.
 #[derive(Debug, Default)]
-pub(super) struct Counts(Mutex<Counted>);
+pub(super) struct Counts(Mutex<TallyState>);
 
 #[derive(Debug, Default)]
-struct Counted {
+struct TallyState {
     tally: Tally,
-    unlogged: BTreeMap<(&'static str, RefusalCause), Unlogged>,
+    unlogged: BTreeMap<(&'static str, RefusalCause), UnloggedRefusals>,
 }
 
 /// The refusals since the last one that was logged.
 #[derive(Debug)]
-struct Unlogged {
+struct UnloggedRefusals {
     logged: Instant,
     count: u64,
     /// The client and the reason of the latest refusal.
@@ -131,7 +131,7 @@ impl Counts {
         *counted.tally.refusals.entry(key).or_default() += 1;
         let now = Instant::now();
         let is_new = !counted.unlogged.contains_key(&key);
-        let unlogged = counted.unlogged.entry(key).or_insert(Unlogged {
+        let unlogged = counted.unlogged.entry(key).or_insert(UnloggedRefusals {
             logged: now,
             count: 0,
             last: None,
@@ -143,16 +143,16 @@ impl Counts {
         }
     }
 
-    /// Logs refusals that were only counted, if the last entry is at least [`QUIET`] ago, or at the end in any case.
+    /// Logs refusals that were only counted, if the last entry is at least [`LOG_INTERVAL`] ago, or at the end in any case.
     pub(super) fn log_refusals(&self, log: &Log, is_end: bool) {
         let counted = &mut *lock(&self.0);
         for (key, unlogged) in &mut counted.unlogged {
-            if is_end || unlogged.logged.elapsed() >= QUIET {
+            if is_end || unlogged.logged.elapsed() >= LOG_INTERVAL {
                 unlogged.log(log, *key);
             }
         }
         // The next refusal of this protocol and cause is logged individually again.
-        let is_recent = |of: &Unlogged| of.logged.elapsed() < QUIET;
+        let is_recent = |of: &UnloggedRefusals| of.logged.elapsed() < LOG_INTERVAL;
         counted.unlogged.retain(|_, unlogged| is_recent(unlogged));
     }
 
@@ -161,12 +161,12 @@ impl Counts {
     }
 }
 
-impl Unlogged {
+impl UnloggedRefusals {
     fn log(&mut self, log: &Log, (protocol, cause): (&'static str, RefusalCause)) {
         let Some((peer, why)) = self.last.take() else {
             return;
         };
-        log.refusal(&Refused {
+        log.refusal(&Refusal {
             protocol,
             peer,
             cause: cause.name(),
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_are_counted_by_protocol_and_cause_and_one_of_many_is_logged() {
+    fn refusals_are_counted_by_protocol_and_cause_and_logged_together() {
         let (counts, log) = (Counts::default(), Log::default());
         let peer = "192.0.2.1:9".parse().unwrap();
         for _ in 0..1_000 {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_those_that_the_far_end_itself_counted() {
+    fn bytes_are_counted_by_the_far_end_itself() {
         let counts = Counts::default();
         let bytes =
             |metric, direction| Figure::new(metric, Statistic::Total, 7.0).toward(direction);

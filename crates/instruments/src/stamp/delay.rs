@@ -24,7 +24,7 @@ pub(crate) struct ProbeDelays {
 
 /// The offset of the reflector's clock from this one; positive if the reflector's clock is ahead.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Offset {
+pub(crate) struct ClockOffset {
     /// The best estimate in milliseconds.
     pub(crate) ms: f64,
     /// The lower bound in milliseconds.
@@ -32,12 +32,12 @@ pub(crate) struct Offset {
     /// The upper bound in milliseconds.
     pub(crate) high: f64,
     /// The relation of the two clocks.
-    pub(crate) relation: Relation,
+    pub(crate) relation: ClockRelation,
 }
 
 /// The relation of two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Relation {
+pub(crate) enum ClockRelation {
     /// Both ends read the same clock.
     Same,
     /// Both clocks are synchronised with UTC according to their ends, within stated errors.
@@ -80,7 +80,7 @@ pub(crate) fn offset(
     log: &ProbeLog,
     delays: &[ProbeDelays],
     own_error_ms: Option<f64>,
-) -> Option<Offset> {
+) -> Option<ClockOffset> {
     let least = |pick: fn(&ProbeDelays) -> Option<f64>| {
         delays.iter().filter_map(pick).min_by(f64::total_cmp)
     };
@@ -88,7 +88,7 @@ pub(crate) fn offset(
     let (low, high) = (-least(|d| d.down)?, least(|d| d.up)?);
     let within = |error: f64, relation| {
         let (low, high) = (low.max(-error), high.min(error));
-        (low <= high).then(|| Offset {
+        (low <= high).then(|| ClockOffset {
             ms: 0.0_f64.clamp(low, high),
             low,
             high,
@@ -96,22 +96,22 @@ pub(crate) fn offset(
         })
     };
     if log.far_end.same_kernel && low <= TOLERANCE_MS && high >= -TOLERANCE_MS {
-        return Some(Offset {
+        return Some(ClockOffset {
             ms: 0.0,
             low: 0.0,
             high: 0.0,
-            relation: Relation::Same,
+            relation: ClockRelation::Same,
         });
     }
     let far_error = log.far_end.error.filter(|error| error.synchronised);
     let stated = own_error_ms
         .zip(far_error)
-        .and_then(|(own, far)| within(own + far.seconds() * 1e3, Relation::Synchronised));
-    stated.or(Some(Offset {
+        .and_then(|(own, far)| within(own + far.seconds() * 1e3, ClockRelation::Synchronised));
+    stated.or(Some(ClockOffset {
         ms: f64::midpoint(low, high),
         low: low.min(high),
         high: high.max(low),
-        relation: Relation::Unrelated,
+        relation: ClockRelation::Unrelated,
     }))
 }
 
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_network_s_part_is_what_lies_between_the_kernels() {
+    fn the_network_s_part_is_between_the_kernels() {
         let unknown = ErrorEstimate::from_bits(1);
         let (delays, impossible) = delays(&log(0, unknown, true));
         assert_eq!(impossible, 0);
@@ -239,35 +239,35 @@ mod tests {
         let (delays, _) = delays(&log);
         assert!(near(delays[0].network, 50.0));
         let offset = offset(&log, &delays, None).unwrap();
-        assert_eq!(offset.relation, Relation::Unrelated);
+        assert_eq!(offset.relation, ClockRelation::Unrelated);
         assert!(offset.low <= 7000.0 && 7000.0 <= offset.high);
         assert!((offset.high - offset.low - 50.0).abs() < 1e-6);
     }
 
     #[test]
-    fn synchronised_clocks_are_as_good_as_both_say() {
+    fn the_offset_of_synchronised_clocks_is_within_both_stated_errors() {
         let good = synchronised(2_000_000);
         let log = log(1_500_000, good, true);
         let (delays, _) = delays(&log);
         let found = offset(&log, &delays, Some(2.0)).unwrap();
-        assert_eq!(found.relation, Relation::Synchronised);
+        assert_eq!(found.relation, ClockRelation::Synchronised);
         assert!(found.low <= 1.5 && 1.5 <= found.high && found.high - found.low < 8.1);
         // This machine's own clock is not synchronised.
         let found = offset(&log, &delays, None).unwrap();
-        assert_eq!(found.relation, Relation::Unrelated);
+        assert_eq!(found.relation, ClockRelation::Unrelated);
     }
 
     #[test]
-    fn a_claim_that_packets_refute_is_not_believed() {
+    fn a_stated_error_that_packets_contradict_is_ignored() {
         let good = synchronised(1_000);
         let log = log(7_000_000_000, good, true);
         let (delays, _) = delays(&log);
         let found = offset(&log, &delays, Some(0.001)).unwrap();
-        assert_eq!(found.relation, Relation::Unrelated);
+        assert_eq!(found.relation, ClockRelation::Unrelated);
     }
 
     #[test]
-    fn stamps_across_a_step_of_the_clock_are_left_out() {
+    fn stamps_across_a_clock_step_are_left_out() {
         let mut log = log(0, ErrorEstimate::from_bits(1), false);
         log.answers[0].arrived = Some(Nanos(WALL + 3_600_000_000_000));
         let (delays, impossible) = delays(&log);

@@ -9,13 +9,13 @@ use siphasher::sip::SipHasher24;
 /// The boot id of the running kernel. It is random at every start, the same in all namespaces, and never sent to
 /// anybody.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kernel {
+pub(crate) struct KernelIdentity {
     boot_id: [u8; 16],
 }
 
-impl Kernel {
+impl KernelIdentity {
     /// Returns the identity of this machine's kernel, or `None` if /proc does not provide it.
-    pub(crate) fn here() -> Option<Self> {
+    pub(crate) fn current() -> Option<Self> {
         let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
         let boot_id = u128::from_str_radix(&digits, 16).ok()?;
@@ -49,8 +49,8 @@ mod tests {
 
     #[test]
     fn another_kernel_has_another_response() {
-        let here = Kernel { boot_id: [1; 16] };
-        let there = Kernel { boot_id: [2; 16] };
+        let here = KernelIdentity { boot_id: [1; 16] };
+        let there = KernelIdentity { boot_id: [2; 16] };
         assert_eq!(here.response(7), here.response(7));
         assert_ne!(here.response(7), there.response(7));
         assert_ne!(here.response(7), here.response(8));

@@ -11,18 +11,18 @@ use record::Direction;
 
 /// The losses of one session.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Losses {
+pub(crate) struct ProbeLosses {
     /// The number of probes without an answer in time.
     pub(crate) lost: u64,
     /// The loss in each direction, if it is known.
-    pub(crate) split: Option<Split>,
+    pub(crate) split: Option<DirectionalLoss>,
     /// The probes without an answer in time, each with the direction in which it was lost, if that is known.
     pub(crate) ways: BTreeMap<usize, Option<Direction>>,
 }
 
 /// Loss in each direction, up to the last answer that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Split {
+pub(crate) struct DirectionalLoss {
     /// Probes sent until then.
     pub(crate) sent: u64,
     /// Of these, the probes that did not reach the reflector.
@@ -37,13 +37,13 @@ pub(crate) struct Split {
 
 /// An answer, with the numbers that determine its order.
 #[derive(Clone, Copy, Debug)]
-struct Counted {
+struct CountedAnswer {
     probe: usize,
     count: u64,
 }
 
 /// Determines the losses of a session.
-pub(crate) fn losses(log: &ProbeLog) -> Losses {
+pub(crate) fn losses(log: &ProbeLog) -> ProbeLosses {
     let counted = counts(log);
     let split = counted.as_deref().and_then(|c| split(c, log.probes.len()));
     let mut ways: BTreeMap<usize, Option<Direction>> = (0..log.probes.len())
@@ -53,7 +53,7 @@ pub(crate) fn losses(log: &ProbeLog) -> Losses {
     if let (Some(counted), Some(_)) = (counted, split) {
         attribute(&counted, &mut ways);
     }
-    Losses {
+    ProbeLosses {
         lost: ways.len() as u64,
         split,
         ways,
@@ -101,12 +101,12 @@ pub(crate) fn reordered_by_direction(log: &ProbeLog) -> Option<(u64, u64)> {
 
 /// Returns all answers with late ones and duplicates, in the order of arrival. `None` means that the reflector does not
 /// count.
-fn counts(log: &ProbeLog) -> Option<Vec<Counted>> {
+fn counts(log: &ProbeLog) -> Option<Vec<CountedAnswer>> {
     let far_end = &log.far_end;
     let numbered = far_end.is_farwire || far_end.numbers;
     let count = |answer: &ProbeAnswer| answer.counted.or(numbered.then_some(answer.number));
     let counted = log.answers.iter().map(|answer| {
-        Some(Counted {
+        Some(CountedAnswer {
             probe: answer.probe,
             count: count(answer)?.into(),
         })
@@ -117,7 +117,7 @@ fn counts(log: &ProbeLog) -> Option<Vec<Counted>> {
 
 /// Returns the loss in each direction. A reflector may have counted before this session began, and is then used from
 /// its first answer on. `None` means that its count exceeds what was sent, because it jumped or includes other senders.
-fn split(counted: &[Counted], sent: usize) -> Option<Split> {
+fn split(counted: &[CountedAnswer], sent: usize) -> Option<DirectionalLoss> {
     let first = counted.iter().min_by_key(|c| c.count)?;
     let last_count = counted.iter().map(|c| c.count).max()?;
     let last_probe = counted.iter().map(|c| c.probe).max()? as u64;
@@ -130,7 +130,7 @@ fn split(counted: &[Counted], sent: usize) -> Option<Split> {
     let sent_until = last_probe.checked_sub(first_probe)? + 1;
     let received = last_count - first_count + 1;
     let came_back: BTreeSet<u64> = counted.iter().map(|c| c.count).collect();
-    Some(Split {
+    Some(DirectionalLoss {
         sent: sent_until,
         lost_up: sent_until.checked_sub(received.checked_sub(copies(counted))?)?,
         answers: received,
@@ -140,7 +140,7 @@ fn split(counted: &[Counted], sent: usize) -> Option<Split> {
 }
 
 /// Returns the number of duplicates that the network made on the way there, each of which the reflector counted.
-fn copies(counted: &[Counted]) -> u64 {
+fn copies(counted: &[CountedAnswer]) -> u64 {
     let counts: BTreeSet<u64> = counted.iter().map(|c| c.count).collect();
     let probes: BTreeSet<usize> = counted.iter().map(|c| c.probe).collect();
     (counts.len() - probes.len().min(counts.len())) as u64
@@ -148,7 +148,7 @@ fn copies(counted: &[Counted]) -> u64 {
 
 /// Finds the direction of losses between two answers that arrived. If as many counts as probes are missing, all were
 /// lost on the way back; if no count is missing, all were lost on the way there; otherwise the direction is unknown.
-fn attribute(counted: &[Counted], ways: &mut BTreeMap<usize, Option<Direction>>) {
+fn attribute(counted: &[CountedAnswer], ways: &mut BTreeMap<usize, Option<Direction>>) {
     let by_probe: BTreeMap<usize, u64> = counted.iter().rev().map(|c| (c.probe, c.count)).collect();
     // The next probe and the next count that are expected after the previous answer.
     let (mut probe, mut count) = (0, 0);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_is_split_by_the_reflector_s_count() {
+    fn loss_by_direction_follows_from_the_reflector_s_count() {
         // Probe 1 is lost on the way there, 3 on the way back; 5 and 6 are unknown.
         let found = losses(&log(7, &[(0, 0), (2, 1), (4, 3)]));
         let split = found.split.unwrap();
@@ -234,13 +234,13 @@ mod tests {
     }
 
     #[test]
-    fn a_reflector_that_gives_the_probe_s_number_back_does_not_tell_directions() {
+    fn a_stateless_reflector_gives_no_loss_by_direction() {
         let found = losses(&log(4, &[(0, 0), (3, 3)]));
         assert_eq!((found.lost, found.split), (2, None));
     }
 
     #[test]
-    fn a_count_that_began_before_the_session_counts_from_its_first_answer() {
+    fn a_count_older_than_the_session_is_used_from_its_first_answer() {
         let split = losses(&log(5, &[(1, 100), (2, 101), (4, 103)]))
             .split
             .unwrap();
@@ -248,12 +248,12 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_jumps_tells_nothing() {
+    fn a_count_that_jumps_is_not_used() {
         assert_eq!(losses(&log(4, &[(0, 1), (1, 700), (3, 9)])).split, None);
     }
 
     #[test]
-    fn copies_do_not_hide_loss() {
+    fn duplicates_do_not_hide_loss() {
         // Probe 0 is duplicated on the way there and 2 on the way back; 1 is lost on the way there.
         let found = losses(&log(4, &[(0, 0), (0, 1), (2, 2), (2, 2), (3, 3)]));
         let split = found.split.unwrap();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn order_is_told_by_direction() {
+    fn reordering_is_counted_by_direction() {
         // Probe 2 overtakes 1 on the way there; the answers arrive in order.
         let log = log(3, &[(0, 0), (2, 1), (1, 2)]);
         assert_eq!(reordered_by_direction(&log), Some((1, 0)));
@@ -276,7 +276,7 @@ mod tests {
         /// The loss in each direction is the number of packets that the network dropped, up to the last answer that
         /// arrived.
         #[test]
-        fn the_split_is_what_was_dropped(fates in prop::collection::vec(0u8..3, 1..60)) {
+        fn loss_by_direction_equals_the_dropped_packets(fates in prop::collection::vec(0u8..3, 1..60)) {
             let mut answers = Vec::new();
             let mut count = 0;
             let mut until = (0, 0, 0);

@@ -7,10 +7,10 @@ use model::Nanos;
 
 use netio::FullDrops;
 
-use super::kernel::Kernel;
+use super::kernel::KernelIdentity;
 use super::tlv::{self, FollowUp, SameClock, TlvKind};
 use super::wire::{ErrorEstimate, ProbeReply, ProbeRequest, ntp};
-use crate::echo_stats::most_answers;
+use crate::echo_stats::max_answers;
 
 /// All probes and answers of a session in the order of their events.
 #[derive(Clone, Debug, Default)]
@@ -105,7 +105,7 @@ pub(crate) struct AnswerTimes {
 impl ProbeLog {
     /// Returns the empty log of a session whose answers are late after `timeout`.
     pub(crate) fn new(ssid: u16, challenge: u64, timeout: Duration) -> Self {
-        let kernel = Kernel::here();
+        let kernel = KernelIdentity::current();
         Self {
             ssid,
             expected: kernel.map(|kernel| kernel.response(challenge)),
@@ -161,7 +161,7 @@ impl ProbeLog {
         let time = |stamp| answer.error.time(stamp, near);
         let received = ProbeAnswer {
             probe,
-            counted: self.learn(packet, &answer, near),
+            counted: self.read_extensions(packet, &answer, near),
             number: answer.sequence,
             read: arrived.read,
             arrived: arrived.kernel,
@@ -192,7 +192,7 @@ impl ProbeLog {
 
     /// Returns whether more packets arrived than a network can make of the answers.
     pub(crate) fn flooded(&self) -> bool {
-        let most = most_answers(self.probes.len());
+        let most = max_answers(self.probes.len());
         self.answers.len() > most || self.garbage > most as u64
     }
 
@@ -221,7 +221,12 @@ impl ProbeLog {
     }
 
     /// Reads the extensions, and returns the number of probes that arrived before this one by the reflector's counter.
-    fn learn(&mut self, packet: &mut [u8], answer: &ProbeReply, near: Nanos) -> Option<u32> {
+    fn read_extensions(
+        &mut self,
+        packet: &mut [u8],
+        answer: &ProbeReply,
+        near: Nanos,
+    ) -> Option<u32> {
         let (far_end, follow_ups) = (&mut self.far_end, &mut self.follow_ups);
         let mut counted = None;
         tlv::read(packet, |kind, value| match kind {

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use record::metric_table::{MetricRow, MetricTable};
 use record::schedule::{Pace, PaceUnit};
 use record::{Direction, Figure, Measurement, Metric, Sample, Statistic};
-use stats::losses::Losses as LossCounts;
+use stats::losses::Losses;
 use stats::proportion::percent;
 use stats::quantile::Quantile;
 use stats::{autocorrelation, order_statistics, t_interval};
 
-use super::delay::{self, Offset, ProbeDelays, Relation};
-use super::loss::{self, Losses};
+use super::delay::{self, ClockOffset, ClockRelation, ProbeDelays};
+use super::loss::{self, ProbeLosses};
 use super::probe_log::{ProbeAnswer, ProbeLog};
 use super::sender::ProbePlan;
 use crate::measured::{self, LOSS_INTERVAL, QUANTILE_INTERVAL, lost_percent, total};
@@ -27,9 +27,9 @@ pub(crate) struct ProbeResults {
     /// The delays of every probe that was answered in time.
     pub(crate) delays: Vec<ProbeDelays>,
     /// The offset of the reflector's clock.
-    pub(crate) offset: Option<Offset>,
+    pub(crate) offset: Option<ClockOffset>,
     /// The lost probes, with the direction of their loss.
-    pub(crate) losses: Losses,
+    pub(crate) losses: ProbeLosses,
     /// Answers with impossible stamps, because the wall clock of an end was set.
     impossible: u64,
     own_error_ms: Option<f64>,
@@ -70,7 +70,9 @@ impl ProbeResults {
 
     /// Returns the one-way delay of a probe in milliseconds, if the clocks are related.
     pub(crate) fn one_way(&self, delays: &ProbeDelays, direction: Direction) -> Option<f64> {
-        let offset = self.offset.filter(|o| o.relation != Relation::Unrelated)?;
+        let offset = self
+            .offset
+            .filter(|o| o.relation != ClockRelation::Unrelated)?;
         let ahead = match direction {
             Direction::Up => offset.ms,
             Direction::Down => -offset.ms,
@@ -183,7 +185,7 @@ impl ProbeResults {
         if sent > 0 {
             let ways = &self.losses.ways;
             let probes = 0..self.log.probes.len();
-            figures.push(lost_percent(LossCounts::in_order(
+            figures.push(lost_percent(Losses::in_order(
                 probes.map(|probe| ways.contains_key(&probe)),
             )));
         }
@@ -194,7 +196,7 @@ impl ProbeResults {
             ] {
                 let most = lost + split.unresolved;
                 let share = |part, whole| percent(part, whole).unwrap_or_default();
-                let counts = LossCounts {
+                let counts = Losses {
                     of,
                     lost,
                     bursts: self.bursts(direction).min(lost),
@@ -236,7 +238,7 @@ impl ProbeResults {
             Some(way) => way.is_none_or(|way| way == direction),
             None => false,
         };
-        LossCounts::in_order((0..self.log.probes.len()).map(lost)).bursts
+        Losses::in_order((0..self.log.probes.len()).map(lost)).bursts
     }
 
     fn round_trips(&self) -> Vec<Figure> {
@@ -273,7 +275,7 @@ impl ProbeResults {
             let found = distribution(Metric::OneWayDelayMs, &values, bound);
             figures.extend(found.into_iter().map(|figure| figure.toward(direction)));
         }
-        if offset.relation != Relation::Same {
+        if offset.relation != ClockRelation::Same {
             let figure = Figure::new(Metric::ClockOffsetMs, Statistic::Median, offset.ms);
             figures.push(figure.within(offset.low, offset.high));
         }
@@ -347,10 +349,10 @@ impl ProbeResults {
             return "not known: kernel stamps are missing".to_owned();
         };
         match offset.relation {
-            Relation::Same => format!(
+            ClockRelation::Same => format!(
                 "both ends read the same clock: the far end proved that it runs on this kernel; interval: {STAMP_ERROR_MS} ms for the stamps"
             ),
-            Relation::Synchronised => {
+            ClockRelation::Synchronised => {
                 let far_error = self.log.far_end.error;
                 format!(
                     "both clocks are synchronised, so they say: this one to {:.3} ms, the far end's to {:.3} ms; the interval has both, and {STAMP_ERROR_MS} ms for the stamps",
@@ -358,7 +360,7 @@ impl ProbeResults {
                     far_error.map_or(0.0, |error| error.seconds() * 1e3)
                 )
             }
-            Relation::Unrelated => format!(
+            ClockRelation::Unrelated => format!(
                 "variation only: nothing relates the two clocks; the fastest packets allow an offset of {:.3} to {:.3} ms; drift between the clocks is in pdv",
                 offset.low, offset.high
             ),
@@ -528,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_of_the_loss_reaches_down_to_what_full_sockets_leave_of_it() {
+    fn the_interval_of_loss_allows_for_full_sockets() {
         let low = |here, there: u32| {
             let mut log = unanswered(Nanos::from_millis(1));
             log.overflowed.most = here;
@@ -566,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_values_that_were_seen() {
+    fn quantiles_are_measured_values() {
         let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
         let value = |statistic| of(&hundred, statistic).value;
         assert_eq!(value(Statistic::Min), 1.0);
@@ -588,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_of_a_mean_holds_it_however_many_values_there_are() {
+    fn the_interval_of_a_mean_contains_it_for_many_values() {
         let values: Vec<f64> = (0..50_000u32).map(|i| f64::from(i * 7919 % 1000)).collect();
         let (mean, [low, high]) = mean_with_interval(&values).unwrap();
         assert!((mean - 499.5).abs() < 1e-6 && low < mean && mean < high);

@@ -18,7 +18,7 @@ use super::tlv::{self, HEADER, SameClock, TlvKind};
 use super::wire::{BASE, ErrorEstimate};
 use crate::Session;
 use crate::endpoint::{self, Local};
-use crate::failure::{Blame, Failure, go_on};
+use crate::failure::{Blame, Failure, check_stop};
 use crate::instrument::{above_zero, interval};
 use netio::stop::STOP_INTERVAL;
 
@@ -28,19 +28,19 @@ const LONGEST: usize = 65_507;
 const LIVE_INTERVAL: Nanos = Nanos(1_000_000_000);
 /// The extensions that farwire's sender includes, in this order, with the lengths of their values. Padding fills the
 /// rest.
-const ASKED: [(TlvKind, u16); 3] = [
+const EXTENSIONS: [(TlvKind, u16); 3] = [
     (TlvKind::FollowUpTelemetry, 16),
     (TlvKind::DirectMeasurement, 12),
     (TlvKind::SameClock, 20),
 ];
 /// The payload in bytes of a probe with all of these extensions.
-pub(crate) const FULL: u16 = 104;
+pub(crate) const EXTENDED_SIZE: u16 = 104;
 
 /// The probes
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ProbePlan {
     /// UDP payload size in bytes; a probe below 104 contains no extensions of RFC 8972
-    #[arg(short, long, value_name = "BYTES", default_value_t = FULL)]
+    #[arg(short, long, value_name = "BYTES", default_value_t = EXTENDED_SIZE)]
     pub(crate) size: u16,
     /// Number of probes
     #[arg(short, long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -86,7 +86,7 @@ impl ProbePlan {
 
     /// Returns whether the size has room for extensions.
     pub(crate) fn is_extended(&self) -> bool {
-        self.size >= FULL
+        self.size >= EXTENDED_SIZE
     }
 
     /// Checks that a packet can have this size.
@@ -102,7 +102,7 @@ impl ProbePlan {
             );
         }
         let base = if self.is_extended() {
-            FULL.into()
+            EXTENDED_SIZE.into()
         } else {
             BASE
         };
@@ -157,7 +157,7 @@ impl Sender {
     pub(crate) fn run(mut self, session: &Session) -> (ProbeLog, Option<String>) {
         let ended = self.exchange(session);
         // The kernel may still have a report about the last probe.
-        let _ = self.take_reports();
+        let _ = self.read_reports();
         self.log.overflowed = self.socket.full_drops(self.dropped);
         let failure = match ended {
             Err(cause) => Some(format!("{cause:#}")),
@@ -173,7 +173,7 @@ impl Sender {
         while self.log.probes.len() < count || !self.log.complete() {
             let now = clock::now();
             if now >= asked {
-                go_on(&session.stop)?;
+                check_stop(&session.stop)?;
                 asked = now + STOP_INTERVAL.into();
             }
             if now >= shown + LIVE_INTERVAL {
@@ -191,8 +191,8 @@ impl Sender {
                 let socket = self.socket.as_fd();
                 self.waiter.sleep([socket].into_iter(), now, Some(until));
             }
-            self.take_reports()?;
-            self.take_answers()?;
+            self.read_reports()?;
+            self.receive_answers()?;
         }
         Ok(())
     }
@@ -216,7 +216,7 @@ impl Sender {
         self.packet.clear();
         self.packet.extend(request.emit());
         if self.plan.is_extended() {
-            for (kind, length) in ASKED {
+            for (kind, length) in EXTENSIONS {
                 let value = tlv::append(&mut self.packet, kind, length);
                 match kind {
                     TlvKind::DirectMeasurement => {
@@ -245,7 +245,7 @@ impl Sender {
                 }
                 // The error concerns an earlier probe and is in the error queue; this probe is not sent yet.
                 Err(error) if error.raw_os_error() == Some(Errno::ECONNREFUSED as i32) => {
-                    self.take_reports()?;
+                    self.read_reports()?;
                 }
                 Err(error) => {
                     self.log.probes.pop();
@@ -257,7 +257,7 @@ impl Sender {
         }
     }
 
-    fn take_reports(&mut self) -> Result<()> {
+    fn read_reports(&mut self) -> Result<()> {
         while let Some(report) = self.socket.report()? {
             match report {
                 SendReport::Departed { id, at } => {
@@ -277,13 +277,13 @@ impl Sender {
         Ok(())
     }
 
-    fn take_answers(&mut self) -> Result<()> {
+    fn receive_answers(&mut self) -> Result<()> {
         loop {
             let arrival = match self.socket.receive(&mut self.buffer) {
                 Ok(Some(arrival)) => arrival,
                 Ok(None) => return Ok(()),
                 // The error queue has more details.
-                Err(_) => return self.take_reports(),
+                Err(_) => return self.read_reports(),
             };
             self.dropped = self.dropped.max(arrival.dropped);
             let arrived = AnswerTimes {
@@ -350,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_size_that_no_packet_can_have_is_refused_with_one_that_it_can() {
+    fn an_impossible_size_is_refused_with_a_possible_one() {
         let plan = |size| ProbePlan {
             size,
             count: 1,

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_extension_comes_back_as_it_went_and_flagged() {
+    fn an_unknown_extension_returns_unchanged_and_flagged() {
         let (out, seen) = reflected(&[0x00, 99, 0, 2, 7, 8, 0x80, 1, 0, 1, 5]);
         assert_eq!(out, [0x80, 99, 0, 2, 7, 8, 0x00, 1, 0, 1, 5]);
         assert_eq!(seen, [99, 1]);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_reads_what_was_understood_and_nothing_else() {
+    fn a_sender_reads_only_understood_extensions() {
         let read_kinds = |tlvs: &[u8]| {
             let mut kinds = Vec::new();
             read(&mut packet(tlvs), |kind, value| {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn values_survive_the_wire() {
+    fn values_round_trip() {
         let follow_up = FollowUp {
             sequence: 7,
             departed: 8,
@@ -284,7 +284,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_extensions_are_walked_to_their_end(tlvs in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_extensions_are_parsed_to_their_end(tlvs in prop::collection::vec(any::<u8>(), 0..200)) {
             let (out, _) = reflected(&tlvs);
             prop_assert_eq!(out.len(), tlvs.len());
             read(&mut packet(&tlvs), |kind, value| {

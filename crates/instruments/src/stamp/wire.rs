@@ -208,7 +208,7 @@ mod tests {
     const NOW: Nanos = Nanos(1_704_067_200_000_000_000);
 
     #[test]
-    fn a_time_is_where_the_rfc_puts_it() {
+    fn a_time_has_the_format_of_the_rfc() {
         // The time 2024-01-01 is 0xe93c_7f00 s after 1900.
         assert_eq!(ntp(NOW), 0xe93c_7f00 << 32);
         assert_eq!(ntp(NOW + Nanos(500_000_000)), 0xe93c_7f00_8000_0000);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_read_in_the_era_that_is_nearest() {
+    fn a_time_is_read_in_the_nearest_era() {
         // At 2036-02-07 06:28:16, NTP's seconds begin again.
         let wrap = Nanos(((1 << 32) - NTP_TO_UNIX_S) * SECOND_NS);
         assert_eq!(ntp(wrap), 0);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_stated_in_the_terms_of_the_rfc() {
+    fn an_error_estimate_has_the_format_of_the_rfc() {
         let estimate = stated(1_000_000);
         assert!(estimate.synchronised && !estimate.ptp);
         assert!(
@@ -253,12 +253,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_time_survives_the_wire_to_the_nanosecond(ns in 0u64..4_000_000_000_000_000_000) {
+        fn a_time_round_trips_to_the_nanosecond(ns in 0u64..4_000_000_000_000_000_000) {
             prop_assert_eq!(NTP.time(ntp(Nanos(ns)), Nanos(ns)), Some(Nanos(ns)));
         }
 
         #[test]
-        fn an_error_is_never_stated_smaller_than_it_is(ns in 0u64..u64::MAX) {
+        fn a_stated_error_is_never_too_small(ns in 0u64..u64::MAX) {
             let stated = stated(ns).seconds();
             let error = ns as f64 / 1e9;
             prop_assert!(stated > error - 1e-9 && stated < error * 1.02 + 1e-9);

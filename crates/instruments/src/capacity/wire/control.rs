@@ -7,7 +7,7 @@ use bytes::{Buf, BufMut};
 use record::Direction;
 use serde::{Deserialize, Serialize};
 
-use super::{Format, Malformed, SendingRate, Version};
+use super::{Format, MalformedMessage, SendingRate, Version};
 use crate::codec::{Reserved, Wire, wire_order};
 
 const SETUP: Format = Format {
@@ -165,7 +165,7 @@ impl Setup {
     ///
     /// # Errors
     /// Returns an error if it is not a setup message.
-    pub(crate) fn decode(datagram: &[u8]) -> Result<Self, Malformed> {
+    pub(crate) fn decode(datagram: &[u8]) -> Result<Self, MalformedMessage> {
         let mut fields = SETUP.check(datagram)?;
         SETUP.either("cmdRequest", fields[6])?;
         Ok(Self::get(&mut fields))
@@ -276,7 +276,7 @@ impl Activation {
     ///
     /// # Errors
     /// Returns an error if it is not an activation of that version.
-    pub(crate) fn decode(datagram: &[u8], version: Version) -> Result<Self, Malformed> {
+    pub(crate) fn decode(datagram: &[u8], version: Version) -> Result<Self, MalformedMessage> {
         let format = Self::format(version);
         let mut from = &format.check(datagram)?[2..];
         let direction = from.get_u8();
@@ -312,9 +312,9 @@ impl Activation {
 
 impl Format {
     /// Returns an error for a field that is neither 1 nor 2.
-    fn either(&self, field: &'static str, came: u8) -> Result<(), Malformed> {
+    fn either(&self, field: &'static str, came: u8) -> Result<(), MalformedMessage> {
         if came == 0 {
-            return Err(Malformed::Field(self.name, field, came));
+            return Err(MalformedMessage::Field(self.name, field, came));
         }
         self.at_most(field, came, 2)
     }
@@ -420,7 +420,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_setup_survives_the_wire_with_every_answer() {
+    fn a_setup_round_trips_with_every_answer() {
         let request = Setup {
             version: 20,
             connections: 1,
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_in_words() {
+    fn a_refusal_has_a_text() {
         assert_eq!(
             SetupAnswer(10).to_string(),
             "has no capacity left for another test: try again later"
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn an_activation_survives_the_wire_in_both_shapes() {
+    fn an_activation_round_trips_in_both_formats() {
         for (version, length) in [(Version::NEWEST, 104), (Version::OLDEST, 60)] {
             let bytes = activation().encode(version);
             assert_eq!(bytes.len(), length);

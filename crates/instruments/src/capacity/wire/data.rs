@@ -2,7 +2,7 @@
 
 use bytes::{Buf, BufMut};
 
-use super::{Format, Malformed, SendingRate, Stamp, Version};
+use super::{Format, MalformedMessage, SendingRate, Stamp, Version};
 use crate::codec::{Reserved, Wire, wire_order};
 
 const LOAD: Format = Format {
@@ -172,7 +172,7 @@ impl LoadHeader {
     ///
     /// # Errors
     /// Returns an error if it is not a load PDU.
-    pub(crate) fn decode(datagram: &[u8]) -> Result<Self, Malformed> {
+    pub(crate) fn decode(datagram: &[u8]) -> Result<Self, MalformedMessage> {
         LOAD.decode(&datagram[..datagram.len().min(LOAD_HEADER)])
     }
 }
@@ -207,7 +207,7 @@ impl FeedbackMessage {
     ///
     /// # Errors
     /// Returns an error if it is not feedback of this version.
-    pub(crate) fn decode(datagram: &[u8], version: Version) -> Result<Self, Malformed> {
+    pub(crate) fn decode(datagram: &[u8], version: Version) -> Result<Self, MalformedMessage> {
         if !version.is_legacy() {
             return STATUS.decode(datagram);
         }
@@ -229,12 +229,12 @@ impl FeedbackMessage {
 }
 
 impl Format {
-    fn decode<T: Wire>(&self, message: &[u8]) -> Result<T, Malformed> {
+    fn decode<T: Wire>(&self, message: &[u8]) -> Result<T, MalformedMessage> {
         self.fields(self.check(message)?)
     }
 
     /// Reads the fields after the identifier. Load and feedback begin with the same two.
-    fn fields<T: Wire>(&self, mut fields: &[u8]) -> Result<T, Malformed> {
+    fn fields<T: Wire>(&self, mut fields: &[u8]) -> Result<T, MalformedMessage> {
         self.at_most("testAction", fields[0], 2)?;
         self.at_most("rxStopped", fields[1], 1)?;
         Ok(T::get(&mut fields))
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn feedback_survives_the_wire_in_both_shapes() {
+    fn feedback_round_trips_in_both_formats() {
         for (version, length) in [(Version::NEWEST, 204), (Version::OLDEST, 168)] {
             let bytes = some().encode(version);
             assert_eq!(bytes.len(), length);
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_header_survives_the_wire_with_its_filling() {
+    fn a_load_header_round_trips_with_filling() {
         let header = LoadHeader {
             action: TestAction::Stop,
             feedback_stopped: true,
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_load_header_says_what_would_be_right() {
+    fn a_truncated_load_header_states_the_right_length() {
         let error = LoadHeader::decode(&LoadHeader::default().encode()[..31]).unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -68,7 +68,7 @@ pub(crate) const RANDOM_SIZE: u32 = 0x8000_0000;
 
 /// The reason why bytes are not the expected message, whose name is the first field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Malformed {
+pub(crate) enum MalformedMessage {
     /// The number of bytes, and the correct number.
     #[error("{0} of {1} bytes, where {2} are right")]
     Length(&'static str, usize, usize),
@@ -93,27 +93,35 @@ struct Format {
 
 impl Format {
     /// Checks the length, the identifier and the checksum, if there is one. Returns the bytes after the identifier.
-    fn check<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Malformed> {
+    fn check<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], MalformedMessage> {
         if bytes.len() != self.length {
-            return Err(Malformed::Length(self.name, bytes.len(), self.length));
+            return Err(MalformedMessage::Length(
+                self.name,
+                bytes.len(),
+                self.length,
+            ));
         }
         let mut fields = bytes;
         let came = fields.get_u16();
         if came != self.identifier {
-            return Err(Malformed::Identifier(self.name, came, self.identifier));
+            return Err(MalformedMessage::Identifier(
+                self.name,
+                came,
+                self.identifier,
+            ));
         }
         // Zero means that the sender relies on the UDP checksum, as this end does.
         let present = bytes[self.checksum_at..self.checksum_at + 2] != [0, 0];
         if present && ones_complement_sum(bytes) != 0xffff {
-            return Err(Malformed::Checksum(self.name));
+            return Err(MalformedMessage::Checksum(self.name));
         }
         Ok(fields)
     }
 
     /// Returns an error for a field that exceeds `most`.
-    fn at_most(&self, field: &'static str, came: u8, most: u8) -> Result<(), Malformed> {
+    fn at_most(&self, field: &'static str, came: u8, most: u8) -> Result<(), MalformedMessage> {
         if came > most {
-            return Err(Malformed::Field(self.name, field, came));
+            return Err(MalformedMessage::Field(self.name, field, came));
         }
         Ok(())
     }
@@ -200,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_outside_the_spoken_ones_is_none() {
+    fn an_unsupported_version_is_none() {
         assert_eq!(Version::spoken(10), None);
         assert_eq!(Version::spoken(21), None);
         assert_eq!(Version::spoken(20), Some(Version::NEWEST));
@@ -208,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_checksum_is_refused_and_a_right_or_absent_one_is_not() {
+    fn a_wrong_checksum_is_refused_and_a_correct_or_absent_one_is_accepted() {
         let mut bytes = LoadHeader::default().encode().to_vec();
         assert!(LoadHeader::decode(&bytes).is_ok());
         let sum = !ones_complement_sum(&bytes);
@@ -217,7 +225,7 @@ mod tests {
         bytes[30] ^= 1;
         assert_eq!(
             LoadHeader::decode(&bytes),
-            Err(Malformed::Checksum("load PDU"))
+            Err(MalformedMessage::Checksum("load PDU"))
         );
     }
 

@@ -109,7 +109,7 @@ impl Dispatcher {
         None
     }
 
-    /// Starts a thread that answers UDP greetings until `ending` is set.
+    /// Starts a thread that answers UDP greetings until `exit_message` is set.
     pub(super) fn answer_greetings(self: Arc<Self>) -> io::Result<JoinHandle<()>> {
         let thread = thread::Builder::new().name("iperf3 udp".to_owned());
         thread.spawn(move || {

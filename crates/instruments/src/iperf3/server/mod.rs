@@ -40,24 +40,24 @@ fn serve(listener: &TcpListener, dispatcher: &Arc<Dispatcher>) -> Vec<JoinHandle
     let mut clients: Vec<JoinHandle<()>> = Vec::new();
     // The order of acceptance is the order of the client's streams, by which both ends number them.
     let mut order = 0;
-    let take_next = |stream, _, place| {
+    let serve_next = |stream, _, place| {
         order += 1;
         clients.retain(|client| !client.is_finished());
-        clients.extend(take(dispatcher, stream, order, place));
+        clients.extend(serve_connection(dispatcher, stream, order, place));
     };
     let refuse = |stream, refusal| {
         if let Ok(mut control) = dispatcher.control(stream) {
             session::refuse(&mut control, refusal);
         }
     };
-    accept_all(listener, ("iperf3", &dispatcher.shared), take_next, refuse);
+    accept_all(listener, ("iperf3", &dispatcher.shared), serve_next, refuse);
     dispatcher.ending.store(true, Ordering::Relaxed);
     clients
 }
 
 /// Serves a connection on a thread, which ends soon after the far end stops. If the thread cannot be started, the
 /// connection is closed.
-fn take(
+fn serve_connection(
     dispatcher: &Arc<Dispatcher>,
     stream: TcpStream,
     order: u64,
@@ -100,7 +100,7 @@ mod tests {
     }
 
     /// Returns limits with a short silence, which still leaves enough time for a correct client.
-    fn impatient() -> ServiceLimits {
+    fn short_silence() -> ServiceLimits {
         ServiceLimits {
             idle: Duration::from_secs(2),
             ..ServiceLimits::default()
@@ -116,7 +116,7 @@ mod tests {
     }
 
     /// Returns `None` if a correct client is still served, otherwise its failure.
-    fn serves(address: SocketAddr) -> Option<String> {
+    fn failure_of_next_client(address: SocketAddr) -> Option<String> {
         let server = client::Iperf3Server::at(address);
         let measured = measure(&server, &short(TestDirection::Both), &Session::default());
         measured.measurement.failure
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_cannot_be_read_are_refused_and_others_are_served_on() {
+    fn invalid_parameters_are_refused_and_other_clients_are_served() {
         let (_server, address) = server(ServiceLimits::default());
         let deep = [vec![b'['; 4000], vec![b']'; 4000]].concat();
         for params in [
@@ -175,12 +175,12 @@ mod tests {
         ] {
             assert_eq!(answer(address, &params), error(114));
         }
-        assert_eq!(serves(address), None);
+        assert_eq!(failure_of_next_client(address), None);
     }
 
     #[test]
-    fn a_client_that_vanishes_at_any_state_harms_no_other() {
-        let (_server, address) = server(impatient());
+    fn a_client_that_vanishes_at_any_state_does_not_affect_others() {
+        let (_server, address) = server(short_silence());
         let params = Params {
             plan: short(TestDirection::Down),
             udp_counters_64bit: false,
@@ -198,18 +198,18 @@ mod tests {
         let _: [u8; 1] = read(&mut streamless);
         send_text(&mut streamless, params.as_bytes());
         held.push(streamless);
-        assert_eq!(serves(address), None);
+        assert_eq!(failure_of_next_client(address), None);
         for mut client in held {
             // Each connection gets an error or is closed within the allowed silence.
             let mut rest = Vec::new();
             let _ = client.read_to_end(&mut rest);
         }
-        assert_eq!(serves(address), None);
+        assert_eq!(failure_of_next_client(address), None);
     }
 
     #[test]
-    fn a_client_that_stops_in_the_test_is_given_up_and_told() {
-        let (_server, address) = server(impatient());
+    fn a_client_that_falls_silent_in_the_test_is_given_up_and_told() {
+        let (_server, address) = server(short_silence());
         let plan = Iperf3Test {
             until: Until::For(Duration::from_secs(100)),
             ..short(TestDirection::Up)
@@ -230,11 +230,11 @@ mod tests {
         let mut answer = Vec::new();
         control.read_to_end(&mut answer).unwrap();
         assert_eq!(answer, error(144));
-        assert_eq!(serves(address), None);
+        assert_eq!(failure_of_next_client(address), None);
     }
 
     #[test]
-    fn a_busy_server_says_so_in_iperf3_s_words() {
+    fn a_busy_server_answers_with_access_denied() {
         let (_server, address) = server(ServiceLimits {
             tests: 1,
             ..ServiceLimits::default()
@@ -248,12 +248,12 @@ mod tests {
         let mut first = asks();
         assert_eq!(read(&mut first), [ControlState::CreateStreams.byte()]);
         assert_eq!(read(&mut asks()), [ControlState::AccessDenied.byte()]);
-        let cause = serves(address).unwrap();
+        let cause = failure_of_next_client(address).unwrap();
         assert!(cause.contains("busy"), "{cause}");
     }
 
     #[test]
-    fn limits_are_kept_and_said() {
+    fn limits_are_enforced_and_stated() {
         let (_server, address) = server(ServiceLimits {
             duration: Duration::from_secs(5),
             memory: model::Bytes(10 << 20),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_congestion_control_that_the_host_has_but_does_not_allow_is_refused_as_that() {
+    fn a_congestion_control_that_is_not_allowed_has_its_own_error() {
         let bound = crate::serve::bind(ServeConfig::on_loopback()).unwrap();
         bound.shared.fix_choices_to(&["cubic"], &["kept"]);
         let server = bound.start().unwrap();
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_names_no_time_may_take_the_time_that_is_allowed() {
+    fn a_client_without_a_duration_may_use_the_allowed_time() {
         let (_server, address) = server(ServiceLimits {
             duration: Duration::from_secs(5),
             ..ServiceLimits::default()
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_allowed_is_told_before_a_word_of_its() {
+    fn a_client_that_is_not_allowed_is_told_before_it_sends() {
         let config = ServeConfig {
             allow: vec!["10.0.0.0/8".parse().unwrap()],
             ..ServeConfig::on_loopback()
@@ -333,10 +333,12 @@ mod tests {
     }
 
     #[test]
-    fn ten_clients_at_once_are_all_served() {
+    fn ten_simultaneous_clients_are_all_served() {
         let (_server, address) = server(ServiceLimits::default());
         std::thread::scope(|scope| {
-            let clients: Vec<_> = (0..10).map(|_| scope.spawn(|| serves(address))).collect();
+            let clients: Vec<_> = (0..10)
+                .map(|_| scope.spawn(|| failure_of_next_client(address)))
+                .collect();
             for client in clients {
                 assert_eq!(client.join().unwrap(), None);
             }

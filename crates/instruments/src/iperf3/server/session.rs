@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::dispatcher::Dispatcher;
 use crate::iperf3::control::{ControlChannel, ControlError, ControlResult};
-use crate::iperf3::messages::{Params, Results, Sides};
+use crate::iperf3::messages::{Params, Results, TestResults};
 use crate::iperf3::plan::{Iperf3Test, StreamSpec, Transport, Until};
 use crate::iperf3::run::{self, Streams};
 use crate::iperf3::tcp::{self, TcpStreams, report};
@@ -27,14 +27,14 @@ const TIME_PER_STREAM: Duration = Duration::from_secs(1);
 const SETTLE: Duration = Duration::from_secs(8);
 
 /// The failure of a test.
-struct Failed {
+struct TestFailure {
     cause: ControlError,
     /// The error code for the client, if the cause leaves a choice.
     code: Option<ErrorCode>,
 }
 
 /// The result of a part of the test.
-type SessionResult<T> = Result<T, Failed>;
+type SessionResult<T> = Result<T, TestFailure>;
 
 /// Serves the client whose control connection has `cookie`, and logs its test.
 pub(super) fn serve(
@@ -65,7 +65,7 @@ pub(super) fn serve(
                     shared.log("iperf3", peer, began.elapsed(), &measurement);
                 }
             }
-            return failed.tell(&mut control);
+            return failed.notify(&mut control);
         }
     };
     let plan = &params.plan;
@@ -86,7 +86,7 @@ pub(super) fn serve(
     };
     if let Err(failed) = outcome {
         measurement.failure = Some(failed.cause.to_string());
-        failed.tell(&mut control);
+        failed.notify(&mut control);
     }
     permit.finish(&measurement);
 }
@@ -126,7 +126,7 @@ impl ServerTest<'_> {
         let (deadline, what) = (control.deadline(), "the parameters");
         let params = control
             .read_json(deadline, LONGEST_PARAMS, what, Params::parse)
-            .map_err(|cause| Failed::with(cause, ErrorCode::PARAMS))?;
+            .map_err(|cause| TestFailure::with(cause, ErrorCode::PARAMS))?;
         self.check_limits(&params.plan)?;
         self.check_congestion(&params.plan)?;
         Ok(params)
@@ -136,23 +136,25 @@ impl ServerTest<'_> {
         let choices = self.dispatcher.shared.choices();
         match &plan.congestion {
             Some(name) if plan.protocol == Transport::Tcp && !choices.has(name) => {
-                let (problem, code) = match choices.withholds(name) {
-                    true => (
+                let (problem, code) = if choices.withholds(name) {
+                    (
                         "this host has but does not allow (net.ipv4.tcp_allowed_congestion_control)",
                         ErrorCode::CONGESTION_NOT_ALLOWED,
-                    ),
-                    false => ("this host does not have", ErrorCode::CONGESTION),
+                    )
+                } else {
+                    ("this host does not have", ErrorCode::CONGESTION)
                 };
                 let text =
                     format!("it asked for the TCP congestion control {name:?}, which {problem}");
-                Err(Failed::with(ControlError::Protocol(text), code))
+                Err(TestFailure::with(ControlError::Protocol(text), code))
             }
             _ => Ok(()),
         }
     }
 
     fn check_limits(&self, plan: &Iperf3Test) -> SessionResult<()> {
-        let refuse = |text: String, code| Err(Failed::with(ControlError::Protocol(text), code));
+        let refuse =
+            |text: String, code| Err(TestFailure::with(ControlError::Protocol(text), code));
         let most = self.limits.duration;
         if let Some(asked) = plan.duration().filter(|asked| *asked > most) {
             let text = format!(
@@ -181,11 +183,11 @@ impl ServerTest<'_> {
     ) -> SessionResult<()> {
         let connections = &self.dispatcher.connections;
         let waiting = connections.wait(self.cookie, control, Instant::now());
-        let waiting = waiting.map_err(Failed::stream)?;
+        let waiting = waiting.map_err(TestFailure::stream)?;
         control.send_state(ControlState::CreateStreams)?;
         let specs = plan.streams(false);
         let accepted = waiting.accept(control, specs.len(), |_| ());
-        let mut accepted = accepted.map_err(Failed::stream)?;
+        let mut accepted = accepted.map_err(TestFailure::stream)?;
         accepted.sort_by_key(|(order, _)| *order);
         let with_options = |(spec, (_, socket)): (StreamSpec, (u64, TcpStream))| {
             let peer = socket.peer_addr()?.ip();
@@ -227,8 +229,8 @@ impl ServerTest<'_> {
         control: &mut ControlChannel,
         plan: &Iperf3Test,
         streams: &mut impl Streams,
-    ) -> (Sides, SessionResult<()>) {
-        let mut sides = Sides::default();
+    ) -> (TestResults, SessionResult<()>) {
+        let mut sides = TestResults::default();
         let outcome = self.run_and_exchange(control, plan, streams, &mut sides);
         streams.close();
         (sides, outcome)
@@ -239,7 +241,7 @@ impl ServerTest<'_> {
         control: &mut ControlChannel,
         plan: &Iperf3Test,
         streams: &mut impl Streams,
-        sides: &mut Sides,
+        sides: &mut TestResults,
     ) -> SessionResult<()> {
         control.set_up();
         control.send_state(ControlState::TestStart)?;
@@ -255,7 +257,7 @@ impl ServerTest<'_> {
         let (deadline, what) = (control.deadline(), "the client's results");
         let remote = control
             .read_json(deadline, LONGEST_RESULTS, what, Results::parse)
-            .map_err(|cause| Failed::with(cause, ErrorCode::RESULTS))?;
+            .map_err(|cause| TestFailure::with(cause, ErrorCode::RESULTS))?;
         if plan.protocol == Transport::Udp || matches!(plan.until, Until::Bytes(_)) {
             run::settle(streams, sides, &remote, control, SETTLE);
         }
@@ -300,11 +302,11 @@ impl ServerTest<'_> {
 }
 
 /// Returns the failure of streams that cannot be set up.
-fn connection_failed(error: &Error) -> Failed {
+fn connection_failed(error: &Error) -> TestFailure {
     ControlError::Connection(format!("{error:#}")).into()
 }
 
-impl Failed {
+impl TestFailure {
     /// Returns the cause for which the far end refuses the client's request, or `None` if the test failed without a
     /// refusal.
     fn refusal(&self) -> Option<RefusalCause> {
@@ -328,7 +330,7 @@ impl Failed {
     }
 
     /// Tells the client. An error is ignored, since the client may be gone.
-    fn tell(self, control: &mut ControlChannel) {
+    fn notify(self, control: &mut ControlChannel) {
         let usual = match self.cause {
             ControlError::PeerGaveUp(..) => return,
             ControlError::Stopped(_) => return control.give_up(ControlState::ServerTerminate),
@@ -341,7 +343,7 @@ impl Failed {
     }
 }
 
-impl From<ControlError> for Failed {
+impl From<ControlError> for TestFailure {
     fn from(cause: ControlError) -> Self {
         Self { cause, code: None }
     }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use crate::error::{Context, Result};
 use socket2::SockRef;
 
-use super::super::client::{self, Iperf3Server, Opening};
+use super::super::client::{self, Iperf3Server, StreamSetup};
 use super::super::json;
 use super::super::messages::Params;
 use super::super::plan::{Iperf3Test, StreamSpec};
@@ -62,7 +62,7 @@ pub(crate) fn measure(
 }
 
 /// Connects the streams one after another, because the server numbers them in that order.
-fn connect_all(opening: &Opening<'_>) -> Result<Vec<(StreamSpec, TcpStream)>> {
+fn connect_all(opening: &StreamSetup<'_>) -> Result<Vec<(StreamSpec, TcpStream)>> {
     let connect = |spec: &StreamSpec| -> Result<(StreamSpec, TcpStream)> {
         let server = opening.server;
         let socket = endpoint::tcp(server.address, server.local.as_ref())?;
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_falls_silent_is_given_up_at_every_state() {
+    fn a_silent_server_is_given_up_at_every_state() {
         // The time-outs elapse in parallel. Each is long enough for everything that does arrive.
         thread::scope(|scope| {
             for (steps, awaited) in [
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_says_no_is_understood() {
+    fn errors_of_a_server_are_explained() {
         assert!(failing(0, &[0xff]).contains("busy with another test"));
         let error = [0xfe, 0, 0, 0, 134, 0, 0, 0, 2];
         assert!(failing(2, &error).contains("does not have this congestion control"));
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_another_protocol_is_named_as_such() {
+    fn a_server_of_another_protocol_is_recognised() {
         let cause = failing(0, b"SSH-2.0-OpenSSH_9.2\r\n");
         assert!(
             cause.contains("0x53 where PARAM_EXCHANGE (9) was due"),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn results_that_cannot_be_read_are_refused_by_name() {
+    fn unreadable_results_are_refused_by_name() {
         let deep = [vec![b'['; 10_000], vec![b']'; 10_000]].concat();
         let deep = String::from_utf8(deep).unwrap();
         let strange = Results {
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn results_that_disagree_with_what_was_sent_are_said_to() {
+    fn results_that_contradict_the_sent_bytes_are_a_failure() {
         let results = Results {
             streams: vec![StreamResults {
                 id: 1,
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_of_bytes_carries_exactly_those_in_each_direction() {
+    fn a_test_of_bytes_carries_exactly_that_number_in_each_direction() {
         let server = serve::start(ServeConfig::on_loopback()).unwrap();
         let address = server.address("iperf3").unwrap();
         for (way, directions) in [

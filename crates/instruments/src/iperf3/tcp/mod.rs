@@ -13,9 +13,9 @@ use crate::error::{Context, Result};
 use netio::tcp::TcpInfo;
 use socket2::SockRef;
 
-use self::stream::{DataStream, SenderState, Snapshot};
+use self::stream::{DataStream, SharedStreamState, Snapshot};
 pub(crate) use self::stream::{StreamInterval, cwnd_bytes};
-use super::detail::{Detail, TcpDetail};
+use super::detail::{StreamDetail, TcpDetail};
 use super::messages::StreamResults;
 use super::plan::{Iperf3Test, StreamSpec, Until};
 use super::run::{CpuTime, Streams, TestProgress, seconds};
@@ -29,7 +29,7 @@ const SETTLE_STEP: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(crate) struct TcpStreams {
     streams: Vec<DataStream>,
-    sending: Arc<SenderState>,
+    sending: Arc<SharedStreamState>,
     until: Until,
     start: Instant,
     /// The start of counting, after the omitted start.
@@ -94,7 +94,7 @@ pub(crate) struct StreamTotal {
     pub(crate) segment: Option<f64>,
     /// The times for which the receiver's window and the sender's own send buffer limited it, out of the time in which
     /// it had something to send.
-    pub(crate) limited: Limited,
+    pub(crate) limited: SenderLimits,
     /// The kernel's values at the end.
     pub(crate) info: TcpInfo,
     /// The mean and the maximum of the smoothed round-trip time at the ends of intervals.
@@ -116,7 +116,7 @@ pub(crate) struct KernelCounts {
 
 /// The times that limited a sender (`tcpi_busy_time` and its parts).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Limited {
+pub(crate) struct SenderLimits {
     /// The time in which data was waiting to be sent or acknowledged.
     pub(crate) busy: Duration,
     /// The time in which the receiver's window was the limit.
@@ -166,15 +166,16 @@ impl KernelCounts {
                 waited: Duration::ZERO,
             };
         }
-        let came = to.bytes_received.saturating_sub(from.bytes_received);
+        let in_order = to.bytes_received.saturating_sub(from.bytes_received);
         // Out-of-order data is not in the kernel's count of bytes, but in its count of segments.
         let segments = to.data_segs_in.saturating_sub(from.data_segs_in);
-        let came = match to.out_of_order == from.out_of_order {
-            true => came,
-            false => came.max(u64::from(segments) * u64::from(to.rcv_mss)),
+        let received = if to.out_of_order == from.out_of_order {
+            in_order
+        } else {
+            in_order.max(u64::from(segments) * u64::from(to.rcv_mss))
         };
         Self {
-            most: (to.bytes_received > 0).then_some(came),
+            most: (to.bytes_received > 0).then_some(received),
             before: match base.bytes {
                 0 => 0,
                 _ => from.bytes_received.saturating_sub(base.bytes),
@@ -195,7 +196,7 @@ impl TcpStreams {
         let streams = streams.map(|(spec, socket)| DataStream::new(spec, socket));
         Self {
             streams: streams.collect(),
-            sending: Arc::new(SenderState::new(block(plan), plan)),
+            sending: Arc::new(SharedStreamState::new(block(plan), plan)),
             until: plan.until,
             start: now,
             counted_from: now,
@@ -252,7 +253,7 @@ impl TcpStreams {
             seconds: seconds(self.counted_from, ended),
             retransmits: info.total_retrans.saturating_sub(before.total_retrans),
             segment: (segments > 0).then(|| segment_bytes as f64 / f64::from(segments)),
-            limited: Limited {
+            limited: SenderLimits {
                 busy: info.busy_time.saturating_sub(before.busy_time),
                 by_receiver: info.rwnd_limited.saturating_sub(before.rwnd_limited),
                 by_send_buffer: info.sndbuf_limited.saturating_sub(before.sndbuf_limited),
@@ -407,7 +408,7 @@ impl Streams for TcpStreams {
             omitted: Some([0, 0]),
             seconds: Some(total.seconds),
             detail: (!total.spec.sends).then(|| {
-                Detail::Tcp(TcpDetail {
+                StreamDetail::Tcp(TcpDetail {
                     waited_ns: u64::try_from(total.carried.waited.as_nanos()).unwrap_or(u64::MAX),
                 })
             }),
@@ -504,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_s_kernel_says_what_it_sent_and_what_was_in_flight_at_the_cut() {
+    fn a_sender_s_kernel_counts_sent_data_and_data_in_flight_at_the_start() {
         let info = |bytes_sent, bytes_retrans, bytes_acked| TcpInfo {
             bytes_sent,
             bytes_retrans,
@@ -521,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_s_kernel_says_what_came_also_what_waits_for_others() {
+    fn a_receiver_s_kernel_counts_out_of_order_data_too() {
         let info = |bytes_received, out_of_order| TcpInfo {
             bytes_received,
             out_of_order,

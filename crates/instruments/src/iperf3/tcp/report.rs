@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::super::detail::Detail;
-use super::super::messages::{Sides, direction};
+use super::super::detail::StreamDetail;
+use super::super::messages::{TestResults, direction};
 use super::super::plan::{Iperf3Test, Until};
 use super::{KernelCounts, StreamInterval, StreamTotal, TcpInterval, TcpStreams, cwnd_bytes};
 use crate::measured::{at_layers, mean, rates, total};
@@ -12,9 +12,9 @@ use stats::layers::Layers;
 
 /// The data from which a TCP test's report is made.
 #[derive(Debug)]
-struct TcpTest<'a> {
+struct TcpReport<'a> {
     plan: &'a Iperf3Test,
-    sides: &'a Sides,
+    sides: &'a TestResults,
     intervals: &'a [TcpInterval],
     /// The counts of each stream, in the order of opening.
     totals: Vec<StreamTotal>,
@@ -26,7 +26,7 @@ struct TcpTest<'a> {
 
 /// The counts of all streams of one direction together, or of one of them.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
+struct DirectionCounts {
     /// Payload bytes that the sender wrote and the duration in seconds, or `None` if the far end did not report them.
     sent: Option<(u64, f64)>,
     /// Payload bytes that the receiver read and the duration in seconds.
@@ -44,13 +44,13 @@ struct Sum {
 pub(crate) fn measurement(
     plan: &Iperf3Test,
     streams: &TcpStreams,
-    sides: &Sides,
+    sides: &TestResults,
     client: bool,
 ) -> Measurement {
-    TcpTest::new(plan, streams, sides, client).measurement()
+    TcpReport::new(plan, streams, sides, client).measurement()
 }
 
-impl Sum {
+impl DirectionCounts {
     /// Returns the receiver's bytes over its time, in bits per second.
     fn goodput(&self) -> Option<f64> {
         let (bytes, seconds) = self.received?;
@@ -103,8 +103,13 @@ impl Sum {
     }
 }
 
-impl<'a> TcpTest<'a> {
-    fn new(plan: &'a Iperf3Test, streams: &'a TcpStreams, sides: &'a Sides, client: bool) -> Self {
+impl<'a> TcpReport<'a> {
+    fn new(
+        plan: &'a Iperf3Test,
+        streams: &'a TcpStreams,
+        sides: &'a TestResults,
+        client: bool,
+    ) -> Self {
         Self {
             plan,
             sides,
@@ -141,7 +146,7 @@ impl<'a> TcpTest<'a> {
     }
 
     /// Returns the counts of both ends for one stream.
-    fn stream(&self, total: &StreamTotal) -> Sum {
+    fn stream(&self, total: &StreamTotal) -> DirectionCounts {
         let local = Some((total.bytes, total.seconds));
         let remote = self.sides.remote.as_ref();
         let remote = remote.and_then(|results| results.stream(total.spec.id));
@@ -155,10 +160,10 @@ impl<'a> TcpTest<'a> {
                 Until::Bytes(_) => theirs.map(|(bytes, time)| (bytes, time.min(total.seconds))),
             };
             let waited = match remote.and_then(|results| results.detail) {
-                Some(Detail::Tcp(detail)) => Duration::from_nanos(detail.waited_ns),
+                Some(StreamDetail::Tcp(detail)) => Duration::from_nanos(detail.waited_ns),
                 _ => total.carried.waited + total.info.min_rtt.unwrap_or_default(),
             };
-            Sum {
+            DirectionCounts {
                 idle: waited.as_secs_f64(),
                 sent: local,
                 received,
@@ -166,7 +171,7 @@ impl<'a> TcpTest<'a> {
                 carried: total.carried,
             }
         } else {
-            Sum {
+            DirectionCounts {
                 idle: total.carried.waited.as_secs_f64(),
                 sent: theirs,
                 received: local,
@@ -177,9 +182,9 @@ impl<'a> TcpTest<'a> {
     }
 
     /// Returns the counts of both ends for a direction.
-    fn sum(&self, sends: bool) -> Sum {
+    fn sum(&self, sends: bool) -> DirectionCounts {
         let streams = self.of(sends).map(|total| self.stream(total));
-        streams.reduce(Sum::with).unwrap_or_default()
+        streams.reduce(DirectionCounts::with).unwrap_or_default()
     }
 
     /// Returns the sizes of a stream's packets at lower layers, or `None` before the first segment.
@@ -227,7 +232,7 @@ impl<'a> TcpTest<'a> {
     }
 
     /// Returns the goodput and the rate on each layer as figures.
-    fn rates(&self, sends: bool, sum: &Sum) -> Vec<Figure> {
+    fn rates(&self, sends: bool, sum: &DirectionCounts) -> Vec<Figure> {
         let goodput = sum.goodput();
         let layers = self.layers(sends);
         let bounds = sum.bounds(sends, layers.map(|layers| layers.payload));
@@ -327,11 +332,10 @@ impl<'a> TcpTest<'a> {
         );
         fact(
             "receiving",
-            match self.plan.rx_copy {
-                true => "what is received is copied to memory of the program, at both ends",
-                false => {
-                    "the kernel discards what this end receives without copying it (MSG_TRUNC)"
-                }
+            if self.plan.rx_copy {
+                "what is received is copied to memory of the program, at both ends"
+            } else {
+                "the kernel discards what this end receives without copying it (MSG_TRUNC)"
             },
         );
         fact(
@@ -353,7 +357,7 @@ impl<'a> TcpTest<'a> {
 }
 
 /// Returns the counts of both ends as figures, if they are known.
-fn totals(sum: &Sum) -> Vec<Figure> {
+fn totals(sum: &DirectionCounts) -> Vec<Figure> {
     let counts = [
         (Metric::SentBytes, sum.sent.map(|(bytes, _)| bytes)),
         (Metric::ReceivedBytes, sum.received.map(|(bytes, _)| bytes)),
@@ -408,8 +412,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_of_a_peer_that_cannot_be_summed_are_the_largest_there_are() {
-        let absurd = Sum {
+    fn sums_of_a_peer_s_counts_saturate() {
+        let absurd = DirectionCounts {
             sent: Some((u64::MAX, 1.0)),
             received: Some((u64::MAX, 2.0)),
             retransmits: Some(u64::MAX),
@@ -427,8 +431,8 @@ mod tests {
 
     /// Returns the counts of a test in which 10 MB were written, of which 4 MB are still in the sender's socket, and 5
     /// MB were read.
-    fn sum(carried: KernelCounts) -> Sum {
-        Sum {
+    fn sum(carried: KernelCounts) -> DirectionCounts {
+        DirectionCounts {
             sent: Some((10_000_000, 8.0)),
             received: Some((5_000_000, 8.0)),
             retransmits: Some(100),
@@ -438,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_still_stands_in_the_senders_socket_is_not_in_the_bounds() {
+    fn unsent_data_is_not_in_the_bounds() {
         let sent = sum(KernelCounts {
             most: Some(6_000_000),
             ..KernelCounts::default()
@@ -456,8 +460,8 @@ mod tests {
     }
 
     #[test]
-    fn the_upper_bound_is_over_the_time_in_which_there_was_something_to_carry() {
-        let late = Sum {
+    fn the_upper_bound_excludes_idle_time() {
+        let late = DirectionCounts {
             idle: 4.0,
             ..sum(KernelCounts {
                 most: Some(6_000_000),
@@ -465,12 +469,12 @@ mod tests {
             })
         };
         assert_eq!(late.bounds(true, None), Some([5e6, 12e6]));
-        let never = Sum { idle: 8.0, ..late };
+        let never = DirectionCounts { idle: 8.0, ..late };
         assert_eq!(never.bounds(true, None), None);
     }
 
     #[test]
-    fn what_was_in_flight_at_the_cut_is_in_both_bounds() {
+    fn data_in_flight_at_the_start_widens_the_bounds() {
         let cut = sum(KernelCounts {
             most: Some(6_000_000),
             before: 300_000,

@@ -10,26 +10,26 @@ use std::time::{Duration, Instant};
 use crate::error::{Context, Result, bail};
 use netio::tcp::{TcpInfo, discard};
 
-use super::super::control::is_pause;
+use super::super::control::is_timeout;
 use super::super::plan::{Iperf3Test, StreamSpec};
 use super::super::run::{CpuMeter, CpuTime, SendControl};
 
 /// The time-out of a blocked send or receive, after which a thread checks the stop. A stalled sender stops this late.
-const BLOCKED: Duration = Duration::from_millis(20);
+const BLOCK_TIMEOUT: Duration = Duration::from_millis(20);
 /// The bytes discarded from the receive buffer in one call. The number is large because the kernel copies nothing.
-const RECEIVE: usize = 4 << 20;
+const DISCARD_SIZE: usize = 4 << 20;
 /// The bytes copied from the receive buffer in one call, if the plan asks for copies, which is iperf3's default.
-const COPIED: usize = 128 << 10;
+const COPY_SIZE: usize = 128 << 10;
 /// A paced sender writes the data that is due within this time, and at least [`LEAST_CHUNK`] bytes.
 const PACING_STEP: Duration = Duration::from_millis(1);
 const LEAST_CHUNK: usize = 1460;
 /// The time between two publications of a receiver's CPU time, since the receiver still runs when the results are
 /// taken.
-const STATED_EVERY: Duration = Duration::from_millis(20);
+const CPU_PUBLISH_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The state that all streams of one end share.
 #[derive(Debug)]
-pub(super) struct SenderState {
+pub(super) struct SharedStreamState {
     /// The control of the senders. Receivers continue after its stop without being counted.
     pub(super) control: SendControl,
     /// The incompressible block that is sent repeatedly.
@@ -54,7 +54,7 @@ pub(super) struct DataStream {
     before: Snapshot,
     /// The counts at the end of the test.
     pub(super) end: Option<Snapshot>,
-    pub(super) sender: SenderRange,
+    pub(super) sender: SenderSummary,
 }
 
 /// The values that the thread of a stream publishes.
@@ -83,7 +83,7 @@ pub(super) struct Snapshot {
 
 /// The kernel's values of a sender at the ends of intervals, summarised.
 #[derive(Debug, Default)]
-pub(super) struct SenderRange {
+pub(super) struct SenderSummary {
     count: u32,
     rtt_sum: Duration,
     /// The largest round-trip time.
@@ -112,7 +112,7 @@ pub(crate) fn cwnd_bytes(info: &TcpInfo) -> u64 {
     u64::from(info.snd_cwnd) * u64::from(info.snd_mss)
 }
 
-impl SenderState {
+impl SharedStreamState {
     /// Returns the state for blocks of `block` bytes, without a limit of sending.
     pub(super) fn new(block: u32, plan: &Iperf3Test) -> Self {
         let mut bytes = vec![0; block as usize];
@@ -142,22 +142,22 @@ impl DataStream {
             base,
             before: base,
             end: None,
-            sender: SenderRange::default(),
+            sender: SenderSummary::default(),
         }
     }
 
     /// Starts the thread.
-    pub(super) fn start(&mut self, sending: &Arc<SenderState>, start: Instant) -> Result<()> {
+    pub(super) fn start(&mut self, sending: &Arc<SharedStreamState>, start: Instant) -> Result<()> {
         let socket = self.socket.clone().context("a stream that is closed")?;
         socket.set_nonblocking(false)?;
-        socket.set_write_timeout(Some(BLOCKED))?;
-        socket.set_read_timeout(Some(BLOCKED))?;
+        socket.set_write_timeout(Some(BLOCK_TIMEOUT))?;
+        socket.set_read_timeout(Some(BLOCK_TIMEOUT))?;
         let (counters, sending) = (Arc::clone(&self.counters), Arc::clone(sending));
         let work = if self.spec.sends { send } else { receive };
         let run = move || {
             let outcome = counters
                 .cpu
-                .meter(|| work(&socket, &sending, &counters, start));
+                .measure(|| work(&socket, &sending, &counters, start));
             let _ = counters
                 .end
                 .set(outcome.err().map(|error| error.to_string()));
@@ -185,7 +185,7 @@ impl DataStream {
     pub(super) fn reset(&mut self, now: Instant) {
         self.base = self.snapshot(now);
         self.before = self.base;
-        self.sender = SenderRange::default();
+        self.sender = SenderSummary::default();
     }
 
     /// Ends an interval and returns its counts.
@@ -255,7 +255,7 @@ impl Drop for DataStream {
     }
 }
 
-impl SenderRange {
+impl SenderSummary {
     fn add(&mut self, info: &TcpInfo) {
         self.rtt_most = self.rtt_most.max(info.rtt);
         self.rtt_sum += info.rtt;
@@ -285,7 +285,7 @@ impl Counters {
 /// Writes until the stop, or until the allowance is used up.
 fn send(
     socket: &TcpStream,
-    sending: &SenderState,
+    sending: &SharedStreamState,
     counters: &Counters,
     start: Instant,
 ) -> Result<()> {
@@ -304,7 +304,7 @@ fn send(
             let sent = counters.bytes.load(Ordering::Relaxed);
             let wait = due(sent, rate).saturating_sub(start.elapsed());
             if !wait.is_zero() {
-                thread::sleep(wait.min(BLOCKED));
+                thread::sleep(wait.min(BLOCK_TIMEOUT));
                 continue;
             }
         }
@@ -314,7 +314,7 @@ fn send(
         }
         let written = match socket.write(&sending.block[..wanted]) {
             Ok(count) => count,
-            Err(error) if is_pause(&error) => 0,
+            Err(error) if is_timeout(&error) => 0,
             Err(error) => {
                 control.give_back(wanted);
                 return Err(error).context("the far end broke a stream that was sent on");
@@ -331,20 +331,21 @@ fn send(
 /// Reads until the far end or this end closes the connection.
 fn receive(
     socket: &TcpStream,
-    test: &SenderState,
+    test: &SharedStreamState,
     counters: &Counters,
     start: Instant,
 ) -> Result<()> {
-    let mut stated = Instant::now();
-    let mut copied = vec![0; if test.rx_copy { COPIED } else { 0 }];
+    let mut published = Instant::now();
+    let mut copied = vec![0; if test.rx_copy { COPY_SIZE } else { 0 }];
     loop {
-        if stated.elapsed() > STATED_EVERY {
-            counters.cpu.state();
-            stated = Instant::now();
+        if published.elapsed() > CPU_PUBLISH_INTERVAL {
+            counters.cpu.publish();
+            published = Instant::now();
         }
-        let taken = match test.rx_copy {
-            true => (&mut &*socket).read(&mut copied),
-            false => discard(socket, RECEIVE),
+        let taken = if test.rx_copy {
+            (&mut &*socket).read(&mut copied)
+        } else {
+            discard(socket, DISCARD_SIZE)
         };
         match taken {
             Ok(0) if !test.control.is_stopped() => {
@@ -352,7 +353,7 @@ fn receive(
             }
             Ok(0) => return Ok(()),
             Ok(count) => counters.add(count, start),
-            Err(error) if is_pause(&error) => {}
+            Err(error) if is_timeout(&error) => {}
             Err(error) if !test.control.is_stopped() => {
                 return Err(error).context("the far end broke a stream that was received on");
             }
@@ -373,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_byte_is_due_when_those_before_it_have_had_their_time() {
+    fn a_byte_is_due_after_the_time_of_the_bytes_before_it() {
         assert_eq!(due(1_250_000, 10_000_000), Duration::from_secs(1));
         assert_eq!(due(0, 1), Duration::ZERO);
     }

@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 
 use crate::error::{Result, bail, ensure};
 
-use super::{SentDatagrams, StreamProgram, StreamTest, amount, direction, iperf_client, switches};
+use super::{
+    SentDatagrams, StreamProgram, StreamTest, direction, enabled_flags, iperf_client, parse_amount,
+};
 use crate::endpoint::Local;
 use crate::external::{Tool, ToolOutput, word, words};
 use crate::iperf3::plan::{Iperf3Test, TestDirection, Transport};
@@ -38,7 +40,7 @@ impl StreamProgram for Iperf {
             plan.protocol == Transport::Tcp || plan.bitrate.is_some(),
             "iperf sends datagrams at a rate only: say which"
         );
-        super::plain_time("iperf", plan).map(drop)
+        super::one_way_time("iperf", plan).map(drop)
     }
 
     fn server_arguments(&self, target: SocketAddr, plan: &Iperf3Test) -> Option<Vec<String>> {
@@ -48,7 +50,7 @@ impl StreamProgram for Iperf {
             .filter(|_| plan.way == TestDirection::Down);
         let mut arguments = vec!["-s".to_owned()];
         arguments.extend(words(&[("-p", word(target.port())), ("-Z", congestion)]));
-        arguments.extend(switches(&[
+        arguments.extend(enabled_flags(&[
             ("-V", target.is_ipv6()),
             ("-u", plan.protocol == Transport::Udp),
         ]));
@@ -56,9 +58,9 @@ impl StreamProgram for Iperf {
     }
 
     fn arguments(&self, test: &StreamTest<'_>) -> Result<Vec<String>> {
-        super::no_connect_timeout("iperf", test)?;
+        super::check_no_connect_timeout("iperf", test)?;
         let plan = test.plan;
-        let time = super::plain_time("iperf", plan)?;
+        let time = super::one_way_time("iperf", plan)?;
         let address = match test.local {
             Some(Local::Address(address)) => word(address),
             Some(Local::Interface(name)) => {
@@ -80,7 +82,7 @@ impl StreamProgram for Iperf {
             &[("-f", word("b")), ("-t", word(time.as_secs_f64()))],
             &[("-Z", plan.congestion.clone()), ("-B", address)],
         ));
-        arguments.extend(switches(&[("-V", test.target.is_ipv6())]));
+        arguments.extend(enabled_flags(&[("-V", test.target.is_ipv6())]));
         Ok(arguments)
     }
 
@@ -112,7 +114,7 @@ impl StreamProgram for Iperf {
             failure: failure(output, plan, &totals, &received),
             ..Measurement::default()
         };
-        let measurement = super::judged(measurement, plan, SentDatagrams::of);
+        let measurement = super::with_pace(measurement, plan, SentDatagrams::of);
         match plan.protocol {
             Transport::Tcp if !down => measurement.with_fact(
                 "sent rate",
@@ -154,22 +156,22 @@ impl StreamRow {
                 "SUM" => None,
                 number => Some(number.parse().ok()?),
             },
-            start_s: amount(start)?,
-            end_s: amount(end)?,
-            bytes: amount(bytes)?,
-            bit_per_s: amount(rate)?,
+            start_s: parse_amount(start)?,
+            end_s: parse_amount(end)?,
+            bytes: parse_amount(bytes)?,
+            bit_per_s: parse_amount(rate)?,
             ..Self::default()
         };
         Some(match details {
             // An example is 6435/0 0 1023K/81(19) us 20825886.
             [_writes, retransmits, window, "us", ..] => {
                 let (cwnd, rtt) = window.split_once('/').unwrap_or_default();
-                let rtt_us = rtt.split('(').next().and_then(amount);
+                let rtt_us = rtt.split('(').next().and_then(parse_amount);
                 Self {
-                    retransmits: amount(retransmits),
+                    retransmits: parse_amount(retransmits),
                     cwnd_bytes: cwnd
                         .strip_suffix('K')
-                        .and_then(amount)
+                        .and_then(parse_amount)
                         .map(|kib| kib * 1024.0),
                     rtt_ms: rtt_us.map(|us| us / 1e3),
                     ..row
@@ -179,8 +181,9 @@ impl StreamRow {
             [jitter, "ms", counts, ..] => {
                 let counts = counts.split_once('/');
                 Self {
-                    jitter_ms: amount(jitter),
-                    lost: counts.and_then(|(lost, sent)| Some((amount(lost)?, amount(sent)?))),
+                    jitter_ms: parse_amount(jitter),
+                    lost: counts
+                        .and_then(|(lost, sent)| Some((parse_amount(lost)?, parse_amount(sent)?))),
                     ..row
                 }
             }
@@ -278,7 +281,7 @@ fn failure(
     received: &[&StreamRow],
 ) -> Option<String> {
     if totals.is_empty() {
-        return Some(output.ending("iperf"));
+        return Some(output.exit_message("iperf"));
     }
     let expects_report = plan.way == TestDirection::Down || plan.protocol == Transport::Udp;
     if expects_report && received.is_empty() {
@@ -312,7 +315,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_a_tcp_client_buffered_is_not_called_goodput() {
+    fn data_buffered_by_a_tcp_client_is_not_goodput() {
         let plan = Iperf3Test {
             parallel: 2,
             ..plan(Transport::Tcp, TestDirection::Up)
@@ -345,7 +348,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn udp_is_what_the_server_reported() {
+    fn udp_figures_are_those_of_the_server() {
         let plan = plan(Transport::Udp, TestDirection::Up);
         let measurement = parse(UDP, &plan);
         assert_eq!(measurement.failure, None);
@@ -360,7 +363,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_test_in_which_nothing_arrived_has_failed() {
+    fn a_test_without_arrivals_is_a_failure() {
         let silent = plan(Transport::Udp, TestDirection::Down);
         assert_eq!(parse(SILENT, &silent).failure.unwrap(), "nothing arrived");
         let output = captured("tcp connect failed: Connection refused\n", 0);
@@ -372,7 +375,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn one_interval_is_not_taken_for_the_whole() {
+    fn an_interval_is_not_mistaken_for_the_whole_test() {
         let text = "\
 [  1] 0.0000-1.0000 sec  100 Bytes  800 bits/sec  1/0          0     10K/81(19) us  2
 [  1] 0.0000-1.0119 sec  101 Bytes  798 bits/sec  1/0          0     10K/81(19) us  2
@@ -384,7 +387,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_sender_is_told_the_congestion_control() {
+    fn the_congestion_control_is_set_at_the_sender() {
         let target = "127.0.0.1:5001".parse().unwrap();
         let with = |way| Iperf3Test {
             congestion: Some("reno".to_owned()),

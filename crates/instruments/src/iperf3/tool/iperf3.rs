@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use crate::error::{Result, ensure};
 use serde_json::Value;
 
-use super::{SentDatagrams, StreamProgram, StreamTest, iperf_client, switches};
+use super::{SentDatagrams, StreamProgram, StreamTest, enabled_flags, iperf_client};
 use crate::endpoint::{CONNECT_TIMEOUT, Local};
 use crate::external::{Tool, ToolOutput, word};
 use crate::iperf3::messages::LOSS_UNKNOWN;
@@ -74,7 +74,10 @@ impl StreamProgram for Iperf3 {
                 ),
             ],
         ));
-        arguments.extend(switches(&[("--bidir", plan.way == TestDirection::Both)]));
+        arguments.extend(enabled_flags(&[(
+            "--bidir",
+            plan.way == TestDirection::Both,
+        )]));
         Ok(arguments)
     }
 
@@ -84,7 +87,7 @@ impl StreamProgram for Iperf3 {
             return Measurement::failed(format!(
                 "iperf3 ended with code {} and no whole JSON: {}",
                 output.code,
-                output.last_words()
+                output.last_line()
             ));
         };
         let end = &said["end"];
@@ -112,7 +115,7 @@ impl StreamProgram for Iperf3 {
         if plan.protocol == Transport::Udp && !knows_far_loss(&said, plan) {
             measurement = measurement.with_fact("loss up", LOSS_UNKNOWN);
         }
-        let measurement = super::judged(measurement, plan, SentDatagrams::of);
+        let measurement = super::with_pace(measurement, plan, SentDatagrams::of);
         measurement.with_fact(
             "goodput",
             "what the receiving end's iperf3 counted (L7), over its own time",
@@ -151,9 +154,10 @@ fn members(array: &Value) -> impl Iterator<Item = (&Value, u32)> {
 
 /// Returns the direction of a stream of the client.
 fn stream_direction(stream: &Value) -> Option<Direction> {
-    Some(match stream["sender"].as_bool()? {
-        true => Direction::Up,
-        false => Direction::Down,
+    Some(if stream["sender"].as_bool()? {
+        Direction::Up
+    } else {
+        Direction::Down
     })
 }
 
@@ -318,7 +322,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_loss_of_an_omitted_start_is_told_from_3_14_on() {
+    fn the_loss_after_an_omitted_start_is_known_from_3_14_on() {
         let plan = Iperf3Test {
             omit: Duration::from_secs(1),
             ..plan(Transport::Udp, TestDirection::Up)
@@ -337,7 +341,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn both_ends_of_tcp_and_each_stream_are_told_apart() {
+    fn both_ends_of_tcp_and_its_streams_have_separate_figures() {
         let plan = Iperf3Test {
             parallel: 2,
             ..plan(Transport::Tcp, TestDirection::Up)
@@ -376,7 +380,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn udp_has_loss_and_jitter_as_the_receiver_counted_them() {
+    fn udp_loss_and_jitter_are_those_of_the_receiver() {
         for (text, way, direction) in [
             (UDP, TestDirection::Up, Direction::Up),
             (UDP_REVERSE, TestDirection::Down, Direction::Down),
@@ -391,14 +395,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn both_directions_have_figures_of_their_own() {
+    fn both_directions_have_separate_figures() {
         let measurement = parse(BOTH, &plan(Transport::Tcp, TestDirection::Both));
         let sent = |direction| figure(&measurement, RetransmittedPackets, Total, direction);
         assert_eq!((sent(Direction::Up), sent(Direction::Down)), (2.0, 9.0));
     }
 
     #[test]
-    fn iperf3_s_own_words_are_the_failure() {
+    fn the_error_of_iperf3_is_the_failure() {
         let plan = plan(Transport::Tcp, TestDirection::Up);
         let cause = parse(REFUSED, &plan).failure.unwrap();
         assert_eq!(
@@ -415,7 +419,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_iperf3_does_not_know_is_not_a_figure() {
+    fn an_unknown_value_is_not_a_figure() {
         let object: Value =
             serde_json::from_str(r#"{"a":18446744073709551615,"b":-1,"c":"5","d":5,"e":null}"#)
                 .unwrap();
@@ -451,7 +455,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn datagrams_without_a_rate_go_as_fast_as_they_can() {
+    fn datagrams_without_a_rate_are_sent_as_fast_as_possible() {
         let target = "127.0.0.1:5201".parse().unwrap();
         let udp = plan(Transport::Udp, TestDirection::Up);
         let udp = Iperf3Test {

@@ -125,7 +125,7 @@ fn whole(figures: &[Figure], metric: Metric, direction: Direction) -> Option<f64
 
 /// Adds to a tool's measurement of UDP whether the senders kept their pace. They did not if `sent` datagrams are fewer
 /// than requested.
-pub(crate) fn judged(
+pub(crate) fn with_pace(
     measurement: Measurement,
     plan: &Iperf3Test,
     sent: impl Fn(&[Figure], Direction) -> Option<SentDatagrams>,
@@ -186,7 +186,7 @@ fn nearest(count: f64) -> u64 {
 ///
 /// # Errors
 /// Returns an error that names `tool` if the plan asks for something else.
-pub(crate) fn plain_time(tool: &str, plan: &Iperf3Test) -> Result<Duration> {
+pub(crate) fn one_way_time(tool: &str, plan: &Iperf3Test) -> Result<Duration> {
     ensure!(
         Tool,
         plan.way != TestDirection::Both,
@@ -207,7 +207,7 @@ pub(crate) fn plain_time(tool: &str, plan: &Iperf3Test) -> Result<Duration> {
 ///
 /// # Errors
 /// Returns an error that names `tool` if one is set.
-pub(crate) fn no_connect_timeout(tool: &str, test: &StreamTest<'_>) -> Result<()> {
+pub(crate) fn check_no_connect_timeout(tool: &str, test: &StreamTest<'_>) -> Result<()> {
     ensure!(
         Tool,
         test.connect_timeout.is_none(),
@@ -217,13 +217,15 @@ pub(crate) fn no_connect_timeout(tool: &str, test: &StreamTest<'_>) -> Result<()
 }
 
 /// Parses a tool's amount. `None` means that the text is not one.
-pub(crate) fn amount(text: &str) -> Option<f64> {
-    let amount = ToolNumber::try_from(text.parse::<f64>().ok()?);
-    amount.ok().map(|ToolNumber(value)| value)
+pub(crate) fn parse_amount(text: &str) -> Option<f64> {
+    let number = text.parse::<f64>().ok()?;
+    ToolNumber::try_from(number)
+        .ok()
+        .map(|ToolNumber(value)| value)
 }
 
 /// Returns the flags that are wanted.
-pub(crate) fn switches(flags: &[(&str, bool)]) -> impl Iterator<Item = String> {
+pub(crate) fn enabled_flags(flags: &[(&str, bool)]) -> impl Iterator<Item = String> {
     let wanted = flags.iter().filter(|(_, wanted)| *wanted);
     wanted.map(|(flag, _)| (*flag).to_owned())
 }
@@ -250,7 +252,7 @@ pub(crate) fn iperf_client(
         ("-S", plan.tos.and_then(word)),
     ]));
     arguments.extend(words(rest));
-    arguments.extend(switches(&[
+    arguments.extend(enabled_flags(&[
         ("-u", plan.protocol == Transport::Udp),
         ("-R", plan.way == TestDirection::Down),
         ("-N", plan.no_delay),
@@ -268,7 +270,7 @@ impl StreamTool {
     ///
     /// # Errors
     /// Returns an error if it is not installed.
-    pub(crate) fn found(self) -> Result<Tool> {
+    pub(crate) fn find_tool(self) -> Result<Tool> {
         self.external().tool()
     }
 
@@ -324,7 +326,7 @@ impl StreamTool {
         let is_served_by_farwire = by.server_arguments(test.target, test.plan).is_none();
         let watch = SocketWatch::begin(session, is_served_by_farwire);
         let measurement = launcher.measure(&tool, &arguments, &stop, parse);
-        Ok(watch.end().allowed_for(measurement))
+        Ok(watch.end().widen_intervals(measurement))
     }
 
     fn external(self) -> &'static dyn StreamProgram {
@@ -350,9 +352,9 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_a_plain_tool_cannot_do_is_refused() {
+    fn unsupported_plans_are_refused() {
         let plain = plan(Transport::Tcp, TestDirection::Down);
-        assert_eq!(plain_time("x", &plain).unwrap(), Duration::from_secs(2));
+        assert_eq!(one_way_time("x", &plain).unwrap(), Duration::from_secs(2));
         let second = Duration::from_secs(1);
         for plan in [
             Iperf3Test {
@@ -368,12 +370,12 @@ pub(crate) mod tests {
                 ..plain
             },
         ] {
-            assert!(plain_time("x", &plan).is_err(), "{plan:?}");
+            assert!(one_way_time("x", &plan).is_err(), "{plan:?}");
         }
     }
 
     /// Returns a measurement of 10 Mbit/s for 2 s in 2,000 datagrams of 1,250 bytes, with these numbers sent and lost.
-    pub(super) fn told(sent: f64, lost: f64) -> Measurement {
+    pub(super) fn tool_measurement(sent: f64, lost: f64) -> Measurement {
         use record::Statistic::{Mean, Total};
         let plan = Iperf3Test {
             bitrate: Some(10_000_000),
@@ -393,13 +395,16 @@ pub(crate) mod tests {
             figures,
             ..Measurement::default()
         };
-        judged(measurement, &plan, SentDatagrams::of)
+        with_pace(measurement, &plan, SentDatagrams::of)
     }
 
     #[test]
     fn a_tool_that_sent_less_than_it_was_asked_for_fell_short() {
-        assert_eq!(told(1981.0, 0.0).shortfall(Duration::from_millis(1)), None);
-        let cause = told(1900.0, 0.0)
+        assert_eq!(
+            tool_measurement(1981.0, 0.0).shortfall(Duration::from_millis(1)),
+            None
+        );
+        let cause = tool_measurement(1900.0, 0.0)
             .shortfall(Duration::from_millis(1))
             .unwrap();
         assert!(
@@ -409,10 +414,10 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_cannot_be_an_amount_is_none() {
-        assert_eq!(amount("1.5"), Some(1.5));
+    fn an_invalid_amount_is_none() {
+        assert_eq!(parse_amount("1.5"), Some(1.5));
         for text in ["", "-1", "nan", "inf", "1e23", "x"] {
-            assert_eq!(amount(text), None);
+            assert_eq!(parse_amount(text), None);
         }
     }
 }

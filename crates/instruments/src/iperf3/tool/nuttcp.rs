@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use crate::error::{Result, bail, ensure};
 
-use super::{SentDatagrams, StreamProgram, StreamTest, amount, direction, switches};
+use super::{SentDatagrams, StreamProgram, StreamTest, direction, enabled_flags, parse_amount};
 use crate::external::{Tool, ToolOutput};
 use crate::iperf3::plan::{Iperf3Test, TestDirection, Transport};
 use crate::measured::{figures, samples};
@@ -41,7 +41,7 @@ impl StreamProgram for Nuttcp {
                 "nuttcp cannot choose the congestion control {congestion}: it has no such option"
             );
         }
-        super::plain_time("nuttcp", plan).map(drop)
+        super::one_way_time("nuttcp", plan).map(drop)
     }
 
     fn server_arguments(&self, target: SocketAddr, _plan: &Iperf3Test) -> Option<Vec<String>> {
@@ -51,7 +51,7 @@ impl StreamProgram for Nuttcp {
     }
 
     fn arguments(&self, test: &StreamTest<'_>) -> Result<Vec<String>> {
-        super::no_connect_timeout("nuttcp", test)?;
+        super::check_no_connect_timeout("nuttcp", test)?;
         let (target, plan) = (test.target, test.plan);
         if let Some(local) = test.local {
             bail!(Tool, "nuttcp cannot bind to {local}: it has no such option");
@@ -62,7 +62,7 @@ impl StreamProgram for Nuttcp {
             "nuttcp takes control ports from {PORT} on, not {}",
             target.port()
         );
-        let time = super::plain_time("nuttcp", plan)?;
+        let time = super::one_way_time("nuttcp", plan)?;
         // The default of nuttcp is 1 Mbit/s for datagrams; 0 means as fast as possible.
         let rate = plan.bitrate.map_or(0, |rate| rate.div_ceil(1000));
         let window = plan.window.map(|bytes| bytes.div_ceil(1024));
@@ -74,7 +74,7 @@ impl StreamProgram for Nuttcp {
             format!("-N{}", plan.parallel),
             format!("-R{rate}k"),
         ];
-        arguments.extend(switches(&[
+        arguments.extend(enabled_flags(&[
             ("-4", target.is_ipv4()),
             ("-6", target.is_ipv6()),
             ("-u", plan.protocol == Transport::Udp),
@@ -107,7 +107,7 @@ impl StreamProgram for Nuttcp {
                 .filter(|_| way == direction(plan))
                 .and_then(|report| sent(report, plan))
         };
-        super::judged(measurement, plan, sent)
+        super::with_pace(measurement, plan, sent)
             .with_fact("goodput", "what the receiving end's nuttcp counted (L7)")
             .with_fact(
                 "connect",
@@ -124,7 +124,7 @@ type Pairs<'a> = HashMap<&'a str, f64>;
 fn report(line: &str) -> Option<Pairs<'_>> {
     let pairs = line.split_whitespace().filter_map(|word| {
         let (key, value) = word.split_once('=')?;
-        Some((key, amount(value)?))
+        Some((key, parse_amount(value)?))
     });
     let report: Pairs<'_> = pairs.collect();
     report.contains_key("megabytes").then_some(report)
@@ -203,7 +203,7 @@ fn failure(output: &ToolOutput, whole: Option<&Pairs<'_>>) -> Option<String> {
     match whole.and_then(bytes) {
         Some(bytes) if bytes > 0.0 => None,
         Some(_) => Some("nothing arrived".to_owned()),
-        None => Some(output.ending("nuttcp")),
+        None => Some(output.exit_message("nuttcp")),
     }
 }
 
@@ -234,7 +234,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn whole_percent_readings_carry_their_step_and_loss_is_of_the_counts() {
+    fn cpu_loads_state_their_resolution_and_loss_is_computed_from_counts() {
         let text = UDP.replace(
             "drop=0 pkt=432 data_loss=0.00000",
             "drop=1 pkt=432 data_loss=0",
@@ -260,7 +260,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn tcp_has_connect_time_and_the_load_of_both_ends() {
+    fn tcp_has_a_connect_time_and_the_cpu_load_of_both_ends() {
         let measurement = parse(TCP, &plan(Transport::Tcp, TestDirection::Up));
         assert_eq!(measurement.failure, None);
         let get = |metric| figure(&measurement, metric).unwrap();
@@ -290,7 +290,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_sender_that_was_asked_for_more_than_it_sent_fell_short() {
+    fn a_sender_below_its_requested_rate_fell_short() {
         // The tool sent 432 datagrams of 1,448 bytes in the requested second.
         let asked = |bitrate| {
             let plan = Iperf3Test {
@@ -309,7 +309,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn nuttcp_s_own_words_are_the_failure() {
+    fn the_error_of_nuttcp_is_the_failure() {
         let plan = plan(Transport::Tcp, TestDirection::Up);
         let refused = "nuttcp-t: v6.1.2: Error: connect: Connection refused\nerrno=111\n";
         let cause = Nuttcp.parse(&captured(refused, 1), &plan).failure.unwrap();
@@ -326,7 +326,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_nuttcp_cannot_do_is_refused() {
+    fn unsupported_settings_are_refused() {
         let target = "127.0.0.1:5000".parse().unwrap();
         let local = "127.0.0.1".parse().unwrap();
         let plain = plan(Transport::Tcp, TestDirection::Up);
@@ -350,7 +350,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn datagrams_without_a_rate_go_as_fast_as_they_can() {
+    fn datagrams_without_a_rate_are_sent_as_fast_as_possible() {
         let target = "127.0.0.1:5000".parse().unwrap();
         let plan = Iperf3Test {
             bitrate: None,

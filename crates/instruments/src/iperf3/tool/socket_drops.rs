@@ -39,9 +39,10 @@ impl SocketWatch {
                 let before = far.run(UdpErrors::so_far).ok()?.ok()?;
                 Some((far, before))
             }),
-            far_train: match is_served_by_farwire {
-                true => MOST_SEGMENTS as u64,
-                false => 1,
+            far_train: if is_served_by_farwire {
+                MOST_SEGMENTS as u64
+            } else {
+                1
             },
         }
     }
@@ -63,10 +64,10 @@ impl SocketWatch {
 
 impl SocketDrops {
     /// Extends the intervals of loss and goodput of a measurement by these drops, which the tool counts as lost.
-    pub(super) fn allowed_for(self, mut measurement: Measurement) -> Measurement {
+    pub(super) fn widen_intervals(self, mut measurement: Measurement) -> Measurement {
         let mut facts = Vec::new();
         for (direction, drops) in [(Direction::Up, self.up), (Direction::Down, self.down)] {
-            if allow(&mut measurement.figures, direction, drops) {
+            if widen_direction(&mut measurement.figures, direction, drops) {
                 let fact = format!("interval {}", direction.name());
                 facts.push((fact, in_words(drops)));
             }
@@ -79,7 +80,7 @@ impl SocketDrops {
 
 /// Extends the intervals of this direction's loss and goodput by up to `drops` datagrams. Returns whether there is a
 /// loss with known counts.
-fn allow(figures: &mut [Figure], direction: Direction, drops: Option<u64>) -> bool {
+fn widen_direction(figures: &mut [Figure], direction: Direction, drops: Option<u64>) -> bool {
     let of = |metric| whole(figures, metric, direction);
     let counts = of(Metric::LostPackets).zip(of(Metric::SentPackets));
     let Some((lost, sent)) = counts.filter(|(lost, sent)| *sent > 0.0 && lost <= sent) else {
@@ -125,7 +126,7 @@ fn in_words(drops: Option<u64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::told;
+    use super::super::tests::tool_measurement;
     use super::*;
 
     fn interval(measurement: &Measurement, metric: Metric) -> Option<[f64; 2]> {
@@ -136,7 +137,7 @@ mod tests {
     /// Returns a measurement of 2,000 sent datagrams, with these numbers lost and dropped.
     fn allowed(lost: f64, up: Option<u64>) -> Measurement {
         let drops = SocketDrops { up, down: Some(9) };
-        drops.allowed_for(told(2000.0, lost))
+        drops.widen_intervals(tool_measurement(2000.0, lost))
     }
 
     #[test]
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_whose_sockets_had_room_leaves_the_loss_to_the_network() {
+    fn without_socket_drops_the_loss_is_the_network_s() {
         let measurement = allowed(28.0, Some(0));
         let [low, high] = interval(&measurement, Metric::LostPercent).unwrap();
         assert!((0.9..1.0).contains(&low) && high > 2.0, "{low} {high}");

@@ -61,8 +61,8 @@ impl Instrument for UdpArgs {
         vec![Traffic::Udp(self.test.known_port())]
     }
 
-    fn aim(&mut self, far_end: &FarEnd) {
-        self.test.aim(far_end);
+    fn set_far_end(&mut self, far_end: &FarEnd) {
+        self.test.set_far_end(far_end);
     }
 
     fn expected(&self) -> Option<Duration> {
@@ -78,7 +78,7 @@ impl Instrument for UdpArgs {
     }
 
     fn tool(&self) -> Result<Option<Tool>> {
-        self.test.found()
+        self.test.find_tool()
     }
 
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {

@@ -21,7 +21,7 @@ pub(super) struct StreamView {
 
 /// The datagrams of a stream, or of several, without the omitted start.
 #[derive(Clone, Copy, Debug, Default)]
-struct Datagrams {
+struct ExpectedDatagrams {
     /// Datagrams that should have arrived.
     expected: u64,
     /// Of these, the datagrams that did not arrive, whoever dropped them.
@@ -35,7 +35,7 @@ struct Datagrams {
 pub(super) struct ReceiverView {
     bytes: u64,
     /// The datagrams, or `None` if the receiving end does not report how many of them are in the omitted start.
-    datagrams: Option<Datagrams>,
+    datagrams: Option<ExpectedDatagrams>,
     jitter_ms: f64,
     /// Goodput in bits per second, and its lower and upper bound.
     goodput: f64,
@@ -47,7 +47,7 @@ pub(super) struct ReceiverView {
 impl ReceiverView {
     /// Returns the results of a receiving farwire. The sender reports two times in seconds: from its first to its last
     /// departure, and the whole test.
-    pub(super) fn here(
+    pub(super) fn from_farwire(
         detail: ReceiverDetail,
         local: &StreamResults,
         [active_s, test_s]: [f64; 2],
@@ -66,7 +66,7 @@ impl ReceiverView {
         let unread = rate(bytes, span) * unread as f64 / detail.received.max(1) as f64;
         Self {
             bytes: local.bytes,
-            datagrams: Some(Datagrams {
+            datagrams: Some(ExpectedDatagrams {
                 expected: local.packets.saturating_sub(omitted),
                 missing: local.errors.unwrap_or(0).saturating_sub(omitted_missing),
                 unseen: 0,
@@ -85,7 +85,7 @@ impl ReceiverView {
     /// whether the test omits a start.
     ///
     /// iperf3 3.12 and 3.13 count losses from the very start, and do not report those in the omitted start.
-    pub(super) fn there(
+    pub(super) fn from_iperf3(
         remote: &StreamResults,
         sent: u64,
         active_s: f64,
@@ -103,7 +103,7 @@ impl ReceiverView {
         };
         Some(Self {
             bytes: remote.bytes,
-            datagrams: omitted.map(|[omitted_missing, omitted]| Datagrams {
+            datagrams: omitted.map(|[omitted_missing, omitted]| ExpectedDatagrams {
                 expected: remote.packets.saturating_sub(omitted),
                 missing: errors.saturating_sub(omitted_missing),
                 unseen: sent.saturating_sub(remote.packets),
@@ -142,7 +142,7 @@ impl ReceiverView {
     }
 
     /// Returns how many of `datagrams` the network lost.
-    fn lost(&self, datagrams: Datagrams) -> u64 {
+    fn lost(&self, datagrams: ExpectedDatagrams) -> u64 {
         datagrams.missing.saturating_sub(self.host_dropped())
     }
 
@@ -151,8 +151,8 @@ impl ReceiverView {
     /// Each drop of the host was at least one datagram, and the datagrams after the last arrival may have been lost.
     /// iperf3 reports neither its socket's drops nor the number of loss bursts, so that its losses may all be
     /// its host's.
-    fn loss(&self, datagrams: Datagrams) -> Option<Figure> {
-        let Datagrams {
+    fn loss(&self, datagrams: ExpectedDatagrams) -> Option<Figure> {
+        let ExpectedDatagrams {
             expected,
             missing,
             unseen,
@@ -184,7 +184,7 @@ impl ReceiverView {
     }
 }
 
-impl Datagrams {
+impl ExpectedDatagrams {
     fn with(self, other: Self) -> Self {
         Self {
             expected: self.expected.saturating_add(other.expected),
@@ -277,7 +277,7 @@ fn rate(bytes: u64, seconds: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::iperf3::detail::Detail;
+    use crate::iperf3::detail::StreamDetail;
     use crate::iperf3::messages::Results;
 
     const MOST: i64 = i64::MAX;
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_old_iperf3_lost_is_unknown_when_a_start_is_omitted() {
+    fn the_loss_of_an_old_iperf3_is_unknown_after_an_omitted_start() {
         let remote = StreamResults {
             errors: Some(7),
             packets: 100,
@@ -304,7 +304,7 @@ mod tests {
                 omitted,
                 ..remote.clone()
             };
-            let received = ReceiverView::there(&remote, 100, 1.0, omits).unwrap();
+            let received = ReceiverView::from_iperf3(&remote, 100, 1.0, omits).unwrap();
             received.datagrams.map(|d| (d.expected, d.missing))
         };
         assert_eq!(counted(None, true), None);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_goodput_of_an_iperf3_may_be_all_that_was_sent() {
+    fn the_upper_bound_of_iperf3_s_goodput_is_the_sent_data() {
         // In a second 1,000 datagrams of 1,250 bytes were sent, of which the receiver's iperf3 read 100.
         let remote = StreamResults {
             errors: Some(900),
@@ -322,13 +322,13 @@ mod tests {
             seconds: Some(1.25),
             ..StreamResults::default()
         };
-        let received = ReceiverView::there(&remote, 1000, 1.0, false).unwrap();
+        let received = ReceiverView::from_iperf3(&remote, 1000, 1.0, false).unwrap();
         assert_eq!(received.goodput, 1e6);
         assert_eq!(received.bounds, [8e5, 1e7]);
     }
 
     #[test]
-    fn the_loss_covers_what_may_be_a_wrong_checksum_or_a_full_socket() {
+    fn the_interval_of_loss_covers_wrong_checksums_and_full_sockets() {
         let loss = |host_dropped, drops, unsure| {
             let local = StreamResults {
                 errors: Some(50),
@@ -343,7 +343,7 @@ mod tests {
                 bursts: 50,
                 ..ReceiverDetail::default()
             };
-            let received = ReceiverView::here(detail, &local, [1.0; 2]);
+            let received = ReceiverView::from_farwire(detail, &local, [1.0; 2]);
             let figure = received.loss(received.datagrams.unwrap()).unwrap();
             (figure.value, figure.interval.unwrap())
         };
@@ -361,18 +361,18 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_a_peer_that_cannot_be_summed_are_the_largest_there_are() {
+    fn sums_of_a_peer_s_numbers_saturate() {
         let all = u64::MAX;
         let detail = format!(
             r#","farwire":{{"receiver":{{"received":{all},"duplicates":{all},"reordered":{all},"largest_extent":{all},
             "host_dropped":0,"drops":0,"garbage":{all},"after_first":[0,{all}]}}}}"#
         );
         let ours = absurd(&detail);
-        let Some(Detail::Receiver(detail)) = ours.detail else {
+        let Some(StreamDetail::Receiver(detail)) = ours.detail else {
             panic!("{ours:?}");
         };
-        let here = ReceiverView::here(detail, &ours, [1.0; 2]);
-        let there = ReceiverView::there(&absurd(""), all, 1.0, false).unwrap();
+        let here = ReceiverView::from_farwire(detail, &ours, [1.0; 2]);
+        let there = ReceiverView::from_iperf3(&absurd(""), all, 1.0, false).unwrap();
         for received in [here, there] {
             let flow = StreamView {
                 sent: Some((all, 1.0)),

@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use super::streams::UdpStreams;
 use super::{report, wire};
 use crate::instrument::MeasureOutput;
-use crate::iperf3::client::{self, Iperf3Server, Opening};
+use crate::iperf3::client::{self, Iperf3Server, StreamSetup};
 use crate::iperf3::json;
 use crate::iperf3::messages::Params;
 use crate::iperf3::plan::Iperf3Test;
@@ -56,7 +56,7 @@ pub(crate) fn measure(
 }
 
 /// Greets the server from one socket after another, because the server numbers the streams in that order.
-fn open(opening: &Opening<'_>) -> Result<Vec<UdpSocket>> {
+fn open(opening: &StreamSetup<'_>) -> Result<Vec<UdpSocket>> {
     let server = opening.server;
     let mut sockets = Vec::new();
     for _ in &opening.streams {
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::iperf3::control::{ControlChannel, ControlResult};
     use crate::iperf3::plan::{TestDirection, Transport, Until};
-    use crate::iperf3::udp::wire::{Counter, Stamped};
+    use crate::iperf3::udp::wire::{DatagramHeader, NumberWidth};
     use crate::iperf3::wire::ControlState;
     use crate::serve::{self, ServeConfig};
     use model::Nanos;
@@ -104,7 +104,7 @@ mod tests {
 
     /// Starts a server that follows the protocol up to the running test, and then calls `end`. It has one UDP stream of
     /// the client.
-    fn impostor(
+    fn misbehaving_server(
         end: impl FnOnce(&mut ControlChannel, &UdpSocket) + Send + 'static,
     ) -> (SocketAddr, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -134,7 +134,7 @@ mod tests {
         way: TestDirection,
         end: impl FnOnce(&mut ControlChannel, &UdpSocket) + Send + 'static,
     ) -> (Measurement, String) {
-        let (address, server) = impostor(end);
+        let (address, server) = misbehaving_server(end);
         let plan = Iperf3Test {
             parallel: 1,
             until: Until::For(Duration::from_millis(300)),
@@ -193,14 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_closes_while_the_test_runs_is_named() {
+    fn a_server_that_closes_during_the_test_is_named() {
         let (_, cause) = failure(TestDirection::Up, |_, _| ());
         assert!(cause.contains("closed"), "{cause}");
     }
 
     #[test]
-    fn a_server_that_sends_nothing_where_it_should_is_given_up() {
-        let (address, server) = impostor(|control, _| {
+    fn a_server_that_does_not_send_is_given_up() {
+        let (address, server) = misbehaving_server(|control, _| {
             let deadline = control.deadline();
             let _ = control.read_state(deadline, "the end");
         });
@@ -220,7 +220,7 @@ mod tests {
             let send = |number| {
                 let mut datagram = [0; 1000];
                 let sent = Nanos(0);
-                Counter::Bits64.write(Stamped { sent, number }, &mut datagram);
+                NumberWidth::Bits64.write(DatagramHeader { sent, number }, &mut datagram);
                 datagrams.send(&datagram).unwrap();
             };
             [1, u64::MAX, 1 << 40, 0].into_iter().for_each(send);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn results_that_cannot_be_are_said_to_disagree() {
+    fn contradictory_results_are_a_failure() {
         let absurd = RESULTS.replace("\"errors\":0", "\"errors\":123456789");
         let (_, cause) = failure(TestDirection::Up, move |control, _| {
             end_with(control, &absurd)

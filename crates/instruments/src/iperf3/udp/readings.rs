@@ -11,14 +11,14 @@ pub(crate) struct IntervalReading {
     /// The time of the reading.
     pub(crate) at: Instant,
     /// The interval that ends with this reading.
-    pub(crate) ending: Ending,
+    pub(crate) ending: ReadingKind,
     /// The counts of each stream.
     pub(crate) streams: Vec<StreamReading>,
 }
 
 /// The kind of interval that ends with a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum ReadingKind {
     /// An interval that counts.
     Counted,
     /// An interval of the omitted start.
@@ -39,7 +39,7 @@ pub(crate) struct StreamReading {
 /// The counts that one interval added to the streams of one direction. A count can be negative, because late datagrams
 /// correct the earlier loss in the interval in which they arrive.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Added {
+pub(super) struct IntervalDelta {
     pub(super) bytes: i64,
     pub(super) packets: i64,
     pub(super) missing: i64,
@@ -51,7 +51,7 @@ pub(super) struct Added {
     pub(super) jitter_ns: f64,
 }
 
-impl Added {
+impl IntervalDelta {
     /// Returns the counts added to the streams that this end sends or receives and whose position is `wanted`. `None`
     /// means that there is no such stream.
     pub(super) fn between(
@@ -87,13 +87,16 @@ impl Added {
 
 /// Returns a line about the last complete interval. The first interval began at `started`.
 pub(super) fn last_interval(readings: &[IntervalReading], started: Instant) -> String {
-    let Some(end) = readings.iter().rposition(|r| r.ending != Ending::Nothing) else {
+    let Some(end) = readings
+        .iter()
+        .rposition(|r| r.ending != ReadingKind::Nothing)
+    else {
         return String::new();
     };
     let (before, last) = (readings[..end].last(), &readings[end]);
     let since = before.map_or(started, |reading| reading.at);
     let lasted = seconds(since, last.at).max(1e-9);
-    let added = |sends| Added::between(before, last, sends, |_| true);
+    let added = |sends| IntervalDelta::between(before, last, sends, |_| true);
     let mut parts = Vec::new();
     if let Some(sent) = added(true) {
         parts.push(format!(
@@ -110,7 +113,7 @@ pub(super) fn last_interval(readings: &[IntervalReading], started: Instant) -> S
             came.jitter_ns / 1e6
         ));
     }
-    if last.ending == Ending::Omitted {
+    if last.ending == ReadingKind::Omitted {
         parts.push("omitted".to_owned());
     }
     parts.join("; ")
@@ -124,7 +127,7 @@ mod tests {
 
     /// Returns a reading of a stream in each direction with this number of bytes in datagrams of 125 bytes, of which
     /// one in ten was lost on the way here.
-    fn reading(started: Instant, after_s: u64, ending: Ending, bytes: u64) -> IntervalReading {
+    fn reading(started: Instant, after_s: u64, ending: ReadingKind, bytes: u64) -> IntervalReading {
         let datagrams = bytes / 125;
         let came = ReceiverCounts {
             received: datagrams,
@@ -153,12 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn counting_anew_after_the_omitted_start_is_no_interval() {
+    fn the_end_of_the_omitted_start_is_no_interval() {
         let started = Instant::now();
         let readings = [
-            (1, Ending::Omitted, 1_125_000),
-            (1, Ending::Nothing, 0),
-            (2, Ending::Counted, 1_125_000),
+            (1, ReadingKind::Omitted, 1_125_000),
+            (1, ReadingKind::Nothing, 0),
+            (2, ReadingKind::Counted, 1_125_000),
         ]
         .map(|(after_s, ending, bytes)| reading(started, after_s, ending, bytes));
         let seen = "9.00 Mbit/s sent; 9.00 Mbit/s received, 1000 of 10000 missing (10.000 %), jitter 0.000 ms";

@@ -20,7 +20,7 @@ use crate::lock;
 /// The longest sleep in milliseconds before the thread checks the stop.
 const WAIT_MS: u16 = 20;
 /// The time between two publications of the CPU time.
-const STATED_EVERY: Nanos = Nanos(20_000_000);
+const CPU_PUBLISH_INTERVAL: Nanos = Nanos(20_000_000);
 /// The most trains received from one socket before it is the turn of the next.
 const TURN: usize = 64;
 /// The pause after the thread has emptied every socket. The kernel stamps datagrams that arrive in the meantime. A
@@ -33,20 +33,20 @@ const ROOM: usize = 2 << 20;
 
 /// A stream that arrives at this host.
 #[derive(Clone, Debug)]
-pub(super) struct Incoming {
+pub(super) struct ReceivingStream {
     pub(super) socket: Arc<TrainReceiver>,
     pub(super) stats: Arc<Mutex<ReceiverStats>>,
 }
 
 /// Receives `streams` until `stop` is set, and publishes its CPU time to `cpu` from time to time.
-pub(super) fn run(streams: &[Incoming], stop: &AtomicBool, cpu: &CpuMeter) {
+pub(super) fn run(streams: &[ReceivingStream], stop: &AtomicBool, cpu: &CpuMeter) {
     let mut buffer = TrainBuffer::default();
     let sockets = streams.iter().map(|stream| stream.socket.as_fd());
     let mut fds: Vec<PollFd<'_>> = sockets
         .map(|socket| PollFd::new(socket, PollFlags::POLLIN))
         .collect();
-    let mut stated = clock::now();
-    let mut last_empty = vec![stated; streams.len()];
+    let mut published = clock::now();
+    let mut last_empty = vec![published; streams.len()];
     let rests = streams.iter().all(|stream| stream.socket.room() >= ROOM);
     while !stop.load(Ordering::Relaxed) {
         match poll(&mut fds, PollTimeout::from(WAIT_MS)) {
@@ -61,9 +61,9 @@ pub(super) fn run(streams: &[Incoming], stop: &AtomicBool, cpu: &CpuMeter) {
             }
         }
         let now = clock::now();
-        if now > stated + STATED_EVERY {
-            cpu.state();
-            stated = now;
+        if now > published + CPU_PUBLISH_INTERVAL {
+            cpu.publish();
+            published = now;
         }
         if rests && emptied {
             thread::sleep(REST);
@@ -71,7 +71,7 @@ pub(super) fn run(streams: &[Incoming], stop: &AtomicBool, cpu: &CpuMeter) {
     }
 }
 
-impl Incoming {
+impl ReceivingStream {
     /// Receives the trains that wait in the socket, up to [`TURN`], and returns whether those were all.
     fn take_turn(&self, buffer: &mut TrainBuffer, last_empty: &mut Nanos) -> bool {
         for _ in 0..TURN {

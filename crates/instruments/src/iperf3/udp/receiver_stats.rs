@@ -7,7 +7,7 @@ use model::Nanos;
 use netio::FullDrops;
 use netio::udp::MOST_SEGMENTS;
 
-use super::wire::{Counter, Stamped};
+use super::wire::{DatagramHeader, NumberWidth};
 use crate::iperf3::detail::ReceiverDetail;
 use crate::seen_numbers::{SeenNumbers, SequenceVerdict};
 
@@ -20,7 +20,7 @@ const MOST_GAPS: usize = 1024;
 /// The statistics of a stream's receiver. Their memory does not grow, whatever the numbers are.
 #[derive(Debug)]
 pub(super) struct ReceiverStats {
-    counter: Counter,
+    counter: NumberWidth,
     seen: SeenNumbers<WINDOW>,
     gaps: Gaps,
     /// Number and payload bytes of a datagram far ahead of all others. The next datagram tells whether it is an outage
@@ -30,14 +30,14 @@ pub(super) struct ReceiverStats {
     drops: u32,
     transit: Option<i64>,
     /// The datagrams before the counted part, which are none without [`Self::omit`].
-    pub(super) omitted: Omitted,
+    pub(super) omitted: OmittedCounts,
     /// The counts of the counted part.
     pub(super) counts: ReceiverCounts,
 }
 
 /// The datagrams before the counted part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Omitted {
+pub(super) struct OmittedCounts {
     /// Datagrams sent in it, according to their numbers.
     pub(super) datagrams: u64,
     /// Of these, the datagrams that had not arrived when it ended.
@@ -69,7 +69,7 @@ pub(crate) struct ReceiverCounts {
     pub(super) host_dropped: u64,
     /// Runs of consecutive missing numbers.
     pub(super) bursts: u64,
-    /// Further datagrams that found the socket full or had a wrong checksum, which [`ReceiverStats::tell_apart`] could
+    /// Further datagrams that found the socket full or had a wrong checksum, which [`ReceiverStats::separate_checksum_errors`] could
     /// not distinguish.
     pub(super) unsure: u64,
     /// Interarrival jitter (RFC 3550 section 6.4.1) in nanoseconds.
@@ -111,7 +111,7 @@ impl ReceiverCounts {
 
 impl ReceiverStats {
     /// Returns the statistics of a stream that has not begun.
-    pub(super) fn new(counter: Counter) -> Self {
+    pub(super) fn new(counter: NumberWidth) -> Self {
         Self {
             counter,
             seen: SeenNumbers::new(),
@@ -119,14 +119,14 @@ impl ReceiverStats {
             suspect: None,
             drops: 0,
             transit: None,
-            omitted: Omitted::default(),
+            omitted: OmittedCounts::default(),
             counts: ReceiverCounts::default(),
         }
     }
 
     /// Restarts counting. Datagrams sent until now are omitted, even if they arrive later.
     pub(super) fn omit(&mut self) {
-        self.omitted = Omitted {
+        self.omitted = OmittedCounts {
             datagrams: self.counts.highest,
             missing: self.omitted.missing + self.counts.missing(),
         };
@@ -154,7 +154,7 @@ impl ReceiverStats {
                 self.counts.garbage += 1;
                 continue;
             };
-            if self.counter == Counter::Bits32 {
+            if self.counter == NumberWidth::Bits32 {
                 stamped.number = self.unwrapped(stamped.number);
             }
             let expected = self.seen.highest.saturating_add(1);
@@ -187,7 +187,7 @@ impl ReceiverStats {
 
     /// Removes drops that were not of a full socket. According to the kernel, `full` of the socket's drops found it
     /// full. The other drops were single datagrams with a wrong checksum, which count as lost by the network.
-    pub(super) fn tell_apart(&mut self, dropped: u32, full: FullDrops) {
+    pub(super) fn separate_checksum_errors(&mut self, dropped: u32, full: FullDrops) {
         let counts = &mut self.counts;
         if full.most == 0 {
             (counts.drops, counts.host_dropped) = (0, 0);
@@ -248,7 +248,7 @@ impl ReceiverStats {
                 self.counts.reordered += 1;
                 // The run of missing numbers that contained it is split, shortened or filled.
                 let base = self.counts.base;
-                let mut missing = |number: u64| number > base && !self.seen.came(number);
+                let mut missing = |number: u64| number > base && !self.seen.has_arrived(number);
                 match (missing(number - 1), missing(number + 1)) {
                     (true, true) => self.counts.bursts += 1,
                     (false, false) => {
@@ -276,7 +276,7 @@ impl ReceiverStats {
         true
     }
 
-    fn jitter(&mut self, stamped: Stamped, at: Nanos) {
+    fn jitter(&mut self, stamped: DatagramHeader, at: Nanos) {
         let transit =
             at.0.cast_signed()
                 .wrapping_sub(stamped.sent.0.cast_signed());

@@ -1,10 +1,10 @@
 //! The results of a UDP test as a measurement.
 
 use super::flow::{ReceiverView, StreamView};
-use super::readings::{Added, Ending, IntervalReading};
+use super::readings::{IntervalDelta, IntervalReading, ReadingKind};
 use super::streams::UdpStreams;
-use crate::iperf3::detail::{Detail, ReceiverDetail};
-use crate::iperf3::messages::{LOSS_UNKNOWN, Sides, StreamResults, direction};
+use crate::iperf3::detail::{ReceiverDetail, StreamDetail};
+use crate::iperf3::messages::{LOSS_UNKNOWN, StreamResults, TestResults, direction};
 use crate::iperf3::run::{Streams as _, seconds};
 use crate::measured::at_layers;
 use record::quantity::counted;
@@ -13,8 +13,8 @@ use record::{Figure, Measurement, Metric, Sample};
 use stats::layers::Layers;
 
 /// Returns the measurement of a test over `streams` at this end, with the results of the other end.
-pub(crate) fn measurement(streams: &UdpStreams, sides: &Sides) -> Measurement {
-    let report = UdpTest { streams, sides };
+pub(crate) fn measurement(streams: &UdpStreams, sides: &TestResults) -> Measurement {
+    let report = UdpReport { streams, sides };
     let mut measurement = Measurement {
         failure: report.disagreement(),
         omitted_s: report.omitted_s(),
@@ -52,12 +52,12 @@ pub(crate) fn measurement(streams: &UdpStreams, sides: &Sides) -> Measurement {
     measurement
 }
 
-struct UdpTest<'a> {
+struct UdpReport<'a> {
     streams: &'a UdpStreams,
-    sides: &'a Sides,
+    sides: &'a TestResults,
 }
 
-impl UdpTest<'_> {
+impl UdpReport<'_> {
     fn remote(&self, id: u32) -> Option<&StreamResults> {
         self.sides.remote.as_ref()?.stream(id)
     }
@@ -65,22 +65,24 @@ impl UdpTest<'_> {
     /// Returns the streams that this end sends, or those that it receives, with their numbers.
     fn flows(&self, sends: bool) -> Vec<(u32, StreamView)> {
         let flow = |local: &StreamResults| match local.detail? {
-            Detail::Sender(_) if sends => Some((local.id, self.sent(local))),
-            Detail::Receiver(detail) if !sends => Some((local.id, self.came(local, detail))),
+            StreamDetail::Sender(_) if sends => Some((local.id, self.sent_stream(local))),
+            StreamDetail::Receiver(detail) if !sends => {
+                Some((local.id, self.received_stream(local, detail)))
+            }
             _ => None,
         };
         self.streams.results().iter().filter_map(flow).collect()
     }
 
     /// Returns both ends' results of a stream that this end sent.
-    fn sent(&self, local: &StreamResults) -> StreamView {
+    fn sent_stream(&self, local: &StreamResults) -> StreamView {
         let active_s = local.seconds.unwrap_or(0.0);
         let remote = self.remote(local.id);
         let received = remote.and_then(|remote| match remote.detail {
-            Some(Detail::Receiver(detail)) => {
-                Some(ReceiverView::here(detail, remote, sending_s(local)))
+            Some(StreamDetail::Receiver(detail)) => {
+                Some(ReceiverView::from_farwire(detail, remote, sending_s(local)))
             }
-            _ => ReceiverView::there(remote, local.packets, active_s, self.streams.omits()),
+            _ => ReceiverView::from_iperf3(remote, local.packets, active_s, self.streams.omits()),
         });
         StreamView {
             received,
@@ -89,10 +91,10 @@ impl UdpTest<'_> {
     }
 
     /// Returns both ends' results of a stream that this end received.
-    fn came(&self, local: &StreamResults, detail: ReceiverDetail) -> StreamView {
+    fn received_stream(&self, local: &StreamResults, detail: ReceiverDetail) -> StreamView {
         let sender = self.remote(local.id).map(|remote| self.sender_view(remote));
         let sending_s = self.remote(local.id).map_or([0.0; 2], sending_s);
-        let received = ReceiverView::here(detail, local, sending_s);
+        let received = ReceiverView::from_farwire(detail, local, sending_s);
         StreamView {
             received: Some(received),
             ..sender.unwrap_or_default()
@@ -108,7 +110,7 @@ impl UdpTest<'_> {
             sent: results.seconds.map(|seconds| (results.bytes, seconds)),
             sent_packets: omitted.map(|omitted| results.packets.saturating_sub(omitted)),
             pacing: match results.detail {
-                Some(Detail::Sender(detail)) => Some(detail),
+                Some(StreamDetail::Sender(detail)) => Some(detail),
                 _ => None,
             },
             received: None,
@@ -143,7 +145,7 @@ impl UdpTest<'_> {
         self.streams.results().iter().find_map(|local| {
             let id = local.id;
             let theirs = remote.stream(id)?;
-            let sent = matches!(local.detail, Some(Detail::Sender(_)));
+            let sent = matches!(local.detail, Some(StreamDetail::Sender(_)));
             let (sent, came) = if sent { (local, theirs) } else { (theirs, local) };
             (came.packets > sent.packets || came.errors.is_some_and(|lost| lost > sent.packets))
                 .then(|| {
@@ -180,7 +182,9 @@ impl UdpTest<'_> {
     /// Returns the start of the first interval that counts, in seconds.
     fn omitted_s(&self) -> f64 {
         let readings = &self.streams.readings;
-        let omitted = readings.iter().take_while(|r| r.ending != Ending::Counted);
+        let omitted = readings
+            .iter()
+            .take_while(|r| r.ending != ReadingKind::Counted);
         let began = omitted.last().map(|reading| reading.at);
         began.map_or(0.0, |at| seconds(self.streams.started, at))
     }
@@ -192,18 +196,18 @@ impl UdpTest<'_> {
         let several = self.flows(sends).len() > 1;
         for reading in &self.streams.readings {
             let began = before.map_or(self.streams.started, |before| before.at);
-            if reading.ending == Ending::Counted {
+            if reading.ending == ReadingKind::Counted {
                 index += 1;
                 let at_s = seconds(self.streams.started, reading.at);
                 let lasted = seconds(began, reading.at);
                 let sample = |(metric, value)| Sample::new(at_s, metric, index, value).toward(way);
-                if let Some(all) = Added::between(before, reading, sends, |_| true) {
+                if let Some(all) = IntervalDelta::between(before, reading, sends, |_| true) {
                     let all = values(all, sends, lasted, Some(self.layers()));
                     samples.extend(all.into_iter().map(sample));
                 }
                 let streams = self.streams.results().into_iter().enumerate();
                 for (place, stream) in streams.filter(|_| several) {
-                    let own = Added::between(before, reading, sends, |at| at == place);
+                    let own = IntervalDelta::between(before, reading, sends, |at| at == place);
                     let own = own.map(|own| values(own, sends, lasted, None));
                     let own = own.into_iter().flatten();
                     samples.extend(own.map(|value| sample(value).stream(stream.id)));
@@ -272,7 +276,12 @@ fn delays(flows: &[(u32, StreamView)]) -> Option<String> {
 }
 
 /// Returns the values that one interval added, for its samples.
-fn values(added: Added, sends: bool, lasted: f64, layers: Option<Layers>) -> Vec<(Metric, f64)> {
+fn values(
+    added: IntervalDelta,
+    sends: bool,
+    lasted: f64,
+    layers: Option<Layers>,
+) -> Vec<(Metric, f64)> {
     let count = |metric, count: i64| (metric, count as f64);
     let rate = added.bytes as f64 * 8.0 / lasted;
     if sends {
@@ -299,7 +308,7 @@ fn values(added: Added, sends: bool, lasted: f64, layers: Option<Layers>) -> Vec
 /// sender reports them.
 fn sending_s(sender: &StreamResults) -> [f64; 2] {
     let active = match sender.detail {
-        Some(Detail::Sender(detail)) => detail.active_ns as f64 / 1e9,
+        Some(StreamDetail::Sender(detail)) => detail.active_ns as f64 / 1e9,
         _ => 0.0,
     };
     [active, sender.seconds.unwrap_or(active)]

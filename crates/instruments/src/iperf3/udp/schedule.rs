@@ -8,18 +8,18 @@ use model::Nanos;
 /// 580 Mbit/s with 1,448 bytes.
 const LEAST_GAP: Nanos = Nanos(20_000);
 /// The approximate time within which a delay is made up for. The longer it is, the less the gaps are shortened.
-const MAKES_UP: Nanos = Nanos(50_000_000);
+const CATCH_UP_TIME: Nanos = Nanos(50_000_000);
 /// The least share of a gap by which it is shortened (a fiftieth), so that small delays do not persist.
 const LEAST_SHORTENING: u64 = 50;
 /// The delay above which a sender skips what it missed.
 const MOST_BEHIND: Nanos = Nanos(100_000_000);
 
 /// The delay after the earliest possible time from which on a train counts as delayed by the sender.
-const HELD_UP: Nanos = Nanos(5_000);
+const HELD_UP_DELAY: Nanos = Nanos(5_000);
 /// The time for which a sender must delay every train before its trains become longer.
-const OVERLOADED: Nanos = Nanos(100_000_000);
+const OVERLOAD_TIME: Nanos = Nanos(100_000_000);
 /// The gap between trains above which longer trains would not help a late sender.
-const FREQUENT: Nanos = Nanos(100_000);
+const FREQUENT_GAP: Nanos = Nanos(100_000);
 
 /// The delay from which on a train counts as late.
 pub(super) const LATE: Nanos = Nanos(50_000);
@@ -29,10 +29,10 @@ pub(super) const LATE: Nanos = Nanos(50_000);
 /// A sender that cannot keep up with the number of trains per second doubles their length, repeatedly if necessary. It
 /// then keeps the rate with longer bursts.
 ///
-/// A late train does not shift later trains for long: the delay is spread over the gaps of the next [`MAKES_UP`], each
+/// A late train does not shift later trains for long: the delay is spread over the gaps of the next [`CATCH_UP_TIME`], each
 /// of which is shortened by at least a fiftieth and at most a half. A sender that is 100 ms late skips what it missed.
 #[derive(Clone, Debug)]
-pub(super) struct Schedule {
+pub(super) struct TrainSchedule {
     start: Nanos,
     pace: Option<DatagramRate>,
     train: u64,
@@ -85,7 +85,7 @@ impl DatagramRate {
     }
 }
 
-impl Schedule {
+impl TrainSchedule {
     /// Returns the schedule of stream `index` of `streams` from `start` on, as fast as possible without a pace. Trains
     /// have at most `most` datagrams. Streams of the same rate take turns.
     pub(super) fn new(
@@ -125,7 +125,7 @@ impl Schedule {
             return Nanos(self.left);
         };
         let gap = pace.span(self.train).0;
-        let shorter = u128::from(gap) * u128::from(self.late.0) / u128::from(MAKES_UP.0);
+        let shorter = u128::from(gap) * u128::from(self.late.0) / u128::from(CATCH_UP_TIME.0);
         let shorter = u64::try_from(shorter).unwrap_or(gap);
         let gap = gap - shorter.clamp(gap / LEAST_SHORTENING, gap / 2);
         let after_last = self.last.map_or(0, |(at, _)| at.0.saturating_add(gap));
@@ -133,12 +133,12 @@ impl Schedule {
     }
 
     /// Records that a train of `datagrams` left at `at`, and returns its punctuality, if there is a pace.
-    pub(super) fn leave(&mut self, at: Nanos, datagrams: u64) -> Option<TrainTiming> {
+    pub(super) fn record_departure(&mut self, at: Nanos, datagrams: u64) -> Option<TrainTiming> {
         let Some(pace) = self.pace else {
             self.left += datagrams;
             return None;
         };
-        let held_up = at.0.saturating_sub(self.next().0) > HELD_UP.0;
+        let held_up = at.0.saturating_sub(self.next().0) > HELD_UP_DELAY.0;
         let late = Nanos(at.0.saturating_sub(self.due(pace).0));
         let given_up = if late > MOST_BEHIND {
             late
@@ -163,12 +163,12 @@ impl Schedule {
 
     /// Makes trains longer if every one of them has been delayed for a long time.
     fn lengthen(&mut self, pace: DatagramRate, at: Nanos, held_up: bool) {
-        if !held_up || pace.span(self.train) > FREQUENT {
+        if !held_up || pace.span(self.train) > FREQUENT_GAP {
             self.held_up = None;
             return;
         }
         let since = *self.held_up.get_or_insert(at);
-        if at.0 - since.0 > OVERLOADED.0 {
+        if at.0 - since.0 > OVERLOAD_TIME.0 {
             self.train = (2 * self.train).min(self.most);
             self.held_up = None;
         }
@@ -238,8 +238,8 @@ mod tests {
     };
     const GAP: u64 = 231_680;
 
-    fn alone(pace: DatagramRate) -> Schedule {
-        Schedule::new(Nanos(1_000), Some(pace), (0, 1), 45)
+    fn alone(pace: DatagramRate) -> TrainSchedule {
+        TrainSchedule::new(Nanos(1_000), Some(pace), (0, 1), 45)
     }
 
     #[test]
@@ -253,28 +253,28 @@ mod tests {
     }
 
     #[test]
-    fn a_late_train_is_made_up_for_in_small_cuts_and_shifts_none_for_good() {
+    fn a_delay_is_made_up_for_by_shorter_gaps() {
         let mut schedule = alone(PACE);
         assert_eq!(schedule.next(), Nanos(1_000));
-        schedule.leave(Nanos(1_000), 1);
+        schedule.record_departure(Nanos(1_000), 1);
         assert_eq!(schedule.next(), Nanos(1_000 + GAP));
         let mut at = Nanos(1_000 + 3 * GAP);
-        let departure = schedule.leave(at, 1).unwrap();
+        let departure = schedule.record_departure(at, 1).unwrap();
         assert_eq!(departure.late, Nanos(2 * GAP));
         assert_eq!(departure.gap_error, Some(Nanos(2 * GAP)));
         for _ in 0..100 {
             assert_eq!(schedule.next(), Nanos(at.0 + GAP - GAP / LEAST_SHORTENING));
             at = schedule.next();
-            schedule.leave(at, 1);
+            schedule.record_departure(at, 1);
         }
         assert_eq!(schedule.next(), Nanos(1_000 + GAP * 102));
     }
 
     #[test]
-    fn the_longer_the_delay_the_larger_the_cuts() {
+    fn a_longer_delay_shortens_gaps_more() {
         let gap_after = |late| {
             let mut schedule = alone(PACE);
-            schedule.leave(Nanos(1_000 + late), 1);
+            schedule.record_departure(Nanos(1_000 + late), 1);
             schedule.next().0 - 1_000 - late
         };
         assert_eq!(gap_after(10_000_000), GAP - GAP / 5);
@@ -282,18 +282,18 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_for_too_long_is_given_up() {
+    fn a_delay_of_100_ms_is_skipped() {
         let mut schedule = alone(PACE);
         let late = Nanos(1_000 + MOST_BEHIND.0 + 1);
-        let departure = schedule.leave(late, 1).unwrap();
+        let departure = schedule.record_departure(late, 1).unwrap();
         assert_eq!(departure.given_up, Nanos(MOST_BEHIND.0 + 1));
         assert_eq!(schedule.next(), Nanos(late.0 + GAP));
-        let departure = schedule.leave(schedule.next(), 1).unwrap();
+        let departure = schedule.record_departure(schedule.next(), 1).unwrap();
         assert_eq!(departure.given_up, Nanos::ZERO);
     }
 
     #[test]
-    fn a_sender_that_is_always_behind_sends_longer_trains_until_it_keeps_up() {
+    fn a_sender_that_is_always_late_sends_longer_trains_until_it_keeps_up() {
         let mut schedule = alone(DatagramRate {
             rate: 1_000_000_000,
             ..PACE
@@ -302,14 +302,14 @@ mod tests {
         let mut now = Nanos(1_000);
         for _ in 0..60_000 {
             now = Nanos(schedule.next().0.max(now.0 + 30_000));
-            schedule.leave(now, schedule.train());
+            schedule.record_departure(now, schedule.train());
         }
         assert_eq!(schedule.train(), 4);
         assert!(now.0 - schedule.due(schedule.pace.unwrap()).0.min(now.0) < 50_000);
     }
 
     #[test]
-    fn a_delay_now_and_then_leaves_trains_as_short_as_they_are() {
+    fn occasional_delays_do_not_lengthen_trains() {
         let mut schedule = alone(DatagramRate {
             rate: 1_000_000_000,
             ..PACE
@@ -317,14 +317,14 @@ mod tests {
         for round in 0..20_000 {
             let late = if round % 1_000 == 0 { 5_000_000 } else { 0 };
             let at = Nanos(schedule.next().0 + late);
-            schedule.leave(at, schedule.train());
+            schedule.record_departure(at, schedule.train());
         }
         assert_eq!(schedule.train(), 2);
     }
 
     #[test]
     fn streams_take_turns() {
-        let next = |index| Schedule::new(Nanos(0), Some(PACE), (index, 4), 45).next();
+        let next = |index| TrainSchedule::new(Nanos(0), Some(PACE), (index, 4), 45).next();
         assert_eq!(
             [next(0), next(1), next(3)].map(|n| n.0),
             [0, GAP / 4, GAP / 4 * 3]
@@ -343,7 +343,7 @@ mod tests {
             for late in lateness {
                 now = schedule.next().0.max(now) + late;
                 left += schedule.train();
-                let departure = schedule.leave(Nanos(now), schedule.train());
+                let departure = schedule.record_departure(Nanos(now), schedule.train());
                 given_up += departure.unwrap().given_up.0;
                 prop_assert_eq!(
                     schedule.due(pace),

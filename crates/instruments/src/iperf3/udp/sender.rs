@@ -10,22 +10,22 @@ use netio::stop::STOP_INTERVAL;
 use netio::udp::TrainSender;
 use netio::{Sleeper, clock};
 
-use super::schedule::{DatagramRate, PacingStats, Schedule};
-use super::wire::{self, Counter, Stamped};
+use super::schedule::{DatagramRate, PacingStats, TrainSchedule};
+use super::wire::{self, DatagramHeader, NumberWidth};
 use crate::iperf3::detail::SenderDetail;
 use crate::iperf3::run::SendControl;
 use crate::lock;
 
 /// The time for which a socket's errors must persist to count as permanent.
-const PERSISTS: Nanos = Nanos(500_000_000);
+const ERROR_PERSISTENCE: Nanos = Nanos(500_000_000);
 /// The time after which an error is unrelated to the one before it.
-const PASSES: Nanos = Nanos(3_000_000_000);
+const ERROR_MEMORY: Nanos = Nanos(3_000_000_000);
 /// The least gap between trains for which the thread sleeps instead of spinning.
-const SLEEPS: Nanos = Nanos(1_000_000);
+const SLEEP_GAP: Nanos = Nanos(1_000_000);
 /// The pause before another attempt after an error.
 const PAUSE: Duration = Duration::from_millis(1);
 /// The time between two checks for greetings, in nanoseconds. A longer gap is slept through in parts.
-const LOOKS_EVERY: u64 = 100_000_000;
+const GREETING_CHECK_NS: u64 = 100_000_000;
 
 /// The counts of a stream that this end sends.
 #[derive(Clone, Debug)]
@@ -53,13 +53,13 @@ pub(super) struct SendConfig {
     pub(super) length: usize,
     /// Payload bits per second of each stream, or `None` for as fast as possible.
     pub(super) rate: Option<u64>,
-    pub(super) counter: Counter,
+    pub(super) counter: NumberWidth,
     /// Whether the thread may have priority over all ordinary threads of this host.
     pub(super) urgent: bool,
 }
 
 /// A socket to send on, and its counts.
-pub(super) type Outgoing = (TrainSender, Arc<Mutex<SenderStats>>);
+pub(super) type SendingStream = (TrainSender, Arc<Mutex<SenderStats>>);
 
 impl SenderStats {
     /// Returns counts before the first train. Trains have at most `burst` datagrams.
@@ -101,7 +101,7 @@ impl SenderStats {
 }
 
 /// Sends `streams` until the stop, or until the allowance is used up.
-pub(super) fn run(streams: Vec<Outgoing>, config: SendConfig, control: &SendControl) {
+pub(super) fn run(streams: Vec<SendingStream>, config: SendConfig, control: &SendControl) {
     let mut streams = PacedStream::prepare(streams, config);
     let mut sleeper = if config.urgent && streams.iter().all(PacedStream::sleeps) {
         Sleeper::urgent()
@@ -111,7 +111,7 @@ pub(super) fn run(streams: Vec<Outgoing>, config: SendConfig, control: &SendCont
     let mut looked = clock::now();
     while !control.is_stopped() {
         let now = clock::now();
-        if now.0 - looked.0 > LOOKS_EVERY {
+        if now.0 - looked.0 > GREETING_CHECK_NS {
             looked = now;
             streams.iter().for_each(PacedStream::answer_greetings);
         }
@@ -120,7 +120,7 @@ pub(super) fn run(streams: Vec<Outgoing>, config: SendConfig, control: &SendCont
             return;
         };
         let next = stream.schedule.next();
-        if next.0 > now.0 + LOOKS_EVERY {
+        if next.0 > now.0 + GREETING_CHECK_NS {
             thread::sleep(STOP_INTERVAL / 2);
             continue;
         }
@@ -135,7 +135,7 @@ pub(super) fn run(streams: Vec<Outgoing>, config: SendConfig, control: &SendCont
 struct PacedStream {
     socket: TrainSender,
     sent: Arc<Mutex<SenderStats>>,
-    schedule: Schedule,
+    schedule: TrainSchedule,
     train: Vec<u8>,
     number: u64,
     failing_since: Option<Nanos>,
@@ -143,16 +143,16 @@ struct PacedStream {
 }
 
 impl PacedStream {
-    fn prepare(streams: Vec<Outgoing>, config: SendConfig) -> Vec<Self> {
+    fn prepare(streams: Vec<SendingStream>, config: SendConfig) -> Vec<Self> {
         let start = clock::now();
         let count = streams.len() as u64;
         let pace = config.rate.map(|rate| DatagramRate {
             bits: config.length as u64 * 8,
             rate,
         });
-        let stream = |((socket, sent), index): (Outgoing, u64)| {
+        let stream = |((socket, sent), index): (SendingStream, u64)| {
             let most = socket.most_segments() as u64;
-            let schedule = Schedule::new(start, pace, (index, count), most);
+            let schedule = TrainSchedule::new(start, pace, (index, count), most);
             lock(&sent).pacing.burst = schedule.train();
             let mut train = vec![0; socket.most_segments() * config.length];
             fastrand::fill(&mut train);
@@ -171,7 +171,7 @@ impl PacedStream {
 
     /// Returns whether the thread would sleep most of its time.
     fn sleeps(&self) -> bool {
-        self.schedule.gap().is_some_and(|gap| gap >= SLEEPS)
+        self.schedule.gap().is_some_and(|gap| gap >= SLEEP_GAP)
     }
 
     /// Sends the next train. Returns false when the allowance is used up.
@@ -184,7 +184,7 @@ impl PacedStream {
             return false;
         }
         for (datagram, number) in train.chunks_mut(config.length).zip(self.number + 1..) {
-            let stamped = Stamped { sent: at, number };
+            let stamped = DatagramHeader { sent: at, number };
             config.counter.write(stamped, datagram);
         }
         match self.socket.send(train) {
@@ -199,7 +199,7 @@ impl PacedStream {
         control.take(bytes);
         let count = count as u64;
         self.number += count;
-        let departure = self.schedule.leave(at, count);
+        let departure = self.schedule.record_departure(at, count);
         let mut sent = lock(&self.sent);
         sent.number = self.number;
         sent.bytes += bytes as u64;
@@ -218,9 +218,9 @@ impl PacedStream {
             lock(&self.sent).held_up += 1;
         } else {
             let since = *self.failing_since.get_or_insert(at);
-            if at > since + PASSES {
+            if at > since + ERROR_MEMORY {
                 self.failing_since = Some(at);
-            } else if at > since + PERSISTS {
+            } else if at > since + ERROR_PERSISTENCE {
                 lock(&self.sent).broken = Some(describe(error));
                 self.ended = true;
             }
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_given_up_in_the_omitted_start_is_not_counted() {
+    fn time_skipped_in_the_omitted_start_is_not_counted() {
         let mut sent = SenderStats::new(0);
         let departure = |given_up| TrainTiming {
             late: given_up,

@@ -16,8 +16,8 @@ use model::Nanos;
 use netio::stop::{STOP_INTERVAL, Stop};
 use nix::sys::socket::{MsgFlags, recv};
 
-use crate::failure::go_on;
-use crate::iperf3::control::is_pause;
+use crate::failure::check_stop;
+use crate::iperf3::control::is_timeout;
 
 /// The length of a greeting and of its answer in bytes.
 pub(crate) const GREETING_LENGTH: usize = 4;
@@ -30,13 +30,13 @@ const OLD_GREETING: [u8; GREETING_LENGTH] = 123_456_789u32.to_le_bytes();
 const OLD_ANSWER: [u8; GREETING_LENGTH] = 987_654_321u32.to_le_bytes();
 
 /// The time after which a greeting without an answer is repeated, since the greeting or the answer may be lost.
-const GREETS_AGAIN: Duration = Duration::from_secs(1);
+const GREETING_INTERVAL: Duration = Duration::from_secs(1);
 /// The time without an answer after which the server counts as absent.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The width of the numbers of a test's datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counter {
+pub(crate) enum NumberWidth {
     /// 4 bytes, which wrap after 2^32 datagrams.
     Bits32,
     /// 8 bytes.
@@ -45,14 +45,14 @@ pub(crate) enum Counter {
 
 /// The start of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamped {
+pub(crate) struct DatagramHeader {
     /// The time of sending on the sender's clock, in whole microseconds. The origin of the clock is unknown.
     pub(crate) sent: Nanos,
     /// The number of the datagram in its stream, from 1.
     pub(crate) number: u64,
 }
 
-impl Counter {
+impl NumberWidth {
     /// Returns the length of the shortest datagram in bytes.
     pub(crate) const fn header(self) -> usize {
         match self {
@@ -62,7 +62,7 @@ impl Counter {
     }
 
     /// Writes the start of a datagram, which has at least [`Self::header`] bytes.
-    pub(crate) fn write(self, stamped: Stamped, datagram: &mut [u8]) {
+    pub(crate) fn write(self, stamped: DatagramHeader, datagram: &mut [u8]) {
         let seconds = stamped.sent.0 / 1_000_000_000;
         let micros = stamped.sent.0 % 1_000_000_000 / 1000;
         datagram[..4].copy_from_slice(&low_half(seconds));
@@ -74,7 +74,7 @@ impl Counter {
     }
 
     /// Reads the start of a datagram, or returns `None` if the datagram is too short.
-    pub(crate) fn read(self, datagram: &[u8]) -> Option<Stamped> {
+    pub(crate) fn read(self, datagram: &[u8]) -> Option<DatagramHeader> {
         let seconds = u64::from(u32::from_be_bytes(*datagram.first_chunk()?));
         let micros = u64::from(u32::from_be_bytes(*datagram.get(4..)?.first_chunk()?));
         let rest = datagram.get(8..)?;
@@ -83,7 +83,7 @@ impl Counter {
             Self::Bits64 => u64::from_be_bytes(*rest.first_chunk()?),
         };
         let sent = Nanos(seconds * 1_000_000_000 + micros * 1000);
-        Some(Stamped { sent, number })
+        Some(DatagramHeader { sent, number })
     }
 }
 
@@ -125,8 +125,8 @@ pub(crate) fn greet(socket: &UdpSocket, stop: &Stop) -> Result<()> {
     let began = Instant::now();
     let mut greeted: Option<Instant> = None;
     while began.elapsed() < ANSWER_TIMEOUT {
-        go_on(stop)?;
-        if greeted.is_none_or(|at| at.elapsed() >= GREETS_AGAIN) {
+        check_stop(stop)?;
+        if greeted.is_none_or(|at| at.elapsed() >= GREETING_INTERVAL) {
             let sent = socket.send(&GREETING);
             sent.with_context(|| format!("greeting {peer} over UDP"))?;
             greeted = Some(Instant::now());
@@ -140,7 +140,7 @@ pub(crate) fn greet(socket: &UdpSocket, stop: &Stop) -> Result<()> {
             }
             Ok(length) if length > GREETING_LENGTH => return Ok(()),
             Ok(_) => drop(socket.recv(&mut datagram)?),
-            Err(error) if is_pause(&error) => {}
+            Err(error) if is_timeout(&error) => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 bail!(
                     Peer,
@@ -177,23 +177,23 @@ mod tests {
 
     #[test]
     fn the_bytes_are_those_of_iperf3() {
-        let stamped = Stamped {
+        let stamped = DatagramHeader {
             sent: Nanos(0x0102_0304 * 1_000_000_000 + 5_000),
             number: 7,
         };
         let mut datagram = [0xff; 18];
-        Counter::Bits32.write(stamped, &mut datagram);
+        NumberWidth::Bits32.write(stamped, &mut datagram);
         assert_eq!(datagram[..13], [1, 2, 3, 4, 0, 0, 0, 5, 0, 0, 0, 7, 0xff]);
-        Counter::Bits64.write(stamped, &mut datagram);
+        NumberWidth::Bits64.write(stamped, &mut datagram);
         assert_eq!(datagram[8..17], [0, 0, 0, 0, 0, 0, 0, 7, 0xff]);
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(seconds in 0..=u32::MAX, micros in 0..1_000_000u64, number: u32, wide: bool) {
-            let counter = if wide { Counter::Bits64 } else { Counter::Bits32 };
+        fn datagram_headers_round_trip(seconds in 0..=u32::MAX, micros in 0..1_000_000u64, number: u32, wide: bool) {
+            let counter = if wide { NumberWidth::Bits64 } else { NumberWidth::Bits32 };
             let sent = Nanos(u64::from(seconds) * 1_000_000_000 + micros * 1000);
-            let stamped = Stamped { sent, number: number.into() };
+            let stamped = DatagramHeader { sent, number: number.into() };
             let mut datagram = vec![0; counter.header()];
             counter.write(stamped, &mut datagram);
             prop_assert_eq!(counter.read(&datagram), Some(stamped));
@@ -201,7 +201,7 @@ mod tests {
 
         #[test]
         fn no_bytes_are_read_beyond_the_end(bytes: Vec<u8>) {
-            for counter in [Counter::Bits32, Counter::Bits64] {
+            for counter in [NumberWidth::Bits32, NumberWidth::Bits64] {
                 prop_assert_eq!(counter.read(&bytes).is_some(), bytes.len() >= counter.header());
             }
         }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn every_greeting_of_iperf3_is_answered_in_its_own_way() {
+    fn every_greeting_of_iperf3_gets_its_answer() {
         assert_eq!(answer_to(&0x3637_3839u32.to_le_bytes()), Some(*b"6789"));
         let old = 123_456_789u32;
         assert_eq!(
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_that_was_lost_is_sent_again() {
+    fn a_lost_greeting_is_repeated() {
         let (client, server) = pair();
         let answering = thread::spawn(move || {
             let mut datagram = [0; 16];
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn data_before_the_answer_stays_to_be_read() {
+    fn data_before_the_answer_remains_readable() {
         let (client, server) = pair();
         server.send(&[7; 1000]).unwrap();
         greet(&client, &Stop::default()).unwrap();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_takes_no_datagrams_is_named() {
+    fn a_host_that_refuses_datagrams_is_named() {
         let (client, server) = pair();
         let name = server.local_addr().unwrap().to_string();
         drop(server);

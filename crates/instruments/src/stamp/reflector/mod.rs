@@ -26,9 +26,9 @@ const LONGEST: usize = 65_535;
 const MOST_DEPARTING: usize = 1024;
 /// The least time between two readings of why the socket dropped packets, since anybody can send wrong checksums
 /// without end.
-const JUDGE_EVERY: Nanos = Nanos(1_000_000);
+const DROPS_CHECK_INTERVAL: Nanos = Nanos(1_000_000);
 /// The interval of the search for silent sessions, and of reading the error of the kernel's clock.
-const UPKEEP: Nanos = Nanos(1_000_000_000);
+const MAINTENANCE_INTERVAL: Nanos = Nanos(1_000_000_000);
 
 /// Binds the service to `port` of `bind`, or to 8620 instead of 862 if that requires a privilege.
 ///
@@ -51,9 +51,9 @@ pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Resu
         sessions: Sessions::new(&limits, address.port()),
         departing: VecDeque::new(),
         error: ErrorEstimate::of(WallClock::now()),
-        looked: clock::now(),
+        maintained: clock::now(),
         dropped: 0,
-        judged: Nanos::ZERO,
+        drops_checked: Nanos::ZERO,
         shared,
     };
     Ok(BoundService::new("stamp", address, move || {
@@ -67,11 +67,11 @@ struct Reflector {
     /// The kernel's identifiers of answers whose departure is not known yet.
     departing: VecDeque<(u32, SessionKey, u32)>,
     error: ErrorEstimate,
-    looked: Nanos,
+    maintained: Nanos,
     /// The requests that the socket dropped for any reason.
     dropped: u32,
     /// The time when the causes of drops were last read.
-    judged: Nanos,
+    drops_checked: Nanos,
     shared: Arc<Shared>,
 }
 
@@ -82,17 +82,17 @@ impl Reflector {
         let mut buffer = vec![0; LONGEST];
         while !self.shared.stopping() {
             await_input(&self.socket);
-            self.take_departures();
+            self.read_departures();
             // An error concerns an earlier answer whose receiver is gone, and can be ignored.
             while let Ok(Some(arrival)) = self.socket.receive(&mut buffer) {
                 self.answer(&mut buffer, &arrival);
                 // The check for emptiness saves a system call per answer.
-                while !self.departing.is_empty() && self.take_departure() {}
+                while !self.departing.is_empty() && self.read_departure() {}
                 if self.shared.stopping() {
                     break;
                 }
             }
-            self.keep_up();
+            self.maintain();
         }
         for ended in self.sessions.end() {
             self.log(&ended);
@@ -103,7 +103,7 @@ impl Reflector {
         if !self.shared.check_allowed("stamp", arrival.source) {
             return;
         }
-        self.take_drops(arrival.dropped);
+        self.update_drops(arrival.dropped);
         let wall = clock::wall();
         let clock = ClockReading {
             now: clock::now(),
@@ -127,25 +127,25 @@ impl Reflector {
     }
 
     /// Reads why the socket dropped requests, if it dropped more of them.
-    fn take_drops(&mut self, dropped: u32) {
+    fn update_drops(&mut self, dropped: u32) {
         if dropped <= self.dropped {
             return;
         }
         let now = clock::now();
-        if now >= self.judged + JUDGE_EVERY {
-            (self.dropped, self.judged) = (dropped, now);
+        if now >= self.drops_checked + DROPS_CHECK_INTERVAL {
+            (self.dropped, self.drops_checked) = (dropped, now);
             let full = self.socket.full_drops(dropped).most;
             self.sessions.overflowed = u32::try_from(full).unwrap_or(u32::MAX);
         }
     }
 
     /// Asks the kernel when answers left. They leave in the order of sending.
-    fn take_departures(&mut self) {
-        while self.take_departure() {}
+    fn read_departures(&mut self) {
+        while self.read_departure() {}
     }
 
     /// Processes one report of the kernel, and returns whether there was one.
-    fn take_departure(&mut self) -> bool {
+    fn read_departure(&mut self) -> bool {
         let Ok(Some(report)) = self.socket.report() else {
             return false;
         };
@@ -158,12 +158,12 @@ impl Reflector {
         true
     }
 
-    fn keep_up(&mut self) {
+    fn maintain(&mut self) {
         let now = clock::now();
-        if now < self.looked + UPKEEP {
+        if now < self.maintained + MAINTENANCE_INTERVAL {
             return;
         }
-        self.looked = now;
+        self.maintained = now;
         self.error = ErrorEstimate::of(WallClock::now());
         for ended in self.sessions.expire(now) {
             self.log(&ended);

@@ -11,7 +11,7 @@ use netio::Arrival;
 
 use super::UNPRIVILEGED_PORT;
 use crate::service::{ClientKey, ServiceLimits};
-use crate::stamp::kernel::Kernel;
+use crate::stamp::kernel::KernelIdentity;
 use crate::stamp::tlv::{self, FollowUp, SOFTWARE, SameClock, TlvKind};
 use crate::stamp::wire::{
     BASE, ErrorEstimate, PORT, ProbeReply, ProbeRequest, SHORTEST_ANSWER, ntp,
@@ -25,8 +25,8 @@ const BURST: Nanos = Nanos(1_000_000_000);
 /// The silence after which a session may be ended to make room for another.
 const IDLE: Nanos = Nanos(1_000_000_000);
 /// The least time between two attempts to make room, and the most sessions that one attempt ends.
-const LOOK_FOR_ROOM: Nanos = Nanos(100_000_000);
-const MADE_AT_ONCE: usize = MOST / 8;
+const ROOM_SEARCH_INTERVAL: Nanos = Nanos(100_000_000);
+const MOST_EVICTED: usize = MOST / 8;
 
 /// The session of one sender (RFC 8972 section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,12 +82,12 @@ pub(crate) struct Sessions {
     most_of_source: usize,
     /// Sessions that were ended to make room, until they are reported.
     evicted: Vec<EndedSession>,
-    looked_for_room: Nanos,
+    room_searched: Nanos,
     idle: Nanos,
     longest: Nanos,
     /// The port of the reflector.
     port: u16,
-    kernel: Option<Kernel>,
+    kernel: Option<KernelIdentity>,
     /// The number of requests of all senders for which the socket may have had no room, which is reported to senders.
     pub(crate) overflowed: u32,
 }
@@ -116,11 +116,11 @@ impl Sessions {
             by_source: HashMap::new(),
             most_of_source: usize::try_from(most_of_source).unwrap_or(MOST),
             evicted: Vec::new(),
-            looked_for_room: Nanos::ZERO,
+            room_searched: Nanos::ZERO,
             idle: limits.idle.into(),
             longest: limits.duration.into(),
             port,
-            kernel: Kernel::here(),
+            kernel: KernelIdentity::current(),
             overflowed: 0,
         }
     }
@@ -138,7 +138,7 @@ impl Sessions {
         clock: ClockReading,
     ) -> Option<ReplyPacket> {
         let request = ProbeRequest::parse(buffer.get(..arrival.length)?)?;
-        if self.may_reflect(arrival.source.port()) {
+        if self.may_be_reflector(arrival.source.port()) {
             return None;
         }
         let key = SessionKey {
@@ -180,7 +180,7 @@ impl Sessions {
     }
 
     /// Returns whether a service that answers every packet may use this port.
-    fn may_reflect(&self, port: u16) -> bool {
+    fn may_be_reflector(&self, port: u16) -> bool {
         port <= PORT || port == UNPRIVILEGED_PORT || port == self.port
     }
 
@@ -258,17 +258,17 @@ impl Sessions {
     /// Ends idle sessions, those that have been idle for longest first: sessions of `source` if it has reached its
     /// share, otherwise of any source. A sender with many sessions cannot cause this search all the time.
     fn make_room(&mut self, source: ClientKey, now: Nanos) {
-        if now < self.looked_for_room + LOOK_FOR_ROOM {
+        if now < self.room_searched + ROOM_SEARCH_INTERVAL {
             return;
         }
-        self.looked_for_room = now;
+        self.room_searched = now;
         let of_anyone = self.open.len() >= MOST;
         let idle = self.open.iter().filter(|(key, session)| {
             session.last + IDLE <= now && (of_anyone || ClientKey::of(key.source.ip()) == source)
         });
         let mut idle: Vec<_> = idle.map(|(key, session)| (session.last, *key)).collect();
         idle.sort_unstable_by_key(|(last, _)| *last);
-        let oldest = idle.into_iter().take(MADE_AT_ONCE);
+        let oldest = idle.into_iter().take(MOST_EVICTED);
         let ended = oldest.filter_map(|(_, key)| self.open.remove_entry(&key));
         let ended: Vec<_> = ended.collect();
         self.forget(ended);
@@ -302,7 +302,8 @@ impl Sessions {
                     let Some(asked) = SameClock::parse(tlv.value) else {
                         return;
                     };
-                    let here = |kernel: &Kernel| asked.response == kernel.proof(asked.challenge);
+                    let here =
+                        |kernel: &KernelIdentity| asked.response == kernel.proof(asked.challenge);
                     let kernel = self.kernel.filter(here);
                     SameClock {
                         response: kernel.map_or(0, |kernel| kernel.response(asked.challenge)),
@@ -426,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_gives_back_the_request_and_says_how_it_came() {
+    fn an_answer_contains_the_request_and_its_arrival() {
         let mut packet = request(9, 3);
         let reply = ask(&mut sessions(), &mut packet, 5000, SECOND).unwrap();
         let answer = ProbeReply::parse(&packet).unwrap();
@@ -439,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_twamp_light_is_answered_at_its_own_length_or_at_the_shortest() {
+    fn a_twamp_light_request_is_answered_at_its_length_or_the_shortest() {
         for length in [14, 20, 41, 43] {
             let mut packet = request(9, 3);
             packet.truncate(length);
@@ -452,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn each_session_is_counted_on_its_own_whatever_its_numbers_jump_to() {
+    fn each_session_is_counted_separately_with_any_numbers() {
         let mut sessions = sessions();
         for (sequence, ssid, expected) in
             [(0, 1, 0), (0, 2, 0), (7, 1, 1), (u32::MAX, 1, 2), (3, 1, 3)]
@@ -465,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_ends_when_it_is_silent_and_begins_anew() {
+    fn a_silent_session_ends_and_may_begin_again() {
         let mut sessions = sessions();
         for second in 1..=3 {
             number(&mut sessions, 2 * second, 1, seconds(second.into()));
@@ -490,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn one_source_has_its_share_of_the_sessions_and_all_have_no_more_than_there_are() {
+    fn sessions_are_limited_per_source_and_in_total() {
         let mut sessions = sessions();
         let share = u16::try_from(MOST / 4).unwrap();
         for host in 0..4 {
@@ -505,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_silent_makes_room_and_who_is_not_does_not() {
+    fn only_silent_sessions_make_room() {
         let mut sessions = sessions();
         let share = u16::try_from(MOST / 4).unwrap();
         for ssid in 0..share {
@@ -516,7 +517,7 @@ mod tests {
         assert!(opens(&mut sessions, 0, 0, later));
         assert!(opens(&mut sessions, 0, share, later));
         let ended: Vec<_> = sessions.expire(later).iter().map(|s| s.key.ssid).collect();
-        let oldest: Vec<_> = (1..=u16::try_from(MADE_AT_ONCE).unwrap()).collect();
+        let oldest: Vec<_> = (1..=u16::try_from(MOST_EVICTED).unwrap()).collect();
         assert_eq!(ended, oldest);
     }
 
@@ -561,8 +562,8 @@ mod tests {
     }
 
     #[test]
-    fn only_who_is_on_this_kernel_is_told_that_the_reflector_is() {
-        let kernel = Kernel::here().unwrap();
+    fn only_a_sender_on_this_kernel_gets_the_reflector_s_response() {
+        let kernel = KernelIdentity::current().unwrap();
         for (proof, response) in [
             (kernel.proof(42), kernel.response(42)),
             (kernel.response(42), 0),
@@ -583,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn the_previous_answer_s_departure_travels_with_the_next() {
+    fn the_next_answer_carries_the_previous_departure() {
         let mut sessions = sessions();
         let mut follow_up = |departed: Option<(u32, Nanos)>| {
             let mut packet = request(0, 1);
@@ -602,12 +603,12 @@ mod tests {
     }
 
     #[test]
-    fn every_extension_that_is_known_is_filled_in() {
+    fn every_known_extension_is_filled_in() {
         let mut packet = request(0, 1);
         tlv::append(&mut packet, TlvKind::ClassOfService, 4)[0] = 0b0010_1000;
         tlv::append(&mut packet, TlvKind::DirectMeasurement, 12)[3] = 8;
         let same_clock = tlv::append(&mut packet, TlvKind::SameClock, 20);
-        let kernel = Kernel::here().unwrap();
+        let kernel = KernelIdentity::current().unwrap();
         same_clock[7] = 42;
         same_clock[8..16].copy_from_slice(&kernel.proof(42).to_be_bytes());
         let length = packet.len();
@@ -629,7 +630,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_packet_is_answered_with_less_than_three_times_its_length_or_not_at_all(
+        fn an_answer_is_less_than_three_times_as_long_as_its_request(
             bytes in prop::collection::vec(any::<u8>(), 0..200)
         ) {
             let mut packet = bytes.clone();
