@@ -36,9 +36,11 @@ pub(crate) use wire_order;
 
 /// Returns the folded sum of 16-bit words of RFC 1071. It is 0xffff if the bytes include their own correct checksum.
 pub(crate) fn ones_complement_sum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks(2);
-    let words = words.map(|pair| u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
-    let sum: u32 = words.map(u32::from).sum();
+    let sum: u32 = bytes
+        .chunks(2)
+        .map(|pair| u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]))
+        .map(u32::from)
+        .sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     u16::try_from((folded & 0xffff) + (folded >> 16)).unwrap_or(u16::MAX)
 }

@@ -121,8 +121,10 @@ impl EchoStats {
             total(Metric::DuplicatePackets, count(Metric::DuplicateRttMs)),
         ];
         figures.extend(round_trips(&rtts).into_iter().map(|figure| {
-            let interval = figure.interval.zip(hosts_ms);
-            let interval = interval.map(|([low, high], hosts)| [(low - hosts).max(0.0), high]);
+            let interval = figure
+                .interval
+                .zip(hosts_ms)
+                .map(|([low, high], hosts)| [(low - hosts).max(0.0), high]);
             Figure { interval, ..figure }
         }));
         let failure = (received == 0).then(|| {
@@ -275,9 +277,11 @@ mod tests {
     #[test]
     fn round_trips_have_the_mdev_of_ping_and_a_median() {
         let value = |values: &[f64], statistic| {
-            let figures = round_trips(values);
-            let mut figures = figures.into_iter();
-            figures.find(|f| f.statistic == statistic).unwrap().value
+            round_trips(values)
+                .into_iter()
+                .find(|f| f.statistic == statistic)
+                .unwrap()
+                .value
         };
         // A run of ping(8) printed rtt min/avg/max/mdev = 0.034/0.326/0.907/0.410 ms
         let three = [0.907, 0.038, 0.034];

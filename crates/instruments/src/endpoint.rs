@@ -48,9 +48,10 @@ pub enum Local {
 /// Returns an error if the host does not resolve, or has no address of `family`.
 pub fn resolve(host: &str, port: u16, family: Family) -> Result<SocketAddr> {
     let (name, port) = split_port(host, port)?;
-    let found = (name, port).to_socket_addrs();
-    let mut found = found.with_context(|| format!("{name} does not resolve"))?;
-    let fitting = found.find(|address| match family {
+    let mut addresses = (name, port)
+        .to_socket_addrs()
+        .with_context(|| format!("{name} does not resolve"))?;
+    let fitting = addresses.find(|address| match family {
         Family::Any => true,
         Family::V4 => address.is_ipv4(),
         Family::V6 => address.is_ipv6(),

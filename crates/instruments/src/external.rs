@@ -95,8 +95,12 @@ impl Tool {
             .output()
             .with_context(|| path.display().to_string())?;
         let text = String::from_utf8_lossy(&output.stdout);
-        let version = text.lines().next().unwrap_or("version unknown");
-        let version = version.trim().to_owned();
+        let version = text
+            .lines()
+            .next()
+            .unwrap_or("version unknown")
+            .trim()
+            .to_owned();
         Ok(Self { path, version })
     }
 
@@ -171,9 +175,11 @@ impl Running {
 impl ToolOutput {
     /// Returns the text of standard output.
     pub(crate) fn text(&self) -> String {
-        let lines = self.lines.iter();
-        let lines = lines.filter(|line| line.stream == OutputStream::Stdout);
-        lines.map(|line| line.text.clone() + "\n").collect()
+        self.lines
+            .iter()
+            .filter(|line| line.stream == OutputStream::Stdout)
+            .map(|line| line.text.clone() + "\n")
+            .collect()
     }
 
     /// Returns the lines of both streams.
@@ -183,14 +189,14 @@ impl ToolOutput {
 
     /// Returns the last line that is not empty, for an error message.
     pub(crate) fn last_line(&self) -> &str {
-        let mut said = self.lines.iter().rev().map(|line| line.text.trim());
-        said.find(|text| !text.is_empty()).unwrap_or("no output")
+        let mut texts = self.lines.iter().rev().map(|line| line.text.trim());
+        texts.find(|text| !text.is_empty()).unwrap_or("no output")
     }
 
     /// Returns a description of how `tool` ended, for an error message.
     pub(crate) fn exit_message(&self, tool: &str) -> String {
-        let (code, said) = (self.code, self.last_line());
-        format!("{tool} ended with code {code}: {said}")
+        let (code, last_line) = (self.code, self.last_line());
+        format!("{tool} ended with code {code}: {last_line}")
     }
 }
 
@@ -274,10 +280,10 @@ pub(crate) fn word(number: impl ToString) -> Option<String> {
 
 /// Returns flags and their values as words of a command line. Flags without a value are left out.
 pub(crate) fn words(flags: &[(&str, Option<String>)]) -> Vec<String> {
-    let said = flags
+    let present = flags
         .iter()
         .filter_map(|(flag, value)| Some([(*flag).to_owned(), value.clone()?]));
-    said.flatten().collect()
+    present.flatten().collect()
 }
 
 /// A number from a tool's output that can be an amount: not negative, and at most 1e22, which is more than the number
@@ -361,8 +367,9 @@ pub(crate) mod tests {
             path: "/dev/null".into(),
             version: String::new(),
         };
-        let error = Launcher::OnHost.run(&tool, &[], &Stop::default());
-        let error = error.unwrap_err();
+        let error = Launcher::OnHost
+            .run(&tool, &[], &Stop::default())
+            .unwrap_err();
         assert!(
             format!("{error:#}").contains("/dev/null did not start"),
             "{error:#}"

@@ -79,14 +79,15 @@ impl Display for Failure {
 /// Formats the error and its causes in one line, without causes that the text before them already quotes.
 fn in_one_line(error: &(dyn error::Error + 'static)) -> String {
     let causes = iter::successors(error.source(), |cause| cause.source());
-    let causes = causes.map(ToString::to_string);
-    causes.fold(error.to_string(), |text, cause| {
-        if text.contains(&cause) {
-            text
-        } else {
-            format!("{text}: {cause}")
-        }
-    })
+    causes
+        .map(ToString::to_string)
+        .fold(error.to_string(), |text, cause| {
+            if text.contains(&cause) {
+                text
+            } else {
+                format!("{text}: {cause}")
+            }
+        })
 }
 
 impl<E: Into<AnyError>> From<E> for Failure {

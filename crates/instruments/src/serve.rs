@@ -139,9 +139,9 @@ impl FarEndServer {
     /// # Errors
     /// Returns an error if there is no such service.
     pub fn address(&self, name: &str) -> Result<SocketAddr> {
-        let mut services = self.services.iter();
-        let service = services.find(|service| service.name == name);
-        service
+        self.services
+            .iter()
+            .find(|service| service.name == name)
             .map(|service| service.address)
             .with_context(|| format!("{name} is not served"))
     }

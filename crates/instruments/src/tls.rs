@@ -209,13 +209,13 @@ impl Handshaker<'_> {
     fn probe(&self, stop: &Stop) -> Result<(ConnectionTimes, Option<NegotiatedParameters>)> {
         let target = self.target;
         let socket = endpoint::tcp(target, self.args.common.bind.as_ref())?;
-        let asked = Instant::now();
+        let start = Instant::now();
         let timeout = Duration::from(self.args.plan.timeout);
         match endpoint::attempt(&socket, target, timeout, stop)? {
             Err(error) if error.kind() == ErrorKind::TimedOut => {
                 return Ok((ConnectionTimes::new(), None));
             }
-            went => went.with_context(|| format!("no connection to {target}"))?,
+            outcome => outcome.with_context(|| format!("no connection to {target}"))?,
         }
         let connected = Instant::now();
         socket.set_nonblocking(false)?;
@@ -226,7 +226,7 @@ impl Handshaker<'_> {
             .map_err(|error| Error::Library(error.into()))?;
         while tls.is_handshaking() {
             check_stop(stop)?;
-            if asked.elapsed() >= timeout {
+            if start.elapsed() >= timeout {
                 return Ok((ConnectionTimes::new(), None));
             }
             advance(&mut tls, &mut stream)
@@ -234,7 +234,7 @@ impl Handshaker<'_> {
         }
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let times = vec![
-            (Metric::ConnectMs, ms(connected - asked)),
+            (Metric::ConnectMs, ms(connected - start)),
             (Metric::TlsHandshakeMs, ms(connected.elapsed())),
         ];
         let agreed = NegotiatedParameters::of(&tls);

@@ -329,10 +329,10 @@ mod tests {
             let mut from = Channel::new(from).unwrap().after_null_request();
             call(&mut from, train).unwrap();
             from.send_load(train, &LoadHeader::default()).unwrap();
-            let (mut buffer, mut came) = ([0; 200], 0);
-            while came < 3 {
-                came = if to.recv(&mut buffer).unwrap() == 100 {
-                    came + 1
+            let (mut buffer, mut received) = ([0; 200], 0);
+            while received < 3 {
+                received = if to.recv(&mut buffer).unwrap() == 100 {
+                    received + 1
                 } else {
                     0
                 };

@@ -54,12 +54,12 @@ pub(crate) fn measure(
         .socket
         .connect(SocketAddr::new(target.ip(), port))
         .with_context(|| format!("no way to port {port} of {target}"))?;
-    let asked = parameters;
+    let requested = parameters;
     let Activation {
         parameters, rate, ..
-    } = request.activate(args.direction(), asked)?;
-    check(asked, &parameters).with_context(|| format!("{target} accepts what cannot be"))?;
-    request.note_changes(asked, &parameters);
+    } = request.activate(args.direction(), requested)?;
+    check(requested, &parameters).with_context(|| format!("{target} accepts what cannot be"))?;
+    request.note_changes(requested, &parameters);
     let agreed = TestAgreement {
         peer: target,
         direction: args.direction(),
@@ -184,14 +184,14 @@ impl TestRequest<'_> {
         read: impl Fn(&[u8]) -> Result<Option<T>, MalformedMessage>,
     ) -> Result<T> {
         let began = Instant::now();
-        let mut asked = 0;
+        let mut requested = 0;
         let mut wrong = None;
         let mut buffer = [0; LONGEST_MESSAGE];
         while began.elapsed() < SILENCE {
             check_stop(&self.session.stop)?;
-            if began.elapsed() >= REPEAT * asked {
+            if began.elapsed() >= REPEAT * requested {
                 self.explained(self.socket.send(request))?;
-                asked += 1;
+                requested += 1;
             }
             let length = match self.socket.peek(&mut buffer) {
                 Err(error) if is_timeout(&error) => continue,
@@ -232,22 +232,23 @@ impl TestRequest<'_> {
         self.notes.push((name.to_owned(), text.to_string()));
     }
 
-    fn note_changes(&mut self, asked: &TestParameters, given: &TestParameters) {
-        for (name, unit, asked, given) in [
-            ("duration", "s", asked.duration_s, given.duration_s),
+    fn note_changes(&mut self, requested: &TestParameters, given: &TestParameters) {
+        for (name, unit, requested, given) in [
+            ("duration", "s", requested.duration_s, given.duration_s),
             (
                 "sub_interval",
                 "ms",
-                asked.sub_interval_ms,
+                requested.sub_interval_ms,
                 given.sub_interval_ms,
             ),
         ] {
-            if asked != given {
-                let text = format!("{asked} {unit} asked for, the server made it {given} {unit}");
+            if requested != given {
+                let text =
+                    format!("{requested} {unit} asked for, the server made it {given} {unit}");
                 self.note(name, text);
             }
         }
-        if (asked.thresholds, asked.algorithm) != (given.thresholds, given.algorithm) {
+        if (requested.thresholds, requested.algorithm) != (given.thresholds, given.algorithm) {
             self.note(
                 "thresholds_asked",
                 "the server changed some: those in effect are given",
@@ -257,7 +258,7 @@ impl TestRequest<'_> {
 }
 
 /// Checks that the client can do the test that the server set, and that it lasts no longer than requested.
-fn check(asked: &TestParameters, given: &TestParameters) -> Result<()> {
+fn check(requested: &TestParameters, given: &TestParameters) -> Result<()> {
     let within = |name: &str, value: u16, least: u16, most: u16| {
         ensure!(
             Peer,
@@ -268,7 +269,7 @@ fn check(asked: &TestParameters, given: &TestParameters) -> Result<()> {
     };
     within("a feedback interval in ms", given.feedback_ms, 5, 250)?;
     within("a sub-interval in ms", given.sub_interval_ms, 100, 10_000)?;
-    let longest = asked.duration_s.max(REFERENCE_TIME_S);
+    let longest = requested.duration_s.max(REFERENCE_TIME_S);
     within("a duration in s", given.duration_s, 1, longest)
 }
 
@@ -293,8 +294,8 @@ mod tests {
 
     #[test]
     fn impossible_or_longer_parameters_of_a_server_are_refused() {
-        let asked = parameters(20);
-        check(&asked, &asked).unwrap();
+        let requested = parameters(20);
+        check(&requested, &requested).unwrap();
         type Change = fn(&mut TestParameters);
         let changes: [(Change, &str); 5] = [
             (|p| p.feedback_ms = 0, "feedback interval in ms of 0"),
@@ -304,20 +305,20 @@ mod tests {
             (|p| p.duration_s = 21, "duration in s of 21: 1 to 20"),
         ];
         for (change, cause) in changes {
-            let mut given = asked;
+            let mut given = requested;
             change(&mut given);
-            let error = check(&asked, &given).unwrap_err().to_string();
+            let error = check(&requested, &given).unwrap_err().to_string();
             assert!(error.contains(cause), "{error}");
         }
     }
 
     #[test]
     fn the_least_duration_of_the_reference_is_accepted() {
-        let asked = parameters(2);
+        let requested = parameters(2);
         let given = TestParameters {
             duration_s: REFERENCE_TIME_S,
-            ..asked
+            ..requested
         };
-        check(&asked, &given).unwrap();
+        check(&requested, &given).unwrap();
     }
 }

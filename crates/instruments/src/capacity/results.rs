@@ -153,8 +153,9 @@ fn is_rising(earlier: &[[f64; 2]], last: [f64; 2], load: &[f64]) -> bool {
 fn table_ended(outcome: &TestOutcome, agreed: &TestAgreement) -> bool {
     let last = RateTable::new(agreed.sizes).last();
     outcome.sub_intervals.iter().any(|whole| {
-        let rows = trials_within(outcome, whole).map(|trial| trial.row);
-        let mut rows = rows.peekable();
+        let mut rows = trials_within(outcome, whole)
+            .map(|trial| trial.row)
+            .peekable();
         rows.peek().is_some() && rows.all(|row| row == Some(last))
     })
 }
@@ -209,10 +210,11 @@ fn delays(best: &WholeSubInterval, direction: Direction) -> impl Iterator<Item =
     let rtt = |above: u32| known.then(|| best.least_rtt_ms.saturating_add(above));
     let variation = |ms: u32| (counted.delays.count > 0).then_some(ms);
     let range = move |metric, way, least_and_most: [Option<u32>; 2]| {
-        let range = [Statistic::Min, Statistic::Max].into_iter();
-        let range = range.zip(least_and_most.map(|ms| ms.map(f64::from)));
-        let found = range.map(move |(statistic, ms)| (metric, statistic, ms));
-        figures(way, found)
+        let range = [Statistic::Min, Statistic::Max]
+            .into_iter()
+            .zip(least_and_most)
+            .map(move |(statistic, ms)| (metric, statistic, ms.map(f64::from)));
+        figures(way, range)
     };
     let rtts = [counted.rtt_min_ms, counted.rtt_max_ms].map(rtt);
     let variations = [counted.delays.min_ms, counted.delays.max_ms].map(variation);
@@ -240,13 +242,14 @@ fn whole_search(outcome: &TestOutcome) -> Option<String> {
     };
     let missing = sent.saturating_sub(received);
     let percent = proportion::percent(missing, sent)?;
-    let least = outcome
+    let least_rtt = outcome
         .sub_intervals
         .iter()
         .map(|whole| whole.least_rtt_ms)
         .min();
-    let rtt = least.filter(|ms| *ms != NO_DELAY);
-    let rtt = rtt.map_or(String::new(), |ms| format!("; least round trip {ms} ms"));
+    let rtt = least_rtt
+        .filter(|ms| *ms != NO_DELAY)
+        .map_or(String::new(), |ms| format!("; least round trip {ms} ms"));
     Some(format!(
         "{sent} datagrams to come, {received} received, {missing} missing ({percent:.2} %), which the search causes itself by \
          going too far{rtt}"
@@ -471,8 +474,10 @@ mod tests {
     }
 
     fn value(measurement: &Measurement, metric: Metric, statistic: Statistic) -> f64 {
-        let mut figures = measurement.figures.iter();
-        let figure = figures.find(|f| f.metric == metric && f.statistic == statistic);
+        let figure = measurement
+            .figures
+            .iter()
+            .find(|f| f.metric == metric && f.statistic == statistic);
         figure.unwrap_or_else(|| panic!("{metric:?}")).value
     }
 
@@ -589,15 +594,17 @@ mod tests {
                 ..TestOutcome::default()
             };
             let found = measurement(&outcome, &agreed());
-            let said = found.facts.contains_key("end of the table");
-            let mut figures = found.figures.iter();
-            let capacity = figures.find(|figure| figure.metric == Metric::IpCapacityBitPerS);
-            (said, capacity.unwrap().interval.unwrap()[1])
+            let has_table_fact = found.facts.contains_key("end of the table");
+            let capacity = found
+                .figures
+                .iter()
+                .find(|figure| figure.metric == Metric::IpCapacityBitPerS);
+            (has_table_fact, capacity.unwrap().interval.unwrap()[1])
         };
-        let (said, upper) = bounds([last; 3]);
-        assert!(said && upper.is_infinite(), "{upper}");
-        let (said, upper) = bounds([last, last - 1, last]);
-        assert!(!said && upper.is_finite(), "{upper}");
+        let (has_table_fact, upper) = bounds([last; 3]);
+        assert!(has_table_fact && upper.is_infinite(), "{upper}");
+        let (has_table_fact, upper) = bounds([last, last - 1, last]);
+        assert!(!has_table_fact && upper.is_finite(), "{upper}");
     }
 
     #[test]

@@ -398,10 +398,12 @@ mod tests {
     /// Returns the lowest share of a bottleneck's rate that a search finds, over short and long queues and round trips.
     fn worst(algorithm: Algorithm, mbit: f64) -> f64 {
         let queues = [5.0, 40.0, 100.0, 300.0];
-        let found = queues.iter().flat_map(|queue_ms| {
-            [0, 1, 4].map(|delay_trials| found(algorithm, mbit, *queue_ms, delay_trials) / mbit)
-        });
-        let found: Vec<f64> = found.collect();
+        let found: Vec<f64> = queues
+            .iter()
+            .flat_map(|queue_ms| {
+                [0, 1, 4].map(|delay_trials| found(algorithm, mbit, *queue_ms, delay_trials) / mbit)
+            })
+            .collect();
         assert!(found.iter().all(|share| *share < 1.0001), "{found:?}");
         found.into_iter().fold(1.0, f64::min)
     }

@@ -50,23 +50,23 @@ fn serve(socket: &AskedUdp, bind: Option<&Local>, shared: &Arc<Shared>) {
     let mut buffer = [0; LONGEST_MESSAGE];
     while !shared.stopping() {
         // Errors are time-outs, or concern earlier answers to clients that are gone.
-        let Ok(came) = socket.receive(&mut buffer) else {
+        let Ok(arrival) = socket.receive(&mut buffer) else {
             continue;
         };
         // A datagram that is not a request gets no answer, so that the server cannot be used to attack others.
-        let Ok(request) = Setup::decode(&buffer[..came.length]) else {
+        let Ok(request) = Setup::decode(&buffer[..arrival.length]) else {
             continue;
         };
         if request.answer.is_some() {
             continue;
         }
         tests.retain(|test| !test.thread.is_finished());
-        let id = (came.from, request.ident, request.connection);
+        let id = (arrival.from, request.ident, request.connection);
         let known = tests.iter().find(|test| test.id == id);
         let port = match known.map(|test| test.port) {
             // The request was repeated because its answer was lost.
             Some(port) => Ok(port),
-            None => PendingTest::admit(&request, &came, bind, shared)
+            None => PendingTest::admit(&request, &arrival, bind, shared)
                 .and_then(|pending| pending.start(id))
                 .map(|test| {
                     let port = test.port;
@@ -84,7 +84,7 @@ fn serve(socket: &AskedUdp, bind: Option<&Local>, shared: &Arc<Shared>) {
             port: port.unwrap_or(request.port),
             ..request
         };
-        let _ = socket.answer(&came, &answer.encode());
+        let _ = socket.answer(&arrival, &answer.encode());
     }
     for test in tests {
         // A panic of the thread has already been printed.
@@ -117,7 +117,7 @@ struct PendingTest {
 impl PendingTest {
     fn admit(
         request: &Setup,
-        came: &UdpRequest,
+        arrival: &UdpRequest,
         bind: Option<&Local>,
         shared: &Arc<Shared>,
     ) -> Result<Self, SetupAnswer> {
@@ -129,7 +129,7 @@ impl PendingTest {
         if request.authentication != 0 {
             return Err(SetupAnswer::NO_AUTHENTICATION);
         }
-        let peer = came.peer();
+        let peer = arrival.peer();
         // A single datagram, whose source address may be forged, creates a test that waits.
         let place = shared
             .enter("capacity", peer)
@@ -141,16 +141,16 @@ impl PendingTest {
             .check_room("capacity", peer)
             .map_err(|_| SetupAnswer::CAPACITY_EXCEEDED)?;
         // The test uses the address that the client used, if the kernel reported it.
-        let local = came.local(0).unwrap_or_else(|| match peer {
+        let local = arrival.local(0).unwrap_or_else(|| match peer {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
         });
         let socket = open(local, bind).map_err(|_| SetupAnswer::NO_SOCKET)?;
         let address = socket.local_addr().map_err(|_| SetupAnswer::NO_SOCKET)?;
         let mut budget = UnprovenBudget::new(l3_header(peer));
-        budget.add_received(came.length);
+        budget.add_received(arrival.length);
         // The answer is as long as the request.
-        budget.sent(came.length);
+        budget.sent(arrival.length);
         Ok(Self {
             socket,
             port: address.port(),
@@ -199,8 +199,9 @@ impl PendingTest {
             let Ok((length, from)) = self.socket.recv_from(&mut buffer) else {
                 continue;
             };
-            let request = Activation::decode(&buffer[..length], self.version).ok();
-            let request = request.filter(|r| r.answer.is_none() && from.ip() == self.peer.ip());
+            let request = Activation::decode(&buffer[..length], self.version)
+                .ok()
+                .filter(|r| r.answer.is_none() && from.ip() == self.peer.ip());
             if let Some(request) = request {
                 self.budget.add_received(length);
                 return Some((from, request));
@@ -242,8 +243,8 @@ impl PendingTest {
                 Direction::Up => control.rate(),
                 Direction::Down => SendingRate::default(),
             },
-        };
-        let answer = answer.encode(self.version);
+        }
+        .encode(self.version);
         let draw = getrandom::u64()?;
         let shared = &self.shared;
         let exchange = Exchange {
@@ -265,9 +266,9 @@ fn open(address: SocketAddr, bind: Option<&Local>) -> io::Result<UdpSocket> {
 }
 
 /// Returns the requested parameters; an impossible value is replaced by its default, as in the reference.
-fn within_limits(asked: &TestParameters, longest: Duration) -> TestParameters {
+fn within_limits(requested: &TestParameters, longest: Duration) -> TestParameters {
     let usual = Thresholds::default();
-    let given = asked.thresholds;
+    let given = requested.thresholds;
     let (low_ms, upper_ms) = match (given.low_ms, given.upper_ms) {
         (low, upper) if (1..=upper).contains(&low) && upper <= 10_000 => (low, upper),
         _ => (usual.low_ms, usual.upper_ms),
@@ -277,7 +278,7 @@ fn within_limits(asked: &TestParameters, longest: Duration) -> TestParameters {
         if possible { value } else { usual }
     };
     let longest_s = u16::try_from(longest.as_secs().max(1)).unwrap_or(u16::MAX);
-    let duration_s = within(asked.duration_s, 1, 3600, 10).min(longest_s);
+    let duration_s = within(requested.duration_s, 1, 3600, 10).min(longest_s);
     let longest_ms = duration_s.saturating_mul(1000).min(10_000);
     TestParameters {
         thresholds: Thresholds {
@@ -290,14 +291,14 @@ fn within_limits(asked: &TestParameters, longest: Duration) -> TestParameters {
                 rows => rows,
             },
         },
-        feedback_ms: within(asked.feedback_ms, 5, 250, 50),
+        feedback_ms: within(requested.feedback_ms, 5, 250, 50),
         duration_s,
-        sub_interval_ms: within(asked.sub_interval_ms, 100, longest_ms, 1000),
-        start: match asked.start {
+        sub_interval_ms: within(requested.sub_interval_ms, 100, longest_ms, 1000),
+        start: match requested.start {
             StartRow::At(row) | StartRow::Fixed(row) if row > LAST_ROW => StartRow::Lowest,
             start => start,
         },
-        ..*asked
+        ..*requested
     }
 }
 

@@ -129,10 +129,10 @@ pub(crate) fn measure(
     let mut probes = ConnectProbes::new(target, plan, &TIMED);
     let ended = probes.run(session, || {
         let socket = endpoint::tcp(target, local)?;
-        let asked = Instant::now();
-        let went = endpoint::attempt(&socket, target, timeout, &session.stop)?;
-        let times = vec![(Metric::ConnectMs, asked.elapsed().as_secs_f64() * 1e3)];
-        let Err(error) = went else {
+        let start = Instant::now();
+        let outcome = endpoint::attempt(&socket, target, timeout, &session.stop)?;
+        let times = vec![(Metric::ConnectMs, start.elapsed().as_secs_f64() * 1e3)];
+        let Err(error) = outcome else {
             return Ok((times, Ok(())));
         };
         Ok(match error.kind() {
@@ -198,9 +198,11 @@ mod tests {
         assert_eq!(measurement.facts["refused"], "0 of 6");
         let mut samples = measurement.samples.iter();
         assert!(samples.all(|sample| sample.metric == Metric::ConnectMs && sample.value > 0.0));
-        let mut figures = measurement.figures.iter();
-        let median = figures.find(|figure| figure.statistic == Statistic::Median);
-        let median = median.unwrap();
+        let median = measurement
+            .figures
+            .iter()
+            .find(|figure| figure.statistic == Statistic::Median)
+            .unwrap();
         // Six values are too few for an interval.
         assert!(median.interval.is_none() && median.is_of_too_few());
     }

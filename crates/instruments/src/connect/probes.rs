@@ -122,9 +122,13 @@ impl<'a> ConnectProbes<'a> {
             ))
         }));
         for metric in self.timed {
-            let times = self.probes.iter().flat_map(|(_, times)| times);
-            let times = times.filter(|(timed, _)| timed == metric);
-            let times: Vec<f64> = times.map(|(_, ms)| *ms).collect();
+            let times: Vec<f64> = self
+                .probes
+                .iter()
+                .flat_map(|(_, times)| times)
+                .filter(|(timed, _)| timed == metric)
+                .map(|(_, ms)| *ms)
+                .collect();
             let statistics = metrics(self.timed).statistics(*metric);
             figures.extend(distribution(*metric, &times, statistics));
         }

@@ -71,7 +71,7 @@ fn measurements(output: &ToolOutput) -> Vec<Measurement> {
     for protocol in [Transport::Tcp, Transport::Udp] {
         let mut plan = Iperf3Test::new(protocol);
         for way in [TestDirection::Up, TestDirection::Down, TestDirection::Both] {
-            plan.way = way;
+            plan.direction = way;
             measurements.extend(tools.map(|tool| tool.parse(output, &plan)));
         }
     }

@@ -117,8 +117,12 @@ impl Instrument for HttpArgs {
     }
 
     fn measure(&self, session: &Session) -> Result<MeasureOutput, Failure> {
-        let targets = self.url.iter().map(|url| self.target(url));
-        let targets: Vec<HttpTarget> = targets.collect::<Result<_>>().or_bad_input()?;
+        let targets: Vec<HttpTarget> = self
+            .url
+            .iter()
+            .map(|url| self.target(url))
+            .collect::<Result<_>>()
+            .or_bad_input()?;
         let local = self.common.bind.as_ref();
         let interval = self.interval.map(Duration::from);
         let measurement = match (targets.as_slice(), self.tool) {

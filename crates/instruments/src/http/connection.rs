@@ -201,8 +201,9 @@ fn is_reset(error: &Error) -> bool {
 fn parse(data: &[u8], first_byte: Instant) -> Result<Option<(ResponseHead, usize)>> {
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
-    let parsed = response.parse(data);
-    let parsed = parsed.context("the server's answer is not HTTP/1.1")?;
+    let parsed = response
+        .parse(data)
+        .context("the server's answer is not HTTP/1.1")?;
     let httparse::Status::Complete(length) = parsed else {
         return Ok(None);
     };
@@ -219,8 +220,8 @@ fn parse(data: &[u8], first_byte: Instant) -> Result<Option<(ResponseHead, usize
             _ => bail!(Peer, "HTTP status {code} {reason}"),
         }
     }
-    let closing = header(response.headers, "connection")?;
-    let closing = closing.is_some_and(|text| text.to_ascii_lowercase().contains("close"));
+    let closing = header(response.headers, "connection")?
+        .is_some_and(|text| text.to_ascii_lowercase().contains("close"));
     let body = Body::of(response.headers)?;
     let persistent = response.version == Some(1) && !closing && !matches!(body, Body::UntilClose);
     let head = ResponseHead {
@@ -394,8 +395,10 @@ impl Chunks {
 /// # Errors
 /// Returns an error if the value is not text.
 fn header(headers: &[Header<'_>], name: &str) -> Result<Option<String>> {
-    let mut headers = headers.iter();
-    let Some(found) = headers.find(|header| header.name.eq_ignore_ascii_case(name)) else {
+    let Some(found) = headers
+        .iter()
+        .find(|header| header.name.eq_ignore_ascii_case(name))
+    else {
         return Ok(None);
     };
     let text = std::str::from_utf8(found.value).with_context(|| format!("{name} is not text"))?;

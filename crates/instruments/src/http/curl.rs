@@ -67,25 +67,28 @@ pub(crate) fn parse(output: &ToolOutput) -> Measurement {
 
 fn figures(output: &ToolOutput) -> Result<Vec<Figure>> {
     let text = output.text();
-    let said = text.lines().rev().find_map(|line| {
-        let value: Value = serde_json::from_str(line).ok()?;
-        value.is_object().then_some(value)
-    });
-    let said = said.with_context(|| output.exit_message("curl"))?;
-    if let Some(cause) = said["errormsg"].as_str() {
+    let report = text
+        .lines()
+        .rev()
+        .find_map(|line| {
+            let value: Value = serde_json::from_str(line).ok()?;
+            value.is_object().then_some(value)
+        })
+        .with_context(|| output.exit_message("curl"))?;
+    if let Some(cause) = report["errormsg"].as_str() {
         bail!(Tool, "curl: {cause}");
     }
     ensure!(Tool, output.code == 0, "{}", output.exit_message("curl"));
-    let status = said["response_code"].as_u64().unwrap_or_default();
+    let status = report["response_code"].as_u64().unwrap_or_default();
     ensure!(Tool, status == 200, "HTTP status {status}");
     let times: CurlReport =
-        serde_json::from_value(said).context("curl does not say all it should")?;
+        serde_json::from_value(report).context("curl does not say all it should")?;
     let between = |from: ToolNumber, to: ToolNumber| (to.0 - from.0).max(0.0);
-    let asked = times.time_pretransfer;
+    let requested = times.time_pretransfer;
     let mut figures = download_figures(
         times.size_download,
-        between(asked, times.time_total),
-        Some(between(asked, times.time_starttransfer)),
+        between(requested, times.time_total),
+        Some(between(requested, times.time_starttransfer)),
     );
     let connect_ms = 1e3 * between(times.time_namelookup, times.time_connect);
     figures.push(Figure::new(Metric::ConnectMs, Statistic::Mean, connect_ms));

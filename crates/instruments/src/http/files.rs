@@ -276,12 +276,14 @@ impl FetchState<'_> {
                 return;
             };
             let number = at + 1;
-            let fetched = self.fetch(file, &mut kept).map(|times| FetchedFile {
-                index: number as u64,
-                connection,
-                ..times
-            });
-            let fetched = fetched.with_context(|| format!("file {number} ({})", file.target));
+            let fetched = self
+                .fetch(file, &mut kept)
+                .map(|times| FetchedFile {
+                    index: number as u64,
+                    connection,
+                    ..times
+                })
+                .with_context(|| format!("file {number} ({})", file.target));
             let failed = fetched.is_err();
             if results.send(fetched).is_err() || failed {
                 return;
@@ -304,8 +306,9 @@ impl FetchState<'_> {
                 let mut connection = HttpConnection::open(&file.target, self.local, self.stop)?;
                 connected = Some(Instant::now());
                 let sent = connection.request(&file.target, self.plan.keep_alive)?;
-                let head = connection.head(self.stop)?;
-                let head = head.context("the server closed the connection and gave no answer")?;
+                let head = connection
+                    .head(self.stop)?
+                    .context("the server closed the connection and gave no answer")?;
                 (connection, sent, head)
             }
         };
@@ -398,8 +401,11 @@ fn samples(fetched: &[FetchedFile], connections: u32) -> Vec<Sample> {
 /// Returns the metrics of a download of many files.
 pub(crate) fn metrics(plan: &FilesArgs) -> MetricTable {
     const TIMES: &[Statistic] = &[Mean, Median, P90, P99];
-    let sizes = plan.sizes.as_ref().map(FileSizes::distinct);
-    let sizes = sizes.filter(|sizes| !sizes.is_empty());
+    let sizes = plan
+        .sizes
+        .as_ref()
+        .map(FileSizes::distinct)
+        .filter(|sizes| !sizes.is_empty());
     let of_sizes =
         |sizes: Vec<u64>| MetricRow::new(Metric::CompletionMs, &[Median]).of_sizes(&sizes);
     MetricTable::new([

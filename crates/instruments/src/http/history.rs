@@ -93,10 +93,11 @@ impl DownloadHistory {
 
     fn variation(&self, end_s: f64) -> Option<f64> {
         let bytes = self.seconds.iter().copied().chain(iter::repeat(0));
-        let whole = (1_u32..)
+        let whole: Vec<f64> = (1_u32..)
             .zip(bytes)
-            .take_while(|(end, _)| f64::from(*end) <= end_s);
-        let whole: Vec<f64> = whole.map(|(_, bytes)| bytes as f64).collect();
+            .take_while(|(end, _)| f64::from(*end) <= end_s)
+            .map(|(_, bytes)| bytes as f64)
+            .collect();
         let (mean, sd) = (t_interval::mean(&whole)?, t_interval::sample_sd(&whole)?);
         (whole.len() >= FEWEST_SECONDS && mean > 0.0).then(|| 100.0 * sd / mean)
     }

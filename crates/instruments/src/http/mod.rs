@@ -94,8 +94,9 @@ impl HttpTarget {
     /// # Errors
     /// Returns an error if it is not an `http://` URL, or its host does not resolve to `family`.
     pub(crate) fn resolve(url: &str, family: Family) -> Result<Self> {
-        let uri = url.parse::<http::Uri>();
-        let uri = uri.with_context(|| format!("`{url}` is not a URL"))?;
+        let uri = url
+            .parse::<http::Uri>()
+            .with_context(|| format!("`{url}` is not a URL"))?;
         ensure!(
             Input,
             uri.scheme_str() == Some("http"),

@@ -66,9 +66,11 @@ fn arguments(target: &HttpTarget, local: Option<&Local>) -> Result<Vec<String>> 
 /// Parses wget's output into samples. Other lines are ignored.
 pub(crate) fn parse(output: &ToolOutput, interval: Duration) -> Measurement {
     let mut meter = IntervalMeter::new(interval);
-    let mut lines = output.lines.iter();
-    let start = lines.find(|line| line.text.starts_with("Saving to: "));
-    let start_s = start.map_or(0.0, |line| line.at_s);
+    let start_s = output
+        .lines
+        .iter()
+        .find(|line| line.text.starts_with("Saving to: "))
+        .map_or(0.0, |line| line.at_s);
     let mut end_s = 0.0;
     for line in &output.lines {
         if let Some(bytes) = row_bytes(&line.text) {

@@ -258,7 +258,7 @@ impl Iperf3Args {
     pub(crate) fn plan(&self, protocol: Transport) -> Iperf3Test {
         let usual = Iperf3Test::new(protocol);
         Iperf3Test {
-            way: match (self.reverse, self.bidir) {
+            direction: match (self.reverse, self.bidir) {
                 (true, _) => TestDirection::Down,
                 (_, true) => TestDirection::Both,
                 _ => TestDirection::Up,

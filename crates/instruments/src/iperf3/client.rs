@@ -118,8 +118,8 @@ impl<'a> Client<'a> {
         let (address, timeout) = (server.address, server.connect_timeout);
         let socket = endpoint::tcp(address, server.local.as_ref())?;
         let stream = endpoint::connect(socket, address, timeout, &session.stop)?;
-        let control = ControlChannel::new(stream, session.stop.clone())?;
-        let control = control.with_timeout(server.message_timeout);
+        let control =
+            ControlChannel::new(stream, session.stop.clone())?.with_timeout(server.message_timeout);
         let mut params = params.clone();
         if params.plan.protocol == Transport::Udp {
             params.plan.length = params.plan.length.or_else(|| control.mss());
@@ -158,7 +158,7 @@ impl<'a> Client<'a> {
         (tested.sides.local, outcome) = self.run_streams(streams);
         outcome?;
         let plan = &self.params.plan;
-        let sent_datagrams = plan.protocol == Transport::Udp && plan.way.goes_up();
+        let sent_datagrams = plan.protocol == Transport::Udp && plan.direction.goes_up();
         if sent_datagrams || matches!(plan.until, Until::Bytes(_)) {
             self.linger()?;
         }
@@ -170,7 +170,7 @@ impl<'a> Client<'a> {
     fn run_streams(&mut self, streams: &mut impl Streams) -> (Results, ControlResult<()>) {
         let (session, silence) = (self.session, self.server.silence);
         let (control, plan) = (&mut self.control, &self.params.plan);
-        let sends = plan.way.goes_up();
+        let sends = plan.direction.goes_up();
         run::run(plan, streams, sends, silence, |streams, now, until| {
             if now.ticked {
                 session
@@ -182,7 +182,7 @@ impl<'a> Client<'a> {
                 Until::For(time) => counted >= time,
                 Until::Bytes(bytes) => {
                     let sent = !sends || progress.delivered;
-                    sent && (!plan.way.goes_down() || progress.received >= bytes)
+                    sent && (!plan.direction.goes_down() || progress.received >= bytes)
                 }
             });
             if over {

@@ -101,7 +101,7 @@ impl Params {
             (true, true) => bail!(Peer, "tcp and udp are both true"),
             (false, false) => bail!(Peer, "neither tcp nor udp is true"),
         };
-        let way = match (fields.flag("reverse")?, fields.flag("bidirectional")?) {
+        let direction = match (fields.flag("reverse")?, fields.flag("bidirectional")?) {
             (false, false) => TestDirection::Up,
             (true, false) => TestDirection::Down,
             (false, true) => TestDirection::Both,
@@ -120,7 +120,7 @@ impl Params {
         let time = seconds("time", LONGEST_TEST_S)?;
         let parallel = fields.within("parallel", 1, MOST_STREAMS.into())?;
         let plan = Iperf3Test {
-            way,
+            direction,
             parallel: parallel.unwrap_or(1),
             // A test without a time is ended by the client: after a number of blocks, or at any time.
             until: above_zero("num")?.map_or(Until::For(time), Until::Bytes),
@@ -153,8 +153,8 @@ impl Params {
         without_null(json!({
             "tcp": if_true(plan.protocol == Transport::Tcp),
             "udp": if_true(plan.protocol == Transport::Udp),
-            "reverse": if_true(plan.way == TestDirection::Down),
-            "bidirectional": if_true(plan.way == TestDirection::Both),
+            "reverse": if_true(plan.direction == TestDirection::Down),
+            "bidirectional": if_true(plan.direction == TestDirection::Both),
             "omit": plan.omit.as_secs(),
             "time": seconds,
             "num": bytes,
@@ -358,8 +358,8 @@ impl JsonFields {
         );
         let stream = |value: &Value| {
             let fields = Self::of(value.clone()).context("in streams")?;
-            let id = required("id", fields.within("id", 1, u32::MAX.into()));
-            let id = id.context("in streams")?;
+            let id =
+                required("id", fields.within("id", 1, u32::MAX.into())).context("in streams")?;
             StreamResults::of(&fields, id).with_context(|| format!("in streams, id {id}"))
         };
         streams.iter().map(stream).collect()
@@ -455,7 +455,7 @@ mod tests {
     fn the_parameters_of_3_12_are_read() {
         let params = Params::parse(PARAMS_OF_3_12.as_bytes()).unwrap();
         let expected = Iperf3Test {
-            way: TestDirection::Both,
+            direction: TestDirection::Both,
             parallel: 4,
             omit: Duration::from_secs(1),
             length: Some(131_072),
@@ -468,7 +468,7 @@ mod tests {
     #[test]
     fn parameters_round_trip() {
         let plan = Iperf3Test {
-            way: TestDirection::Down,
+            direction: TestDirection::Down,
             until: Until::Bytes(1 << 40),
             bitrate: Some(50_000_000),
             length: Some(1448),

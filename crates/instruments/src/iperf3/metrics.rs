@@ -11,7 +11,7 @@ use crate::measured::goodput;
 
 /// Returns the metrics that `tool`, or farwire itself, states for a test.
 pub(crate) fn metrics(tool: Option<StreamTool>, plan: &Iperf3Test) -> MetricTable {
-    let directions = plan.way.directions();
+    let directions = plan.direction.directions();
     let (protocol, is_tcp) = match plan.protocol {
         Transport::Tcp => ("TCP", true),
         Transport::Udp => ("UDP", false),
@@ -19,7 +19,7 @@ pub(crate) fn metrics(tool: Option<StreamTool>, plan: &Iperf3Test) -> MetricTabl
     let has_cpu = tool != Some(StreamTool::Iperf);
     // The sending kernel's values are available here only for a single connection.
     let of_sender = is_tcp
-        && plan.way.goes_up()
+        && plan.direction.goes_up()
         && plan.parallel == 1
         && matches!(tool, None | Some(StreamTool::Iperf3));
     let rows = MetricTable::new([goodput(protocol)]);

@@ -23,8 +23,8 @@ pub(crate) const LONGEST_OMIT_S: u32 = 600;
 pub(crate) struct Iperf3Test {
     /// TCP or UDP.
     pub(crate) protocol: Transport,
-    /// The sending ends.
-    pub(crate) way: TestDirection,
+    /// The direction of the test.
+    pub(crate) direction: TestDirection,
     /// The number of streams in each direction that sends, 1 to [`MOST_STREAMS`].
     pub(crate) parallel: u32,
     /// The end of the test.
@@ -96,7 +96,7 @@ impl Iperf3Test {
     pub(crate) fn new(protocol: Transport) -> Self {
         Self {
             protocol,
-            way: TestDirection::Up,
+            direction: TestDirection::Up,
             parallel: 1,
             until: Until::For(Duration::from_secs(10)),
             omit: Duration::ZERO,
@@ -118,7 +118,7 @@ impl Iperf3Test {
     /// In a bidirectional test, those that the client sends come first. The second stream has number 3: iperf3 has
     /// counted like this since its first version, and the results identify streams by it.
     pub(crate) fn streams(&self, client: bool) -> Vec<StreamSpec> {
-        let client_sends: &[bool] = match self.way {
+        let client_sends: &[bool] = match self.direction {
             TestDirection::Up => &[true],
             TestDirection::Down => &[false],
             TestDirection::Both => &[true, false],
@@ -140,7 +140,7 @@ impl Iperf3Test {
         if let Some(each) = self.bitrate.filter(|_| !measurement.figures.is_empty()) {
             let rate = each as f64 * f64::from(self.parallel);
             let requested = Figure::new(Metric::RequestedRateBitPerS, Statistic::Mean, rate);
-            let directions = self.way.directions().iter();
+            let directions = self.direction.directions().iter();
             let figures = directions.map(|way| requested.clone().toward(*way));
             measurement.figures.extend(figures);
         }
@@ -164,7 +164,7 @@ impl Iperf3Test {
         let paced_s = self.bitrate.filter(|rate| *rate > 0).map_or(0.0, |rate| {
             bytes as f64 * 8.0 / (rate as f64 * f64::from(self.parallel))
         });
-        let directions = self.way.directions();
+        let directions = self.direction.directions();
         // Paced datagrams leave at their pace, since those that the path cannot carry are lost.
         let path_s = match (self.protocol, paced_s > 0.0) {
             (Transport::Udp, true) => 0.0,
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn the_second_stream_is_number_three_and_client_streams_come_first() {
         let plan = Iperf3Test {
-            way: TestDirection::Both,
+            direction: TestDirection::Both,
             parallel: 2,
             ..Iperf3Test::new(Transport::Tcp)
         };
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn the_requested_rate_is_that_of_all_streams_of_each_direction() {
         let plan = Iperf3Test {
-            way: TestDirection::Both,
+            direction: TestDirection::Both,
             parallel: 3,
             bitrate: Some(20_000_000),
             ..Iperf3Test::new(Transport::Udp)
@@ -236,8 +236,8 @@ mod tests {
             ..Measurement::default()
         };
         let figures = plan.with_requested_rate(measured.clone()).figures;
-        let requested = figures[1..].iter();
-        let requested: Vec<_> = requested
+        let requested: Vec<_> = figures[1..]
+            .iter()
             .map(|f| (f.metric, f.direction, f.value))
             .collect();
         let of = |way| (Metric::RequestedRateBitPerS, Some(way), 60e6);

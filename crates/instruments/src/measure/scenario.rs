@@ -137,8 +137,11 @@ impl Kind {
         let options = parameters.options()?;
         let known: Vec<String> = self.options().into_iter().map(|known| known.name).collect();
         for option in &options {
-            let name = option.trim_start_matches('-').split('=').next();
-            let name = name.unwrap_or_default();
+            let name = option
+                .trim_start_matches('-')
+                .split('=')
+                .next()
+                .unwrap_or_default();
             if !known.iter().any(|known| known == name) {
                 let known = known.iter().map(String::as_str);
                 let near = nearest::of(name, known.clone()).map_or_else(
@@ -382,8 +385,10 @@ mod tests {
         ] {
             let (asked, right) = case.split_once(" => ").unwrap();
             let (name, options) = asked.split_once(": ").unwrap();
-            let error = kind(name).with(&parameters(&options.replace(", ", "\n")));
-            let error = error.unwrap_err().to_string();
+            let error = kind(name)
+                .with(&parameters(&options.replace(", ", "\n")))
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(right), "{case}: {error}");
             assert!(!error.contains("Usage"), "{error}");
         }

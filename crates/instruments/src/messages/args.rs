@@ -59,8 +59,7 @@ impl ConnectionArgs {
     /// Returns the profile of an instrument with these metrics that sends to the far end in runs, all of which the far
     /// end receives.
     pub(crate) fn profile(&self, metrics: &MetricTable) -> InstrumentProfile {
-        let goodput = Headline::new(Metric::GoodputBitPerS, Statistic::Mean);
-        let goodput = goodput.toward(Direction::Up);
+        let goodput = Headline::new(Metric::GoodputBitPerS, Statistic::Mean).toward(Direction::Up);
         let usual = metrics.profile(goodput, HostLimit::TcpRate);
         InstrumentProfile {
             direction: Some(Direction::Up),

@@ -128,8 +128,9 @@ pub(crate) fn measure(far: &MessageTarget, plan: &BlastArgs, session: &Session) 
             let elapsed = Sample::new(at_s, Metric::ElapsedS, number.into(), run_s);
             let goodput = Sample::new(at_s, Metric::GoodputBitPerS, number.into(), rate);
             let samples = [elapsed, goodput.toward(Direction::Up)];
-            let samples = samples.map(|sample| sample.size(size as u64));
-            measurement.samples.extend(samples);
+            measurement
+                .samples
+                .extend(samples.map(|sample| sample.size(size as u64)));
             session.live.line(format_args!(
                 "{}, run {number} of {runs}: {} in {run_s:.6} s, {:.3} Mbit/s",
                 counted(size, "byte"),
@@ -190,10 +191,10 @@ fn figures(load: MessageLoad, elapsed_s: &[f64], hosts_s: Option<f64>) -> Vec<Fi
     // As in nettest, the goodput is the bytes of one run divided by the mean time of the runs.
     let bytes = load.size as f64 * load.count as f64;
     let interval = goodput_interval(&goodputs, bytes, hosts_s);
-    let rate = measured::figures(Some(Direction::Up), [goodput]);
-    let rate = rate.map(|figure| Figure { interval, ..figure });
-    let figures = elapsed_figures(elapsed_s).chain(rate);
-    figures
+    let rate = measured::figures(Some(Direction::Up), [goodput])
+        .map(|figure| Figure { interval, ..figure });
+    elapsed_figures(elapsed_s)
+        .chain(rate)
         .map(|figure| figure.size(load.size as u64))
         .collect()
 }

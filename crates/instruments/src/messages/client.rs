@@ -50,9 +50,10 @@ impl MessageTarget {
         }
         let stream = endpoint::connect(socket, self.address, CONNECT_TIMEOUT, stop)?;
         let stream = MessageStream::new(stream, stop.clone(), self.silence)?;
-        let answer = stream.send_line(&MessageRequest { mode, nagle }.to_string());
-        let answer = answer.and_then(|()| stream.receive_line());
-        let answer = answer.map_err(|broken| self.error_at("answering the request", broken))?;
+        let answer = stream
+            .send_line(&MessageRequest { mode, nagle }.to_string())
+            .and_then(|()| stream.receive_line())
+            .map_err(|broken| self.error_at("answering the request", broken))?;
         let wrong = || {
             format!(
                 "{}: is `farwire serve` of this version there?",
@@ -70,8 +71,9 @@ impl MessageTarget {
             grant.rcvbuf
         );
         let facts = [("mss", mss), ("socket_buffers", buffers)];
-        let facts = facts.map(|(name, fact)| (name.to_owned(), fact));
-        measurement.facts.extend(facts);
+        measurement
+            .facts
+            .extend(facts.map(|(name, fact)| (name.to_owned(), fact)));
         if let Ok(mtu) = tcp::path_mtu(socket) {
             let mtu = format!("{mtu} bytes, of the path");
             measurement.facts.insert("mtu".to_owned(), mtu);

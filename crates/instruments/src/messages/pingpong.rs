@@ -351,11 +351,12 @@ impl Runs<'_> {
                 None => {}
             }
         }
-        let result = stream.send_line(DONE);
-        let result = result.and_then(|()| datagrams.send(&[]));
-        let result = result.and_then(|()| stream.receive_line());
-        let result = result.map_err(|broken| far.error_at("counting the messages", broken))?;
-        let result: EchoResult = result.parse().with_context(|| far.address.to_string())?;
+        let line = stream
+            .send_line(DONE)
+            .and_then(|()| datagrams.send(&[]))
+            .and_then(|()| stream.receive_line())
+            .map_err(|broken| far.error_at("counting the messages", broken))?;
+        let result: EchoResult = line.parse().with_context(|| far.address.to_string())?;
         ensure!(
             Peer,
             counts.answered <= result.received && result.received <= counts.sent,

@@ -211,11 +211,14 @@ pub(super) fn host_overhead(
         }
         near.socket().shutdown(Shutdown::Both)?;
         let answers = far.join().unwrap_or_default();
-        let pairs = exchanges.iter().zip(&answers);
-        let hosts = pairs.map(|((sent, came), (heard, answered))| {
-            heard.saturating_duration_since(*sent) + came.saturating_duration_since(*answered)
-        });
-        let mut hosts: Vec<Duration> = hosts.collect();
+        let mut hosts: Vec<Duration> = exchanges
+            .iter()
+            .zip(&answers)
+            .map(|((sent, returned), (arrived, answered))| {
+                arrived.saturating_duration_since(*sent)
+                    + returned.saturating_duration_since(*answered)
+            })
+            .collect();
         hosts.sort_unstable();
         let nine_in_ten = hosts.get(hosts.len() * 9 / 10).copied();
         nine_in_ten.context("no message came back over loopback")

@@ -241,10 +241,10 @@ impl MessageTest<'_> {
         };
         // The socket is ready and emptied before the client is told, so that nothing that the client then sends is
         // lost.
-        let datagrams =
-            udp.map(|theirs| NumberedDatagrams::new(self.answering_socket(theirs)?, wait));
-        let datagrams = datagrams.transpose();
-        let datagrams = datagrams.with_context(|| format!("no UDP socket on port {port}"))?;
+        let datagrams = udp
+            .map(|theirs| NumberedDatagrams::new(self.answering_socket(theirs)?, wait))
+            .transpose()
+            .with_context(|| format!("no UDP socket on port {port}"))?;
         let socket = SockRef::from(self.stream.socket());
         let grant = MessageGrant {
             wait,

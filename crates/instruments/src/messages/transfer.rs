@@ -272,15 +272,18 @@ fn run(
     };
     let (stream, _) = far.request(mode, plan.connection.nagle, stop, measurement)?;
     while let Some(piece) = source.next()? {
-        let sent = stream.send(piece).and_then(|()| stream.check_stop());
-        let sent = sent.and_then(|()| pause(&stream, latency));
+        let sent = stream
+            .send(piece)
+            .and_then(|()| stream.check_stop())
+            .and_then(|()| pause(&stream, latency));
         sent.map_err(|broken| {
             let doing = format!("taking a block of {block} bytes, {bytes} bytes in all");
             far.error_at(&doing, broken)
         })?;
     }
-    let line = stream.receive_line();
-    let line = line.map_err(|broken| far.error_at("accounting for its reads", broken))?;
+    let line = stream
+        .receive_line()
+        .map_err(|broken| far.error_at("accounting for its reads", broken))?;
     let result: TransferResult = line.parse().with_context(|| far.address.to_string())?;
     ensure!(
         Input,

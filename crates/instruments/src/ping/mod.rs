@@ -183,8 +183,10 @@ impl<'a> Pinger<'a> {
         self.sending_ms.sort_by(f64::total_cmp);
         let sending_ms = order_statistics::percentile(&self.sending_ms, 0.9);
         let hosts_ms = sending_ms.filter(|_| self.kernel_stamps).map(|ms| 2.0 * ms);
-        let measurement = self.tally.finish(Some(self.plan.interval()), hosts_ms);
-        let mut measurement = measurement.with_fact("timestamps", stamps);
+        let mut measurement = self
+            .tally
+            .finish(Some(self.plan.interval()), hosts_ms)
+            .with_fact("timestamps", stamps);
         measurement.failure = failure.or(measurement.failure);
         match hosts_ms {
             Some(hosts_ms) => with_hosts_part(measurement, hosts_ms),
@@ -344,8 +346,7 @@ fn icmp_socket(target: IpAddr) -> Result<(Socket, bool)> {
     if let Ok(socket) = Socket::new(domain, Type::DGRAM, Some(protocol)) {
         return Ok((socket, false));
     }
-    let socket = Socket::new(domain, Type::RAW, Some(protocol));
-    let socket = socket.with_context(|| {
+    let socket = Socket::new(domain, Type::RAW, Some(protocol)).with_context(|| {
         format!(
             "no ICMP socket: net.ipv4.ping_group_range ({}) has none of this user's groups, and CAP_NET_RAW is not held; \
              {WAY_ROUND}",

@@ -74,8 +74,11 @@ pub(crate) fn parse(output: &ToolOutput, plan: &PingPlan) -> Measurement {
         return Measurement::failed(output.exit_message("ping"));
     };
     let mut wraps = SequenceNumbers::default();
-    let answers = output.texts().filter_map(EchoReply::parse);
-    let answers: Vec<EchoReply> = answers.map(|one| one.unwrapped(&mut wraps)).collect();
+    let answers: Vec<EchoReply> = output
+        .texts()
+        .filter_map(EchoReply::parse)
+        .map(|one| one.unwrapped(&mut wraps))
+        .collect();
     let mut tally = EchoStats::new(plan.timeout());
     let times = sending_times(&answers, sent.min(u64::from(plan.count)), plan.interval());
     times.iter().for_each(|at_s| tally.sent(*at_s));
@@ -251,8 +254,10 @@ rtt min/avg/max/mdev = 1.740/1.745/1.750/0.005 ms
         };
         assert_eq!(sent_at(ANSWERED), ["0.0000", "0.1002", "0.2004"]);
         // Without timestamps, only the interval is known.
-        let bare = ANSWERED.replace("[1795291848.", "[");
-        let bare = bare.replace("[603981] ", "").replace("[703278] ", "");
+        let bare = ANSWERED
+            .replace("[1795291848.", "[")
+            .replace("[603981] ", "")
+            .replace("[703278] ", "");
         assert_eq!(
             sent_at(&bare.replace("[803473] ", "")),
             ["0.0000", "0.1000", "0.2000"]

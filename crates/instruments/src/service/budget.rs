@@ -97,8 +97,8 @@ impl ResourceBudget {
             of_source,
         };
         let within = |taken: u64, most: u64| taken.checked_add(amount).filter(|sum| *sum <= most);
-        let source_then = within(of_source.unwrap_or(0), self.most_per_source);
-        let source_then = source_then.ok_or(short(self.most_per_source, true))?;
+        let source_then = within(of_source.unwrap_or(0), self.most_per_source)
+            .ok_or(short(self.most_per_source, true))?;
         taken.all = within(taken.all, self.most).ok_or(short(self.most, false))?;
         let by_source = source.map(|source| (source, source_then));
         taken.by_source.extend(by_source);

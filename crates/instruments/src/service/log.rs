@@ -111,8 +111,11 @@ impl Log {
             Some(file) if is_stdout(file) => (stderr(), Some(stdout(lost_entries))),
             Some(file) => {
                 let name = file.display().to_string();
-                let opened = File::options().append(true).create(true).open(file);
-                let opened = opened.with_context(|| format!("{name}: cannot write"))?;
+                let opened = File::options()
+                    .append(true)
+                    .create(true)
+                    .open(file)
+                    .with_context(|| format!("{name}: cannot write"))?;
                 let json_log = Writer::new(&name, opened, lost_entries);
                 (stdout(lost_lines), Some(json_log))
             }

@@ -470,14 +470,14 @@ mod tests {
         let shared = shared(2, &[]);
         let test =
             |peer: &str| shared.admit(peer.parse().unwrap(), "tcp", TestResources::default());
-        let said = |refused: Result<Permit, AdmissionRefusal>| refused.unwrap_err().to_string();
+        let message = |refused: Result<Permit, AdmissionRefusal>| refused.unwrap_err().to_string();
         let first = test("192.0.2.1:9").unwrap();
         assert_eq!(
-            said(test("192.0.2.1:10")),
+            message(test("192.0.2.1:10")),
             "busy: 1 tests run already for this address"
         );
         let second = test("192.0.2.2:9").unwrap();
-        assert_eq!(said(test("192.0.2.3:9")), "busy: 2 tests run already");
+        assert_eq!(message(test("192.0.2.3:9")), "busy: 2 tests run already");
         drop((first, second));
         assert!(test("192.0.2.1:9").is_ok());
     }

@@ -59,11 +59,14 @@ pub(crate) fn measure<E>(
             thread::sleep(STOP_INTERVAL);
         }
         let loaded = (!load.is_finished()).then(&probe).transpose()?;
-        let load = load.join();
-        let load = load.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let load = load
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let (loaded, probing) = loaded.unzip();
-        let failure = load.failure.as_ref();
-        let failure = failure.map(|cause| format!("the load: {cause}"));
+        let failure = load
+            .failure
+            .as_ref()
+            .map(|cause| format!("the load: {cause}"));
         Ok(LoadedLatency {
             idle,
             loaded,

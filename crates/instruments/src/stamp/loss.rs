@@ -105,13 +105,16 @@ fn counts(log: &ProbeLog) -> Option<Vec<CountedAnswer>> {
     let far_end = &log.far_end;
     let numbered = far_end.is_farwire || far_end.numbers;
     let count = |answer: &ProbeAnswer| answer.counted.or(numbered.then_some(answer.number));
-    let counted = log.answers.iter().map(|answer| {
-        Some(CountedAnswer {
-            probe: answer.probe,
-            count: count(answer)?.into(),
+    let counted: Option<Vec<_>> = log
+        .answers
+        .iter()
+        .map(|answer| {
+            Some(CountedAnswer {
+                probe: answer.probe,
+                count: count(answer)?.into(),
+            })
         })
-    });
-    let counted: Option<Vec<_>> = counted.collect();
+        .collect();
     counted.filter(|counted| !counted.is_empty())
 }
 

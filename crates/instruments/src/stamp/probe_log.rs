@@ -243,11 +243,11 @@ impl ProbeLog {
                 counted = received.ok().and_then(|count| count.checked_sub(1));
             }
             TlvKind::SameClock => {
-                if let Some(said) = SameClock::parse(value) {
-                    let (first, _) = far_end.overflowed.unwrap_or((said.overflowed, 0));
+                if let Some(same_clock) = SameClock::parse(value) {
+                    let (first, _) = far_end.overflowed.unwrap_or((same_clock.overflowed, 0));
                     far_end.is_farwire = true;
-                    far_end.overflowed = Some((first, said.overflowed));
-                    far_end.same_kernel = self.expected == Some(said.response);
+                    far_end.overflowed = Some((first, same_clock.overflowed));
+                    far_end.same_kernel = self.expected == Some(same_clock.response);
                 }
             }
             TlvKind::ExtraPadding | TlvKind::ClassOfService => {}

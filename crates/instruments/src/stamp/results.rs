@@ -265,8 +265,11 @@ impl ProbeResults {
         };
         let mut figures = Vec::new();
         for direction in DIRECTIONS {
-            let values = self.delays.iter();
-            let values: Vec<f64> = values.filter_map(|d| self.one_way(d, direction)).collect();
+            let values: Vec<f64> = self
+                .delays
+                .iter()
+                .filter_map(|d| self.one_way(d, direction))
+                .collect();
             let (low, high) = match direction {
                 Direction::Up => (offset.ms - offset.high, offset.ms - offset.low),
                 Direction::Down => (offset.low - offset.ms, offset.high - offset.ms),
@@ -514,9 +517,10 @@ mod tests {
     use crate::stamp::wire::ErrorEstimate;
 
     fn of(values: &[f64], statistic: Statistic) -> Figure {
-        let figures = distribution(Metric::RttMs, values, [0.0; 2]);
-        let mut figures = figures.into_iter();
-        figures.find(|f| f.statistic == statistic).unwrap()
+        distribution(Metric::RttMs, values, [0.0; 2])
+            .into_iter()
+            .find(|f| f.statistic == statistic)
+            .unwrap()
     }
 
     /// Returns the log of a hundred probes at these intervals, none of which was answered.
@@ -536,8 +540,9 @@ mod tests {
             log.overflowed.most = here;
             log.far_end.overflowed = Some((5, 5 + there));
             let figures = ProbeResults::new(log, None).figures();
-            let mut figures = figures.into_iter();
-            let lost = figures.find(|figure| figure.metric == Metric::LostPercent);
+            let lost = figures
+                .into_iter()
+                .find(|figure| figure.metric == Metric::LostPercent);
             lost.unwrap().interval.unwrap()[0]
         };
         let without = low(0, 0);

@@ -168,13 +168,13 @@ impl Sender {
 
     fn exchange(&mut self, session: &Session) -> Result<()> {
         self.start = clock::now();
-        let (mut shown, mut asked) = (self.start, self.start);
+        let (mut shown, mut next_check) = (self.start, self.start);
         let count = usize::try_from(self.plan.count)?;
         while self.log.probes.len() < count || !self.log.complete() {
             let now = clock::now();
-            if now >= asked {
+            if now >= next_check {
                 check_stop(&session.stop)?;
-                asked = now + STOP_INTERVAL.into();
+                next_check = now + STOP_INTERVAL.into();
             }
             if now >= shown + LIVE_INTERVAL {
                 shown = now;
@@ -187,7 +187,7 @@ impl Sender {
                 }
                 self.send()?;
             } else if self.waiter.sleeps(now, Some(due)) {
-                let until = due.min(asked);
+                let until = due.min(next_check);
                 let socket = self.socket.as_fd();
                 self.waiter.sleep([socket].into_iter(), now, Some(until));
             }
@@ -323,8 +323,11 @@ impl Sender {
             1 => "; a packet came that answers none of them".to_owned(),
             count => format!("; {count} packets came that answer none of them"),
         };
-        let unreachable = self.log.unreachable.as_deref();
-        let unreachable = unreachable.map_or_else(String::new, |why| format!("; ICMP: {why}"));
+        let unreachable = self
+            .log
+            .unreachable
+            .as_deref()
+            .map_or_else(String::new, |why| format!("; ICMP: {why}"));
         format!(
             "no answer from {} to {probes} within {:?}{garbage}{unreachable}",
             self.target,

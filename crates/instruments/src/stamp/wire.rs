@@ -74,12 +74,12 @@ impl ProbeRequest {
     /// A packet of less than [`BASE`] bytes is TWAMP Light's, whose padding may overlap the field of the session.
     pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
         let mut base = [0; BASE];
-        let told = match packet.len() {
+        let length = match packet.len() {
             BASE.. => BASE,
             SHORTEST_REQUEST.. => SHORTEST_REQUEST,
             _ => return None,
         };
-        base[..told].copy_from_slice(&packet[..told]);
+        base[..length].copy_from_slice(&packet[..length]);
         Some(Self::get(&mut &base[..]))
     }
 

@@ -48,8 +48,8 @@ fn agreed(direction: Direction, feedback_ms: u16, is_server: bool) -> TestAgreem
 fn server(direction: Direction, feedback_ms: u16, draw: u64) -> TestSession {
     let agreed = agreed(direction, feedback_ms, true);
     let mut budget = UnprovenBudget::new(u32::try_from(HEADER).unwrap());
-    for came in [SETUP, ACTIVATION] {
-        budget.add_received(came);
+    for received_bytes in [SETUP, ACTIVATION] {
+        budget.add_received(received_bytes);
     }
     for sent in [SETUP, NULL] {
         budget.sent(sent);
@@ -294,10 +294,10 @@ fn a_silent_address_gets_at_most_three_times_the_received_bytes() {
     let end = simulation.until_end(&mut SimulatedClient::default());
     assert!(matches!(end, TestEnd::Silent), "{end:?}");
     let before = SETUP + NULL + 2 * HEADER;
-    let came = SETUP + ACTIVATION + 2 * HEADER;
+    let received_bytes = SETUP + ACTIVATION + 2 * HEADER;
     assert!(
-        simulation.bytes + before <= 3 * came,
-        "{} of {came}",
+        simulation.bytes + before <= 3 * received_bytes,
+        "{} of {received_bytes}",
         simulation.bytes
     );
     assert_eq!((simulation.probes, simulation.loaded), (5, 0));
@@ -415,10 +415,10 @@ fn load(sequence: u32) -> Vec<u8> {
 #[test]
 fn upstream_feedback_stays_within_three_times_the_received_bytes() {
     let mut simulation = Simulation::new(server(Direction::Up, 5, 7), 0, 1.0, 1);
-    let (mut came, mut end) = (SETUP + ACTIVATION + 2 * HEADER, None);
+    let (mut received_bytes, mut end) = (SETUP + ACTIVATION + 2 * HEADER, None);
     for number in 1..=3 {
         let pdu = load(number);
-        came += pdu.len() + HEADER;
+        received_bytes += pdu.len() + HEADER;
         simulation.session.take(at(simulation.ms), &pdu);
         end = (0..1_000).find_map(|_| simulation.step(&mut SimulatedClient::default(), false));
     }
@@ -426,7 +426,7 @@ fn upstream_feedback_stays_within_three_times_the_received_bytes() {
         end = simulation.step(&mut SimulatedClient::default(), false);
     }
     // The client's silence or the test's time ends it.
-    assert!(simulation.bytes + SETUP + NULL + 2 * HEADER <= 3 * came);
+    assert!(simulation.bytes + SETUP + NULL + 2 * HEADER <= 3 * received_bytes);
     assert!(simulation.left > 3, "an answer and some feedback");
 }
 
@@ -476,8 +476,8 @@ fn a_repeated_activation_is_answered_within_the_budget() {
         answer: None,
         parameters: session.agreed().parameters,
         rate: SendingRate::default(),
-    };
-    let request = request.encode(Version::NEWEST);
+    }
+    .encode(Version::NEWEST);
     for ms in 1..10 {
         session.take(at(ms), &request);
         let answer = session.transmit(at(ms));

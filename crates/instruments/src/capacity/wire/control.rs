@@ -312,11 +312,11 @@ impl Activation {
 
 impl Format {
     /// Returns an error for a field that is neither 1 nor 2.
-    fn either(&self, field: &'static str, came: u8) -> Result<(), MalformedMessage> {
-        if came == 0 {
-            return Err(MalformedMessage::Field(self.name, field, came));
+    fn either(&self, field: &'static str, value: u8) -> Result<(), MalformedMessage> {
+        if value == 0 {
+            return Err(MalformedMessage::Field(self.name, field, value));
         }
-        self.at_most(field, came, 2)
+        self.at_most(field, value, 2)
     }
 }
 
@@ -488,8 +488,8 @@ mod tests {
         for start in [StartRow::Lowest, StartRow::At(7), StartRow::Fixed(7)] {
             let mut sent = activation();
             sent.parameters.start = start;
-            let came = Activation::decode(&sent.encode(Version::NEWEST), Version::NEWEST).unwrap();
-            assert_eq!(came.parameters.start, start);
+            let value = Activation::decode(&sent.encode(Version::NEWEST), Version::NEWEST).unwrap();
+            assert_eq!(value.parameters.start, start);
         }
     }
 }

@@ -102,11 +102,11 @@ impl Format {
             ));
         }
         let mut fields = bytes;
-        let came = fields.get_u16();
-        if came != self.identifier {
+        let identifier = fields.get_u16();
+        if identifier != self.identifier {
             return Err(MalformedMessage::Identifier(
                 self.name,
-                came,
+                identifier,
                 self.identifier,
             ));
         }
@@ -119,9 +119,9 @@ impl Format {
     }
 
     /// Returns an error for a field that exceeds `most`.
-    fn at_most(&self, field: &'static str, came: u8, most: u8) -> Result<(), MalformedMessage> {
-        if came > most {
-            return Err(MalformedMessage::Field(self.name, field, came));
+    fn at_most(&self, field: &'static str, value: u8, most: u8) -> Result<(), MalformedMessage> {
+        if value > most {
+            return Err(MalformedMessage::Field(self.name, field, value));
         }
         Ok(())
     }

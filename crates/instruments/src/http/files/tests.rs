@@ -35,8 +35,12 @@ fn fetch(target: &HttpTarget, plan: &FilesArgs) -> Measurement {
 }
 
 fn values(measurement: &Measurement, metric: Metric) -> Vec<(u64, Option<u64>)> {
-    let all = measurement.samples.iter().filter(|s| s.metric == metric);
-    let mut all: Vec<_> = all.map(|s| (s.index, s.size)).collect();
+    let mut all: Vec<_> = measurement
+        .samples
+        .iter()
+        .filter(|s| s.metric == metric)
+        .map(|s| (s.index, s.size))
+        .collect();
     all.sort_unstable();
     all
 }
@@ -73,8 +77,10 @@ fn each_listed_size_has_a_completion_time() {
     let (_server, target) = far_end();
     let measurement = fetch(&target, &plan(20, "1kb,100kb"));
     let of_size = |size| {
-        let mut figures = measurement.figures.iter();
-        figures.any(|figure| figure.size == Some(size) && figure.worth.is_some())
+        measurement
+            .figures
+            .iter()
+            .any(|figure| figure.size == Some(size) && figure.worth.is_some())
     };
     assert!(of_size(1_000) && of_size(100_000));
 }

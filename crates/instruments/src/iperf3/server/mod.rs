@@ -109,7 +109,7 @@ mod tests {
 
     fn short(way: TestDirection) -> Iperf3Test {
         Iperf3Test {
-            way,
+            direction: way,
             until: Until::Bytes(100_000),
             ..Iperf3Test::new(Transport::Tcp)
         }
@@ -291,8 +291,8 @@ mod tests {
             let (state, code) = answer.split_first().unwrap();
             assert_eq!(*state, ControlState::ServerError.byte());
             assert_eq!(*code, [0, 0, 0, 134, 0, 0, 0, errno]);
-            let said = ErrorCode::parse(code.try_into().unwrap()).to_string();
-            assert!(said.contains(words), "{said}");
+            let message = ErrorCode::parse(code.try_into().unwrap()).to_string();
+            assert!(message.contains(words), "{message}");
         }
         let refusals = server.counts()().refusals;
         assert_eq!(refusals[&("iperf3", RefusalCause::Congestion)], 2);

@@ -78,7 +78,7 @@ pub(super) fn serve(
         Err(refusal) => return refuse(&mut control, refusal),
     };
     place.begin();
-    let ways = u32::from(plan.way.goes_up()) + u32::from(plan.way.goes_down());
+    let ways = u32::from(plan.direction.goes_up()) + u32::from(plan.direction.goes_down());
     control.extend_set_up(TIME_PER_STREAM * plan.parallel * ways);
     let outcome = match plan.protocol {
         Transport::Tcp => test.run_tcp(&mut control, plan, &mut measurement),
@@ -182,12 +182,14 @@ impl ServerTest<'_> {
         measurement: &mut Measurement,
     ) -> SessionResult<()> {
         let connections = &self.dispatcher.connections;
-        let waiting = connections.wait(self.cookie, control, Instant::now());
-        let waiting = waiting.map_err(TestFailure::stream)?;
+        let waiting = connections
+            .wait(self.cookie, control, Instant::now())
+            .map_err(TestFailure::stream)?;
         control.send_state(ControlState::CreateStreams)?;
         let specs = plan.streams(false);
-        let accepted = waiting.accept(control, specs.len(), |_| ());
-        let mut accepted = accepted.map_err(TestFailure::stream)?;
+        let mut accepted = waiting
+            .accept(control, specs.len(), |_| ())
+            .map_err(TestFailure::stream)?;
         accepted.sort_by_key(|(order, _)| *order);
         let with_options = |(spec, (_, socket)): (StreamSpec, (u64, TcpStream))| {
             let peer = socket.peer_addr()?.ip();
@@ -280,7 +282,7 @@ impl ServerTest<'_> {
             .duration()
             .map_or(self.limits.duration, |time| time + GRACE);
         let began = Instant::now();
-        let (sends, silence) = (plan.way.goes_down(), self.limits.idle);
+        let (sends, silence) = (plan.direction.goes_down(), self.limits.idle);
         run::run(plan, streams, sends, silence, |streams, _, until| {
             match control.poll_state(until)? {
                 Some(ControlState::TestEnd) => return Ok(true),

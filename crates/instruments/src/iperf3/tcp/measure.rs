@@ -52,8 +52,9 @@ pub(crate) fn measure(
             .with_fact("socket buffers", buffers);
     }
     measurement.failure = tested.failure.or(measurement.failure);
-    let measurement = plan.with_requested_rate(measurement);
-    let measurement = measurement.with_fact("server", server.address);
+    let measurement = plan
+        .with_requested_rate(measurement)
+        .with_fact("server", server.address);
     let json = session.details.then(|| json::of(&measurement, &start));
     MeasureOutput {
         measurement,
@@ -302,7 +303,7 @@ mod tests {
         let address = server.address("iperf3").unwrap();
         for way in [TestDirection::Up, TestDirection::Down] {
             let plan = Iperf3Test {
-                way,
+                direction: way,
                 rx_copy: true,
                 until: Until::Bytes(3_000_001),
                 ..plan()
@@ -328,7 +329,7 @@ mod tests {
             (TestDirection::Both, &[Direction::Up, Direction::Down]),
         ] {
             let plan = Iperf3Test {
-                way,
+                direction: way,
                 parallel: 2,
                 until: Until::Bytes(3_000_001),
                 ..plan()

@@ -192,8 +192,9 @@ impl TcpStreams {
         let peer = streams
             .first()
             .and_then(|(_, socket)| socket.peer_addr().ok());
-        let streams = streams.into_iter();
-        let streams = streams.map(|(spec, socket)| DataStream::new(spec, socket));
+        let streams = streams
+            .into_iter()
+            .map(|(spec, socket)| DataStream::new(spec, socket));
         Self {
             streams: streams.collect(),
             sending: Arc::new(SharedStreamState::new(block(plan), plan)),

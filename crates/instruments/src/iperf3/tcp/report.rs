@@ -93,7 +93,7 @@ impl DirectionCounts {
         let most = match self.carried.most {
             // The kernel's count includes retransmissions.
             Some(sent) if sends => sent as f64,
-            Some(came) => came.min(written) as f64 + again()?,
+            Some(arrived) => arrived.min(written) as f64 + again()?,
             None => written as f64 + again()?,
         };
         let least = received.saturating_sub(self.carried.before);
@@ -148,8 +148,11 @@ impl<'a> TcpReport<'a> {
     /// Returns the counts of both ends for one stream.
     fn stream(&self, total: &StreamTotal) -> DirectionCounts {
         let local = Some((total.bytes, total.seconds));
-        let remote = self.sides.remote.as_ref();
-        let remote = remote.and_then(|results| results.stream(total.spec.id));
+        let remote = self
+            .sides
+            .remote
+            .as_ref()
+            .and_then(|results| results.stream(total.spec.id));
         // iperf3 before 3.2 does not report the duration.
         let theirs = remote.map(|r| (r.bytes, r.seconds.unwrap_or(total.seconds)));
         if total.spec.sends {
@@ -223,12 +226,18 @@ impl<'a> TcpReport<'a> {
     fn add_figures(&self, sends: bool, figures: &mut Vec<Figure>) {
         let way = direction(sends, self.client);
         let sum = self.sum(sends);
-        let elapsed = sum.received.or(sum.sent);
-        let elapsed = elapsed.map(|(_, s)| Figure::new(Metric::ElapsedS, Statistic::Total, s));
-        let all = self.rates(sends, &sum).into_iter().chain(totals(&sum));
-        let all = all.chain(elapsed).chain(self.sides.cpu(sends));
-        let streams = self.of(sends).flat_map(|total| self.stream_figures(total));
-        figures.extend(all.chain(streams).map(|figure| figure.toward(way)));
+        let elapsed = sum
+            .received
+            .or(sum.sent)
+            .map(|(_, s)| Figure::new(Metric::ElapsedS, Statistic::Total, s));
+        let all = self
+            .rates(sends, &sum)
+            .into_iter()
+            .chain(totals(&sum))
+            .chain(elapsed)
+            .chain(self.sides.cpu(sends))
+            .chain(self.of(sends).flat_map(|total| self.stream_figures(total)));
+        figures.extend(all.map(|figure| figure.toward(way)));
     }
 
     /// Returns the goodput and the rate on each layer as figures.
@@ -347,8 +356,8 @@ impl<'a> TcpReport<'a> {
             (self.client, Some(&self.sides.local)),
             (!self.client, remote),
         ];
-        for (client, said) in ends {
-            if let Some(name) = said.and_then(|said| said.congestion_used.as_ref()) {
+        for (client, results) in ends {
+            if let Some(name) = results.and_then(|results| results.congestion_used.as_ref()) {
                 let end = if client { "client" } else { "server" };
                 fact(&format!("congestion control of the {end}"), name);
             }
@@ -449,11 +458,11 @@ mod tests {
         });
         assert_eq!(sent.bounds(true, Some(1000.0)), Some([5e6, 6e6]));
         // At the receiver, the bound is the received data and the 100 segments that may have arrived twice.
-        let came = sum(KernelCounts {
+        let arrived = sum(KernelCounts {
             most: Some(5_200_000),
             ..KernelCounts::default()
         });
-        assert_eq!(came.bounds(false, Some(1000.0)), Some([5e6, 5.3e6]));
+        assert_eq!(arrived.bounds(false, Some(1000.0)), Some([5e6, 5.3e6]));
         // If the kernel reports nothing, the bound is the written and the retransmitted data.
         let silent = sum(KernelCounts::default());
         assert_eq!(silent.bounds(true, Some(1000.0)), Some([5e6, 10.1e6]));

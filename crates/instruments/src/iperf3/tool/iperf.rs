@@ -47,7 +47,7 @@ impl StreamProgram for Iperf {
         let congestion = plan
             .congestion
             .clone()
-            .filter(|_| plan.way == TestDirection::Down);
+            .filter(|_| plan.direction == TestDirection::Down);
         let mut arguments = vec!["-s".to_owned()];
         arguments.extend(words(&[("-p", word(target.port())), ("-Z", congestion)]));
         arguments.extend(enabled_flags(&[
@@ -73,7 +73,7 @@ impl StreamProgram for Iperf {
         };
         ensure!(
             Tool,
-            plan.way == TestDirection::Up || plan.congestion.is_none(),
+            plan.direction == TestDirection::Up || plan.congestion.is_none(),
             "iperf's server chooses the congestion control of a reverse test: start it with -Z"
         );
         let mut arguments = vec!["-e".to_owned()];
@@ -97,7 +97,7 @@ impl StreamProgram for Iperf {
             }
         }
         let (totals, intervals) = split(&rows);
-        let down = plan.way == TestDirection::Down;
+        let down = plan.direction == TestDirection::Down;
         let received: Vec<&StreamRow> = match plan.protocol {
             _ if down => totals.clone(),
             // The server reports the datagrams that it received.
@@ -207,7 +207,7 @@ fn split(rows: &[StreamRow]) -> (Vec<&StreamRow>, Vec<&StreamRow>) {
 }
 
 fn interval_samples(intervals: &[&StreamRow], plan: &Iperf3Test) -> Vec<Sample> {
-    let bytes = match plan.way {
+    let bytes = match plan.direction {
         TestDirection::Down => ReceivedBytes,
         TestDirection::Up | TestDirection::Both => SentBytes,
     };
@@ -255,11 +255,15 @@ fn other_figures(
     received: &[&StreamRow],
     plan: &Iperf3Test,
 ) -> impl Iterator<Item = Figure> + use<> {
-    let retransmits = totals.iter().filter_map(|row| row.retransmits);
-    let retransmits = retransmits.reduce(|sum, more| sum + more);
+    let retransmits = totals
+        .iter()
+        .filter_map(|row| row.retransmits)
+        .reduce(|sum, more| sum + more);
     let elapsed = totals.iter().map(|row| row.end_s).reduce(f64::max);
-    let counts = received.iter().filter_map(|row| row.lost);
-    let counts = counts.reduce(|(lost, sent), more| (lost + more.0, sent + more.1));
+    let counts = received
+        .iter()
+        .filter_map(|row| row.lost)
+        .reduce(|(lost, sent), more| (lost + more.0, sent + more.1));
     let lost_percent = counts.and_then(|(lost, sent)| (sent > 0.0).then(|| 100.0 * lost / sent));
     let jitters: Vec<f64> = received.iter().filter_map(|row| row.jitter_ms).collect();
     let jitter = jitters.iter().sum::<f64>() / jitters.len().max(1) as f64;
@@ -283,7 +287,7 @@ fn failure(
     if totals.is_empty() {
         return Some(output.exit_message("iperf"));
     }
-    let expects_report = plan.way == TestDirection::Down || plan.protocol == Transport::Udp;
+    let expects_report = plan.direction == TestDirection::Down || plan.protocol == Transport::Udp;
     if expects_report && received.is_empty() {
         return Some("the server did not report what it received".to_owned());
     }
@@ -327,8 +331,12 @@ pub(crate) mod tests {
         let rates = figures(&measurement, SentRateBitPerS);
         assert_eq!(rates, [sent, 34_166_343_768.0, 18_111_033_443.0]);
         assert_eq!(figures(&measurement, RetransmittedPackets), [1.0]);
-        let rtts = measurement.samples.iter().filter(|s| s.metric == TcpRttMs);
-        let rtts: Vec<_> = rtts.map(|s| (s.index, s.stream, s.value)).collect();
+        let rtts: Vec<_> = measurement
+            .samples
+            .iter()
+            .filter(|s| s.metric == TcpRttMs)
+            .map(|s| (s.index, s.stream, s.value))
+            .collect();
         assert_eq!(rtts[..2], [(1, Some(2), 0.107), (1, Some(1), 0.111)]);
         assert_eq!(rtts.len(), 4);
         let cwnd = measurement

@@ -76,25 +76,25 @@ impl StreamProgram for Iperf3 {
         ));
         arguments.extend(enabled_flags(&[(
             "--bidir",
-            plan.way == TestDirection::Both,
+            plan.direction == TestDirection::Both,
         )]));
         Ok(arguments)
     }
 
     fn parse(&self, output: &ToolOutput, plan: &Iperf3Test) -> Measurement {
         // iperf3's own message is more useful than serde_json's error about invalid text.
-        let Ok(said) = serde_json::from_str::<Value>(&output.text()) else {
+        let Ok(report) = serde_json::from_str::<Value>(&output.text()) else {
             return Measurement::failed(format!(
                 "iperf3 ended with code {} and no whole JSON: {}",
                 output.code,
                 output.last_line()
             ));
         };
-        let end = &said["end"];
+        let end = &report["end"];
         let mut measurement = Measurement {
-            samples: interval_samples(&said["intervals"], plan),
-            figures: whole_figures(end, plan, knows_far_loss(&said, plan)),
-            failure: failure(&said),
+            samples: interval_samples(&report["intervals"], plan),
+            figures: whole_figures(end, plan, knows_far_loss(&report, plan)),
+            failure: failure(&report),
             ..Measurement::default()
         };
         for (fact, value) in [
@@ -103,7 +103,7 @@ impl StreamProgram for Iperf3 {
                 "receiver's congestion control",
                 &end["receiver_tcp_congestion"],
             ),
-            ("maximum segment size", &said["start"]["tcp_mss_default"]),
+            ("maximum segment size", &report["start"]["tcp_mss_default"]),
         ] {
             let value = match value {
                 Value::String(text) => text.clone(),
@@ -112,7 +112,7 @@ impl StreamProgram for Iperf3 {
             };
             measurement = measurement.with_fact(fact, value);
         }
-        if plan.protocol == Transport::Udp && !knows_far_loss(&said, plan) {
+        if plan.protocol == Transport::Udp && !knows_far_loss(&report, plan) {
             measurement = measurement.with_fact("loss up", LOSS_UNKNOWN);
         }
         let measurement = super::with_pace(measurement, plan, SentDatagrams::of);
@@ -125,22 +125,24 @@ impl StreamProgram for Iperf3 {
 
 /// Returns whether the loss of sent datagrams is known. Before 3.14 an end does not report its loss in the omitted
 /// start.
-fn knows_far_loss(said: &Value, plan: &Iperf3Test) -> bool {
-    let version = said["start"]["version"].as_str().unwrap_or_default();
+fn knows_far_loss(report: &Value, plan: &Iperf3Test) -> bool {
+    let version = report["start"]["version"].as_str().unwrap_or_default();
     let minor = version.strip_prefix("iperf 3.").unwrap_or_default();
     let digits = minor.split(|c: char| !c.is_ascii_digit()).next();
     let minor: Option<u32> = digits.and_then(|digits| digits.parse().ok());
-    plan.omit.is_zero() || plan.way == TestDirection::Down || minor.is_some_and(|minor| minor >= 14)
+    plan.omit.is_zero()
+        || plan.direction == TestDirection::Down
+        || minor.is_some_and(|minor| minor >= 14)
 }
 
-fn failure(said: &Value) -> Option<String> {
-    if let Some(error) = said.get("error") {
+fn failure(report: &Value) -> Option<String> {
+    if let Some(error) = report.get("error") {
         let text = error
             .as_str()
             .map_or_else(|| error.to_string(), str::to_owned);
         return Some(format!("iperf3: {text}"));
     }
-    match number(&said["end"]["sum_received"], "bytes") {
+    match number(&report["end"]["sum_received"], "bytes") {
         Some(bytes) if bytes > 0.0 => None,
         Some(_) => Some("nothing arrived".to_owned()),
         None => Some("iperf3 does not say what arrived".to_owned()),
@@ -201,7 +203,7 @@ fn stream_samples(stream: &Value, index: u64) -> Option<impl Iterator<Item = Sam
 /// Returns the figures of `end`: the sums of each direction, the CPU load of both ends, and each stream.
 fn whole_figures(end: &Value, plan: &Iperf3Test, knows_far_loss: bool) -> Vec<Figure> {
     // The sums without a suffix are of the first direction, whichever it is.
-    let sums: &[(Direction, &str)] = match plan.way {
+    let sums: &[(Direction, &str)] = match plan.direction {
         TestDirection::Up => &[(Direction::Up, "")],
         TestDirection::Down => &[(Direction::Down, "")],
         TestDirection::Both => &[(Direction::Up, ""), (Direction::Down, "_bidir_reverse")],

@@ -108,7 +108,7 @@ pub(crate) fn command_line(by: &dyn StreamProgram, test: &StreamTest<'_>) -> Res
 
 /// Returns the direction of the data in a test of one direction.
 pub(crate) fn direction(plan: &Iperf3Test) -> Direction {
-    match plan.way {
+    match plan.direction {
         TestDirection::Up | TestDirection::Both => Direction::Up,
         TestDirection::Down => Direction::Down,
     }
@@ -116,11 +116,10 @@ pub(crate) fn direction(plan: &Iperf3Test) -> Direction {
 
 /// Returns the figure of all streams of this direction together.
 fn whole(figures: &[Figure], metric: Metric, direction: Direction) -> Option<f64> {
-    let mut figures = figures.iter();
-    let is_it = |figure: &&Figure| {
+    let is_wanted = |figure: &&Figure| {
         (figure.metric, figure.direction, figure.stream) == (metric, Some(direction), None)
     };
-    figures.find(is_it).map(|figure| figure.value)
+    figures.iter().find(is_wanted).map(|figure| figure.value)
 }
 
 /// Adds to a tool's measurement of UDP whether the senders kept their pace. They did not if `sent` datagrams are fewer
@@ -135,8 +134,8 @@ pub(crate) fn with_pace(
     }
     let rate = plan.bitrate.filter(|rate| *rate > 0);
     let asked = rate.map(|rate| rate as f64 * f64::from(plan.parallel));
-    let paces = [Direction::Up, Direction::Down].into_iter();
-    let paces: Vec<Pace> = paces
+    let paces: Vec<Pace> = [Direction::Up, Direction::Down]
+        .into_iter()
         .filter_map(|direction| {
             let sent = sent(&measurement.figures, direction);
             let (asked, sent) = asked.zip(sent.filter(|sent| sent.packets > 0.0))?;
@@ -189,7 +188,7 @@ fn nearest(count: f64) -> u64 {
 pub(crate) fn one_way_time(tool: &str, plan: &Iperf3Test) -> Result<Duration> {
     ensure!(
         Tool,
-        plan.way != TestDirection::Both,
+        plan.direction != TestDirection::Both,
         "{tool} is used in one direction at a time"
     );
     ensure!(
@@ -254,7 +253,7 @@ pub(crate) fn iperf_client(
     arguments.extend(words(rest));
     arguments.extend(enabled_flags(&[
         ("-u", plan.protocol == Transport::Udp),
-        ("-R", plan.way == TestDirection::Down),
+        ("-R", plan.direction == TestDirection::Down),
         ("-N", plan.no_delay),
     ]));
     arguments
@@ -304,7 +303,7 @@ impl StreamTool {
     ) -> Result<Measurement, Failure> {
         let by = self.external();
         let mut plan = test.plan.clone();
-        if session.in_bed && plan.way == TestDirection::Down {
+        if session.in_bed && plan.direction == TestDirection::Down {
             // The sending server was started with the congestion control.
             plan.congestion = None;
         }
@@ -345,7 +344,7 @@ pub(crate) mod tests {
     /// Returns a test of one stream for two seconds.
     pub(in super::super) fn plan(protocol: Transport, way: TestDirection) -> Iperf3Test {
         Iperf3Test {
-            way,
+            direction: way,
             until: Until::For(Duration::from_secs(2)),
             ..Iperf3Test::new(protocol)
         }
@@ -358,7 +357,7 @@ pub(crate) mod tests {
         let second = Duration::from_secs(1);
         for plan in [
             Iperf3Test {
-                way: TestDirection::Both,
+                direction: TestDirection::Both,
                 ..plain.clone()
             },
             Iperf3Test {

@@ -78,7 +78,7 @@ impl StreamProgram for Nuttcp {
             ("-4", target.is_ipv4()),
             ("-6", target.is_ipv6()),
             ("-u", plan.protocol == Transport::Udp),
-            ("-r", plan.way == TestDirection::Down),
+            ("-r", plan.direction == TestDirection::Down),
             ("-D", plan.no_delay),
         ]));
         arguments.extend(plan.length.map(|bytes| format!("-l{bytes}")));
@@ -229,8 +229,11 @@ pub(crate) mod tests {
     }
 
     fn figure(measurement: &Measurement, metric: Metric) -> Option<f64> {
-        let mut figures = measurement.figures.iter();
-        figures.find(|f| f.metric == metric).map(|f| f.value)
+        measurement
+            .figures
+            .iter()
+            .find(|f| f.metric == metric)
+            .map(|f| f.value)
     }
 
     #[test]

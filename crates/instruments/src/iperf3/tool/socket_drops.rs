@@ -130,8 +130,11 @@ mod tests {
     use super::*;
 
     fn interval(measurement: &Measurement, metric: Metric) -> Option<[f64; 2]> {
-        let mut figures = measurement.figures.iter();
-        figures.find(|figure| figure.metric == metric)?.interval
+        measurement
+            .figures
+            .iter()
+            .find(|figure| figure.metric == metric)?
+            .interval
     }
 
     /// Returns a measurement of 2,000 sent datagrams, with these numbers lost and dropped.

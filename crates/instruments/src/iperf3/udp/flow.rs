@@ -61,9 +61,11 @@ impl ReceiverView {
         // again.
         let edges = rate(local.bytes.saturating_sub(bytes).saturating_mul(2), span);
         // The network carried these datagrams, but nobody read them.
-        let unread = detail.host_dropped.saturating_add(detail.unsure);
-        let unread = unread.saturating_add(detail.duplicates);
-        let unread = rate(bytes, span) * unread as f64 / detail.received.max(1) as f64;
+        let unread_packets = detail
+            .host_dropped
+            .saturating_add(detail.unsure)
+            .saturating_add(detail.duplicates);
+        let unread = rate(bytes, span) * unread_packets as f64 / detail.received.max(1) as f64;
         Self {
             bytes: local.bytes,
             datagrams: Some(ExpectedDatagrams {

@@ -25,13 +25,16 @@ pub(crate) fn measure(
     let mut connected = Vec::new();
     let tested = client::run(server, &params, session, |opening| {
         let sockets = open(opening)?;
-        let ends = opening.streams.iter().zip(&sockets);
-        let ends = ends.filter_map(|(spec, socket)| {
-            Some((
-                spec.id,
-                [socket.local_addr().ok()?, socket.peer_addr().ok()?],
-            ))
-        });
+        let ends = opening
+            .streams
+            .iter()
+            .zip(&sockets)
+            .filter_map(|(spec, socket)| {
+                Some((
+                    spec.id,
+                    [socket.local_addr().ok()?, socket.peer_addr().ok()?],
+                ))
+            });
         connected = ends.collect();
         UdpStreams::new(opening.params, &opening.streams, sockets, true)
     });
@@ -43,8 +46,9 @@ pub(crate) fn measure(
     let measured = |streams| report::measurement(streams, &tested.sides);
     let mut measurement = tested.streams.as_ref().map(measured).unwrap_or_default();
     measurement.failure = tested.failure.or(measurement.failure);
-    let measurement = plan.with_requested_rate(measurement);
-    let measurement = measurement.with_fact("server", server.address);
+    let measurement = plan
+        .with_requested_rate(measurement)
+        .with_fact("server", server.address);
     let json = session.details.then(|| {
         let start = json::start(&plan, server.address, tested.cookie, &connected);
         json::of(&measurement, &start)
@@ -84,7 +88,7 @@ mod tests {
 
     fn plan(way: TestDirection) -> Iperf3Test {
         Iperf3Test {
-            way,
+            direction: way,
             parallel: 2,
             until: Until::Bytes(100_000),
             bitrate: None,
@@ -229,8 +233,11 @@ mod tests {
         });
         assert_eq!(cause, "");
         let total = |metric| {
-            let mut figures = measurement.figures.iter();
-            figures.find(|f| f.metric == metric).map(|f| f.value)
+            measurement
+                .figures
+                .iter()
+                .find(|f| f.metric == metric)
+                .map(|f| f.value)
         };
         assert_eq!(total(Metric::ReceivedPackets), Some(1.0));
         assert_eq!(total(Metric::LostPackets), Some(0.0));

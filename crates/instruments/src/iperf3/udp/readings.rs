@@ -65,8 +65,10 @@ impl IntervalDelta {
             if stream.sends != sends || !wanted(place) {
                 continue;
             }
-            let then = before.and_then(|before| before.streams.get(place));
-            let then = then.map(|then| then.counts).unwrap_or_default();
+            let then = before
+                .and_then(|before| before.streams.get(place))
+                .map(|then| then.counts)
+                .unwrap_or_default();
             let since = |count: fn(&ReceiverCounts) -> u64| {
                 let now = count(&stream.counts).cast_signed();
                 now.wrapping_sub(count(&then).cast_signed())
@@ -104,13 +106,13 @@ pub(super) fn last_interval(readings: &[IntervalReading], started: Instant) -> S
             sent.bytes as f64 * 8e-6 / lasted
         ));
     }
-    if let Some(came) = added(false) {
-        let (missing, expected) = (came.missing, came.expected);
+    if let Some(received) = added(false) {
+        let (missing, expected) = (received.missing, received.expected);
         parts.push(format!(
             "{:.2} Mbit/s received, {missing} of {expected} missing ({:.3} %), jitter {:.3} ms",
-            came.bytes as f64 * 8e-6 / lasted,
+            received.bytes as f64 * 8e-6 / lasted,
             100.0 * missing as f64 / expected.max(1) as f64,
-            came.jitter_ns / 1e6
+            received.jitter_ns / 1e6
         ));
     }
     if last.ending == ReadingKind::Omitted {
@@ -129,7 +131,7 @@ mod tests {
     /// one in ten was lost on the way here.
     fn reading(started: Instant, after_s: u64, ending: ReadingKind, bytes: u64) -> IntervalReading {
         let datagrams = bytes / 125;
-        let came = ReceiverCounts {
+        let received = ReceiverCounts {
             received: datagrams,
             highest: datagrams + datagrams / 9,
             bytes,
@@ -149,7 +151,7 @@ mod tests {
                 },
                 StreamReading {
                     sends: false,
-                    counts: came,
+                    counts: received,
                 },
             ],
         }

@@ -75,7 +75,7 @@ impl ReceivingStream {
     /// Receives the trains that wait in the socket, up to [`TURN`], and returns whether those were all.
     fn take_turn(&self, buffer: &mut TrainBuffer, last_empty: &mut Nanos) -> bool {
         for _ in 0..TURN {
-            let asked = clock::now();
+            let before = clock::now();
             match self.socket.receive(buffer) {
                 Ok(Some(train)) => {
                     if let Some(answer) = wire::answer_to(train.bytes) {
@@ -91,7 +91,7 @@ impl ReceivingStream {
                     lock(&self.stats).arrive(train.bytes, train.segment, at, train.drops);
                 }
                 Ok(None) => {
-                    *last_empty = asked;
+                    *last_empty = before;
                     return true;
                 }
                 // The error is an ICMP refusal of an earlier answer. Reporting it has removed it from the socket.

@@ -146,14 +146,14 @@ impl UdpReport<'_> {
             let id = local.id;
             let theirs = remote.stream(id)?;
             let sent = matches!(local.detail, Some(StreamDetail::Sender(_)));
-            let (sent, came) = if sent { (local, theirs) } else { (theirs, local) };
-            (came.packets > sent.packets || came.errors.is_some_and(|lost| lost > sent.packets))
+            let (sent, received) = if sent { (local, theirs) } else { (theirs, local) };
+            (received.packets > sent.packets || received.errors.is_some_and(|lost| lost > sent.packets))
                 .then(|| {
                     format!(
                         "the ends disagree: of {} datagrams sent on stream {id}, number {} came and {} are missing",
                         sent.packets,
-                        came.packets,
-                        came.errors.unwrap_or(0)
+                        received.packets,
+                        received.errors.unwrap_or(0)
                     )
                 })
         })
@@ -207,10 +207,13 @@ impl UdpReport<'_> {
                 }
                 let streams = self.streams.results().into_iter().enumerate();
                 for (place, stream) in streams.filter(|_| several) {
-                    let own = IntervalDelta::between(before, reading, sends, |at| at == place);
-                    let own = own.map(|own| values(own, sends, lasted, None));
-                    let own = own.into_iter().flatten();
-                    samples.extend(own.map(|value| sample(value).stream(stream.id)));
+                    let delta = IntervalDelta::between(before, reading, sends, |at| at == place);
+                    let own = delta.map(|delta| values(delta, sends, lasted, None));
+                    samples.extend(
+                        own.into_iter()
+                            .flatten()
+                            .map(|value| sample(value).stream(stream.id)),
+                    );
                 }
             }
             before = Some(reading);

@@ -49,8 +49,8 @@ pub(crate) fn memory(plan: &Iperf3Test, longest: Duration) -> u64 {
     let buffers = match plan.window {
         Some(_) => 0,
         None => {
-            let senders = usize::from(plan.way.goes_down()) * plan.parallel as usize;
-            senders * SEND_BUFFER + usize::from(plan.way.goes_up()) * BUFFER
+            let senders = usize::from(plan.direction.goes_down()) * plan.parallel as usize;
+            senders * SEND_BUFFER + usize::from(plan.direction.goes_up()) * BUFFER
         }
     };
     (kept + buffers) as u64
@@ -276,8 +276,8 @@ impl UdpStream {
         };
         let stats = lock(&incoming.stats);
         let there = stats.omitted.datagrams + stats.counts.received;
-        let told = sent.iter().find(|told| told.id == self.id);
-        told.is_some_and(|told| there >= told.packets)
+        let reported = sent.iter().find(|reported| reported.id == self.id);
+        reported.is_some_and(|reported| there >= reported.packets)
     }
 
     /// Returns the results in iperf3's form, in which errors and packets include the omitted start.
@@ -379,8 +379,10 @@ impl Streams for UdpStreams {
                 StreamEnd::Sends { stats, .. } => {
                     let sent = lock(stats);
                     bytes_sent += sent.bytes;
-                    let broken = sent.broken.as_ref();
-                    let broken = broken.map(|why| format!("stream {}: {why}", stream.id));
+                    let broken = sent
+                        .broken
+                        .as_ref()
+                        .map(|why| format!("stream {}: {why}", stream.id));
                     progress.broken = progress.broken.or(broken);
                 }
                 StreamEnd::Receives(incoming) => {
@@ -412,10 +414,10 @@ impl Streams for UdpStreams {
         self.stop_receiving();
         for (place, stream) in self.streams.iter().enumerate() {
             if let StreamEnd::Receives(incoming) = &stream.half {
-                let told = sent.iter().find(|told| told.id == stream.id);
+                let reported = sent.iter().find(|reported| reported.id == stream.id);
                 let drops = incoming.socket.drops().ok();
                 let mut stats = lock(&incoming.stats);
-                stats.close(told.map(|told| told.packets), drops);
+                stats.close(reported.map(|reported| reported.packets), drops);
                 let dropped = drops.unwrap_or(stats.dropped());
                 stats.separate_checksum_errors(dropped, incoming.socket.full_drops(dropped));
                 if stats.counts.host_dropped == 0 {

@@ -101,8 +101,10 @@ fn value(
     size: u64,
 ) -> f64 {
     let wanted = (metric, statistic, direction, Some(size));
-    let mut figures = measurement.figures.iter();
-    let found = figures.find(|f| (f.metric, f.statistic, f.direction, f.size) == wanted);
+    let found = measurement
+        .figures
+        .iter()
+        .find(|f| (f.metric, f.statistic, f.direction, f.size) == wanted);
     found.unwrap_or_else(|| panic!("no {wanted:?}")).value
 }
 
@@ -238,8 +240,9 @@ fn a_busy_server_says_so() {
         ..ServiceLimits::default()
     };
     let (_server, far) = server(limits);
-    let cause = blast::measure(&far, &blast_of(1, 1), &session()).failure;
-    let cause = cause.unwrap();
+    let cause = blast::measure(&far, &blast_of(1, 1), &session())
+        .failure
+        .unwrap();
     assert!(
         cause.contains("refused: busy: 0 tests run already"),
         "{cause}"
@@ -254,8 +257,9 @@ fn who_is_not_allowed_is_told_so() {
     };
     let server = serve::start(config).unwrap();
     let far = far_end(server.address("messages").unwrap());
-    let cause = blast::measure(&far, &blast_of(1, 1), &session()).failure;
-    let cause = cause.unwrap();
+    let cause = blast::measure(&far, &blast_of(1, 1), &session())
+        .failure
+        .unwrap();
     assert!(
         cause.contains("refused: this address may not test here"),
         "{cause}"

@@ -145,8 +145,8 @@ impl Sessions {
             source: arrival.source,
             ssid: request.ssid,
         };
-        let came = arrival.at.unwrap_or(clock.wall);
-        let session = self.session(key, clock, came)?;
+        let arrived = arrival.at.unwrap_or(clock.wall);
+        let session = self.session(key, clock, arrived)?;
         if is_own_answer(&buffer[..arrival.length], session.began_ntp, clock) {
             return None;
         }
@@ -161,7 +161,7 @@ impl Sessions {
             sent: ntp(clock.wall),
             error: clock.error,
             ssid: request.ssid,
-            received: ntp(came),
+            received: ntp(arrived),
             request: ProbeRequest { ssid: 0, ..request },
             // RFC 8762 section 4.3.1 requires 255 if the value is not available.
             ttl: arrival.ttl.unwrap_or(u8::MAX),
@@ -220,12 +220,12 @@ impl Sessions {
         }
     }
 
-    /// Returns the session of `key`. A new session begins with a request that arrived at `came`.
+    /// Returns the session of `key`. A new session begins with a request that came at `arrived`.
     fn session(
         &mut self,
         key: SessionKey,
         clock: ClockReading,
-        came: Nanos,
+        arrived: Nanos,
     ) -> Option<&mut SessionState> {
         if !self.open.contains_key(&key) {
             let source = ClientKey::of(key.source.ip());
@@ -240,7 +240,7 @@ impl Sessions {
         let longest = self.longest;
         let session = self.open.entry(key).or_insert(SessionState {
             began: clock.now,
-            began_ntp: ntp(came.min(clock.wall)),
+            began_ntp: ntp(arrived.min(clock.wall)),
             last: clock.now,
             filled: clock.now,
             received: 0,
@@ -263,14 +263,21 @@ impl Sessions {
         }
         self.room_searched = now;
         let of_anyone = self.open.len() >= MOST;
-        let idle = self.open.iter().filter(|(key, session)| {
-            session.last + IDLE <= now && (of_anyone || ClientKey::of(key.source.ip()) == source)
-        });
-        let mut idle: Vec<_> = idle.map(|(key, session)| (session.last, *key)).collect();
+        let mut idle: Vec<_> = self
+            .open
+            .iter()
+            .filter(|(key, session)| {
+                session.last + IDLE <= now
+                    && (of_anyone || ClientKey::of(key.source.ip()) == source)
+            })
+            .map(|(key, session)| (session.last, *key))
+            .collect();
         idle.sort_unstable_by_key(|(last, _)| *last);
-        let oldest = idle.into_iter().take(MOST_EVICTED);
-        let ended = oldest.filter_map(|(_, key)| self.open.remove_entry(&key));
-        let ended: Vec<_> = ended.collect();
+        let ended: Vec<_> = idle
+            .into_iter()
+            .take(MOST_EVICTED)
+            .filter_map(|(_, key)| self.open.remove_entry(&key))
+            .collect();
         self.forget(ended);
     }
 
@@ -376,7 +383,7 @@ mod tests {
         Sessions::new(&ServiceLimits::USUAL, 9862)
     }
 
-    fn came(length: usize, port: u16) -> Arrival {
+    fn arrival_of(length: usize, port: u16) -> Arrival {
         Arrival {
             length,
             source: ([10, 77, 0, 1], port).into(),
@@ -414,10 +421,10 @@ mod tests {
         port: u16,
         now: Nanos,
     ) -> Option<ReplyPacket> {
-        let came = came(packet.len(), port);
+        let arrived = arrival_of(packet.len(), port);
         packet.resize(packet.len().max(BASE), 0xff);
-        let reply = sessions.reflect(packet, &came, clock(now));
-        packet.truncate(reply.map_or(came.length, |reply| reply.length));
+        let reply = sessions.reflect(packet, &arrived, clock(now));
+        packet.truncate(reply.map_or(arrived.length, |reply| reply.length));
         reply
     }
 
@@ -435,7 +442,7 @@ mod tests {
         assert_eq!(answer.request.sequence, 9);
         assert_eq!(answer.request.sent, 77);
         assert_eq!((answer.ssid, answer.ttl, reply.tos), (3, 63, 0b1011_1000));
-        assert_eq!(answer.received, ntp(came(BASE, 5000).at.unwrap()));
+        assert_eq!(answer.received, ntp(arrival_of(BASE, 5000).at.unwrap()));
         assert_eq!(packet.len(), BASE);
     }
 
@@ -483,11 +490,13 @@ mod tests {
     /// Returns whether a new session of 10.77.`host`.1 gets an answer.
     fn opens(sessions: &mut Sessions, host: u8, ssid: u16, now: Nanos) -> bool {
         let mut packet = request(0, ssid);
-        let came = Arrival {
+        let arrived = Arrival {
             source: ([10, 77, host, 1], 5000).into(),
-            ..came(packet.len(), 5000)
+            ..arrived(packet.len(), 5000)
         };
-        sessions.reflect(&mut packet, &came, clock(now)).is_some()
+        sessions
+            .reflect(&mut packet, &arrived, clock(now))
+            .is_some()
     }
 
     #[test]
@@ -546,7 +555,7 @@ mod tests {
         let echoed = packet.clone();
         let later = Arrival {
             at: Some(seconds(1_700_000_001)),
-            ..came(BASE, 5000)
+            ..arrived(BASE, 5000)
         };
         let reading = ClockReading {
             wall: seconds(1_700_000_002),
@@ -577,9 +586,9 @@ mod tests {
             };
             asked.emit(tlv::append(&mut packet, TlvKind::SameClock, 20));
             ask(&mut sessions(), &mut packet, 5000, SECOND).unwrap();
-            let mut told = None;
-            tlv::read(&mut packet, |_, value| told = SameClock::parse(value));
-            assert_eq!(told.unwrap().response, response);
+            let mut same_clock = None;
+            tlv::read(&mut packet, |_, value| same_clock = SameClock::parse(value));
+            assert_eq!(same_clock.unwrap().response, response);
         }
     }
 
