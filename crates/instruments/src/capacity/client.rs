@@ -184,14 +184,14 @@ impl TestRequest<'_> {
         read: impl Fn(&[u8]) -> Result<Option<T>, MalformedMessage>,
     ) -> Result<T> {
         let began = Instant::now();
-        let mut requested = 0;
+        let mut attempts = 0;
         let mut wrong = None;
         let mut buffer = [0; LONGEST_MESSAGE];
         while began.elapsed() < SILENCE {
             check_stop(&self.session.stop)?;
-            if began.elapsed() >= REPEAT * requested {
+            if began.elapsed() >= REPEAT * attempts {
                 self.explained(self.socket.send(request))?;
-                requested += 1;
+                attempts += 1;
             }
             let length = match self.socket.peek(&mut buffer) {
                 Err(error) if is_timeout(&error) => continue,
@@ -233,7 +233,7 @@ impl TestRequest<'_> {
     }
 
     fn note_changes(&mut self, requested: &TestParameters, given: &TestParameters) {
-        for (name, unit, requested, given) in [
+        for (name, unit, asked, given) in [
             ("duration", "s", requested.duration_s, given.duration_s),
             (
                 "sub_interval",
@@ -242,9 +242,8 @@ impl TestRequest<'_> {
                 given.sub_interval_ms,
             ),
         ] {
-            if requested != given {
-                let text =
-                    format!("{requested} {unit} asked for, the server made it {given} {unit}");
+            if asked != given {
+                let text = format!("{asked} {unit} asked for, the server made it {given} {unit}");
                 self.note(name, text);
             }
         }
