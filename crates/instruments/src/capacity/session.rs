@@ -1,5 +1,5 @@
-//! A running test without sockets and clocks. It takes datagrams and times, and tells what to send and when to call it
-//! again.
+//! A running test without sockets and clocks. It takes datagrams and times, and returns what to send and the time of
+//! the next call.
 //!
 //! One end sends load, and the other returns feedback on it. Either end can be the server, which decides the rate and the end
 //! of the test, and limits what it sends to an address that is not proven (see [`proof`](super::proof)).

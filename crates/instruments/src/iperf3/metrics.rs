@@ -118,7 +118,7 @@ fn tcp_rtt() -> MetricRow {
         .toward(&[Up])
 }
 
-/// Returns the metrics of what limited the sender according to its kernel.
+/// Returns the metrics of the limits of the sender, according to its kernel.
 fn sender_limits() -> [MetricRow; 3] {
     [
         MetricRow::new(Metric::CongestionWindowBytes, &[Max]),

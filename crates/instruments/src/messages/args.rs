@@ -56,8 +56,8 @@ impl ConnectionArgs {
         self.host = far_end.address.to_string();
     }
 
-    /// Returns the profile of an instrument with these metrics that sends to the far end in runs, all of which the far
-    /// end receives.
+    /// Returns the profile of an instrument with these metrics that sends to the far end in runs, all received by the
+    /// far end.
     pub(crate) fn profile(&self, metrics: &MetricTable) -> InstrumentProfile {
         let goodput = Headline::new(Metric::GoodputBitPerS, Statistic::Mean).toward(Direction::Up);
         let usual = metrics.profile(goodput, HostLimit::TcpRate);

@@ -438,8 +438,8 @@ mod tests {
         assert_eq!(sum.retransmits, absurd.retransmits);
     }
 
-    /// Returns the counts of a test in which 10 MB were written, of which 4 MB are still in the sender's socket, and 5
-    /// MB were read.
+    /// Returns the counts of a test in which 10 MB were written and 5 MB were read; 4 MB are still in the sender's
+    /// socket.
     fn sum(carried: KernelCounts) -> DirectionCounts {
         DirectionCounts {
             sent: Some((10_000_000, 8.0)),

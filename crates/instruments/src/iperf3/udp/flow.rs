@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn the_upper_bound_of_iperf3_s_goodput_is_the_sent_data() {
-        // In a second 1,000 datagrams of 1,250 bytes were sent, of which the receiver's iperf3 read 100.
+        // In a second, 1,000 datagrams of 1,250 bytes were sent, and the receiver's iperf3 read 100 of them.
         let remote = StreamResults {
             errors: Some(900),
             packets: 1000,

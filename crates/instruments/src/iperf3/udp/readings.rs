@@ -127,8 +127,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns a reading of a stream in each direction with this number of bytes in datagrams of 125 bytes, of which
-    /// one in ten was lost on the way here.
+    /// Returns a reading of a stream in each direction with this number of bytes in datagrams of 125 bytes. One in ten
+    /// was lost on the way here.
     fn reading(started: Instant, after_s: u64, ending: ReadingKind, bytes: u64) -> IntervalReading {
         let datagrams = bytes / 125;
         let received = ReceiverCounts {

@@ -29,8 +29,8 @@ pub(super) const LATE: Nanos = Nanos(50_000);
 /// A sender that cannot keep up with the number of trains per second doubles their length, repeatedly if necessary. It
 /// then keeps the rate with longer bursts.
 ///
-/// A late train does not shift later trains for long: the delay is spread over the gaps of the next [`CATCH_UP_TIME`], each
-/// of which is shortened by at least a fiftieth and at most a half. A sender that is 100 ms late skips what it missed.
+/// A late train does not shift later trains for long: the delay is spread over the gaps of the next [`CATCH_UP_TIME`].
+/// Each gap is shortened by at least a fiftieth and at most a half. A sender that is 100 ms late skips what it missed.
 #[derive(Clone, Debug)]
 pub(super) struct TrainSchedule {
     start: Nanos,
