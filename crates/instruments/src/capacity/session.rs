@@ -1,8 +1,8 @@
 //! A running test without sockets and clocks. It takes datagrams and times, and returns what to send and the time of
 //! the next call.
 //!
-//! One end sends load, and the other returns feedback on it. Either end can be the server, which decides the rate and the end
-//! of the test, and limits what it sends to an address that is not proven (see [`proof`](super::proof)).
+//! One end sends load, and the other returns feedback on it. Either end can be the server, which decides the rate and
+//! the end of the test, and limits what it sends to an address that is not proven (see [`proof`](super::proof)).
 
 use std::time::Duration;
 

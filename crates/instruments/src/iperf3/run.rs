@@ -70,8 +70,8 @@ pub(crate) trait Streams {
 pub(crate) struct TestProgress {
     /// Payload bytes received on all streams.
     pub(crate) received: u64,
-    /// Bytes since the start that show progress of the path: those received and those acknowledged, or the sent ones if this
-    /// end only sends datagrams.
+    /// Bytes since the start that show progress of the path: those received and those acknowledged, or the sent ones if
+    /// this end only sends datagrams.
     pub(crate) moved: u64,
     /// Whether all data to be sent has arrived at the other end's host, as far as this end knows.
     pub(crate) delivered: bool,
@@ -114,8 +114,8 @@ pub(crate) struct RunningTime {
 }
 
 /// Starts the streams, runs them until `poll_end` returns that the test is over, and stops them. Returns this end's
-/// results, and an error if the test ended too early. `poll_end` is called repeatedly, and waits for the other end until
-/// the given moment. `sends` tells whether this end sends on any stream.
+/// results, and an error if the test ended too early. `poll_end` is called repeatedly, and waits for the other end
+/// until the given moment. `sends` tells whether this end sends on any stream.
 ///
 /// The test fails if there is no progress on any stream for `silence`.
 pub(crate) fn run<S: Streams>(
@@ -320,8 +320,8 @@ impl std::iter::Sum for CpuTime {
 }
 
 impl CpuMeter {
-    /// Runs `work` on the calling thread and measures its CPU time. `work` may call [`publish`](Self::state) from time to
-    /// time.
+    /// Runs `work` on the calling thread and measures its CPU time. `work` may call [`publish`](Self::state) from time
+    /// to time.
     pub(crate) fn measure<T>(&self, work: impl FnOnce() -> T) -> T {
         let _ = self.clock.set(ThreadClock::of_this_thread());
         let done = work();

@@ -1,5 +1,5 @@
-//! The far end's log of tests and refusals: for people a line each with the time, short enough for a terminal, and for
-//! programs a JSON object per line with all details.
+//! The far end's log of tests and refusals. People get a line with the time for each, which fits a terminal. Programs
+//! get a JSON object per line with all details.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -143,7 +143,8 @@ impl Counts {
         }
     }
 
-    /// Logs refusals that were only counted, if the last entry is at least [`LOG_INTERVAL`] ago, or at the end in any case.
+    /// Logs refusals that were only counted, if the last entry is at least [`LOG_INTERVAL`] ago, or at the end in any
+    /// case.
     pub(super) fn log_refusals(&self, log: &Log, is_end: bool) {
         let counted = &mut *lock(&self.0);
         for (key, unlogged) in &mut counted.unlogged {

@@ -69,8 +69,8 @@ pub(crate) struct ReceiverCounts {
     pub(super) host_dropped: u64,
     /// Runs of consecutive missing numbers.
     pub(super) bursts: u64,
-    /// Further datagrams that found the socket full or had a wrong checksum, which [`ReceiverStats::separate_checksum_errors`] could
-    /// not distinguish.
+    /// Further datagrams that found the socket full or had a wrong checksum, which
+    /// [`ReceiverStats::separate_checksum_errors`] could not distinguish.
     pub(super) unsure: u64,
     /// Interarrival jitter (RFC 3550 section 6.4.1) in nanoseconds.
     pub(super) jitter_ns: f64,
