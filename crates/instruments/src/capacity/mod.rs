@@ -1,6 +1,7 @@
-//! The maximum IP-layer capacity of a path (RFC 9097), over the UDP Speed Test Protocol (RFC 9946).
+//! The maximum IP-layer capacity of a path (RFC 9097), measured with the UDP Speed Test Protocol (RFC 9946).
 //!
-//! The server searches: it tells the sender, itself or the client, how fast to send by what the receiver fed back.
+//! The server searches: from the receiver's feedback it decides how fast the sender, which is the server or the client,
+//! sends.
 
 mod channel;
 mod client;
@@ -34,46 +35,46 @@ use record::metric_table::MetricTable;
 use record::profile::{Calibration, Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::{Direction, Measurement, Metric, Sample, Statistic};
 
-/// The maximum IP-layer capacity, as RFC 9097 has it, with a UDP Speed Test server (farwire, obudpst)
+/// Maximum IP-layer capacity (RFC 9097), measured with a UDP Speed Test server (farwire, obudpst)
 ///
-/// The load rises until datagrams are lost or the round trip grows, and the best sub-interval counts. It fills the
-/// path: nothing else gets through well meanwhile.
+/// The load rises until datagrams are lost or the round-trip time grows; the result is the best sub-interval. The test
+/// fills the path, which disturbs other traffic.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct CapacityArgs {
-    /// Name or address, with a port behind it where that is not the protocol's own
+    /// Name or address, optionally with a port
     #[serde(skip)]
     host: String,
-    /// From the server to here, which is the default
+    /// Measure from the server to this host (the default)
     #[arg(long, conflicts_with = "up")]
     down: bool,
-    /// From here to the server
+    /// Measure from this host to the server
     #[arg(long)]
     up: bool,
-    /// How long, in whole seconds: 10, 10s
+    /// Duration in whole seconds: 10, 10s
     #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = whole_seconds)]
     time: Nanos,
-    /// The time over which the capacity is the mean, 100ms to 10s; seconds where it has no unit
+    /// Sub-interval over which the rate is averaged: 100ms to 10s, in seconds without a unit
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = sub_interval)]
     interval: Nanos,
-    /// How the rate follows the feedback: B is RFC 9097's, C TR-471's "multiply and retry"
+    /// Search algorithm: B of RFC 9097, or C ("multiply and retry") of TR-471
     #[arg(short = 'A', long, value_enum, default_value_t)]
     algorithm: Algorithm,
-    /// More datagrams missing from a feedback, each 50 ms, are congestion
+    /// Missing datagrams per feedback (every 50 ms) above which the path counts as congested
     #[arg(long, value_name = "COUNT", default_value_t = Thresholds::default().sequence_errors)]
     loss_threshold: u16,
-    /// A round trip this much above its least is still clean, and above the second is congestion
+    /// Rise of the round-trip time above its minimum: below LOW the path counts as clean, above HIGH as congested
     #[arg(long, value_name = "LOW,HIGH", default_value = "30ms,90ms", value_parser = delay_thresholds)]
     delay_thresholds: (Nanos, Nanos),
-    /// Congested feedbacks after which the rate rises by single steps only
+    /// Number of congested feedbacks after which the rate rises only in single steps
     #[arg(long, value_name = "COUNT", default_value_t = Thresholds::default().slow, value_parser = clap::value_parser!(u16).range(1..))]
     slow_threshold: u16,
-    /// Steps of 1 Mbit/s by which the rate rises at first
+    /// Number of 1 Mbit/s steps by which the rate rises at first
     #[arg(long, value_name = "ROWS", default_value_t = Thresholds::default().high_speed_delta, value_parser = clap::value_parser!(u8).range(1..))]
     high_speed_delta: u8,
-    /// Sizes of the datagrams [default: standard, or what the server wants]
+    /// Sizes of the datagrams [default: standard, or as the server requires]
     #[arg(long, value_enum)]
     datagrams: Option<Datagrams>,
-    /// Server port [default: 24601; obudpst before release 9 has 25000]
+    /// Server port [default: 24601; obudpst before release 9 uses 25000]
     #[arg(short, long, default_value_t = CONTROL_PORT, hide_default_value = true)]
     port: u16,
     #[command(flatten)]
@@ -105,7 +106,7 @@ impl Instrument for CapacityArgs {
         vec![Traffic::Udp(None)]
     }
 
-    fn aim(&mut self, far_end: &FarEnd) {
+    fn set_far_end(&mut self, far_end: &FarEnd) {
         self.host = far_end.address.to_string();
     }
 
@@ -127,10 +128,10 @@ impl Instrument for CapacityArgs {
 }
 
 impl CapacityArgs {
-    /// What to ask the server for.
+    /// Returns the parameters to request from the server.
     ///
     /// # Errors
-    /// The thresholds are no whole milliseconds, or too many.
+    /// Returns an error if a threshold is not in whole milliseconds, or too long.
     fn parameters(&self) -> Result<TestParameters> {
         let ms = |time: Nanos| u16::try_from(Duration::from(time).as_millis()).unwrap_or(u16::MAX);
         let (low, upper) = self.delay_thresholds;
@@ -213,20 +214,20 @@ fn in_milliseconds(time: Nanos) -> Result<u16> {
     u16::try_from(time.as_millis()).context("must be at most 10s")
 }
 
-/// From one feedback to the next, in milliseconds (RFC 9097).
+/// The time between two feedback messages in milliseconds (RFC 9097).
 const FEEDBACK_MS: u16 = 50;
 
-/// IP packet sizes of the load.
+/// The IP packet sizes of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Datagrams {
-    /// Up to 1,250 bytes.
+    /// Up to 1,250 bytes
     Standard,
-    /// Up to 1,500 bytes.
+    /// Up to 1,500 bytes
     Traditional,
-    /// Up to 1,250 bytes to 1 Gb/s, to 9,000 above.
+    /// Up to 1,250 bytes at rates up to 1 Gbit/s, and up to 9,000 above
     Jumbo,
-    /// Up to 1,500 bytes to 1 Gb/s, to 9,000 above.
+    /// Up to 1,500 bytes at rates up to 1 Gbit/s, and up to 9,000 above
     TraditionalJumbo,
 }
 
