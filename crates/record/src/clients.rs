@@ -1,5 +1,5 @@
-//! What several clients measured at once with the same instrument, as one measurement: figures over all of them where there is
-//! one, and what each client got.
+//! Combines the measurements of several clients that ran the same instrument simultaneously into one measurement: the
+//! figures that can be formed over all clients, and the goodput of each client.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::profile::SampleKind;
 use crate::quantity::counted;
 use crate::{Direction, Figure, Measurement, Metric, Phase, Sample, Statistic};
 
-/// What each client's goodput comes to.
+/// Figures that summarise the goodputs of the individual clients.
 pub(crate) const OF_EACH: [(Metric, Statistic); 4] = [
     (Metric::ClientGoodputBitPerS, Statistic::Min),
     (Metric::ClientGoodputBitPerS, Statistic::Median),
@@ -18,23 +18,24 @@ pub(crate) const OF_EACH: [(Metric, Statistic); 4] = [
     (Metric::FairnessIndex, Statistic::Mean),
 ];
 
-/// How a figure of all clients follows from what each has.
+/// The rule by which a figure of all clients follows from the figures of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Together {
     /// The sum of the clients' figures.
     Sum,
-    /// The least of them.
+    /// The least of the clients' figures.
     Least,
-    /// The greatest.
+    /// The greatest of the clients' figures.
     Greatest,
-    /// What all lost of what all sent.
+    /// The packets that all clients lost, as a share of the packets that they sent.
     Lost,
-    /// The statistic of the samples of all.
+    /// The statistic, computed from the samples of all clients.
     Pooled,
 }
 
 impl Together {
-    /// Of this figure of an instrument with samples of this kind; nothing where there is no such figure of several clients.
+    /// Returns the rule for this figure of an instrument with samples of this kind, or `None` if there is no such
+    /// figure of several clients.
     pub(crate) fn of(
         metric: Metric,
         statistic: Statistic,
@@ -69,7 +70,7 @@ impl Together {
     }
 }
 
-/// What tells a figure from others.
+/// The properties that distinguish a figure from the other figures of its measurement.
 type Scope = (
     Metric,
     Statistic,
@@ -88,8 +89,9 @@ fn scope(figure: &Figure) -> Scope {
     )
 }
 
-/// What all clients measured, in their order, with an instrument whose samples are of this kind. It has failed if one client's
-/// has. A single client's is left as it is.
+/// Merges the measurements `all` of several clients, given in the order of the clients, for an instrument with samples
+/// of this `kind`. The result has failed if one client's measurement has failed. The measurement of a single client is
+/// returned unchanged.
 pub fn together(mut all: Vec<Measurement>, kind: Option<SampleKind>) -> Measurement {
     if let [_] = all[..] {
         return all.remove(0);
@@ -104,7 +106,7 @@ pub fn together(mut all: Vec<Measurement>, kind: Option<SampleKind>) -> Measurem
         facts: common_facts(&all),
         omitted_s: all.first().map_or(0.0, |first| first.omitted_s),
         samples,
-        // One client that fell short is enough, whatever the others did.
+        // If one client fell short of its schedule, the whole measurement did.
         paces: all.iter().flat_map(|one| one.paces.clone()).collect(),
     };
     each_goodput(&all, &mut merged);
@@ -117,7 +119,7 @@ pub fn together(mut all: Vec<Measurement>, kind: Option<SampleKind>) -> Measurem
     )
 }
 
-/// Every figure that all clients have and that there is of several.
+/// Returns every figure that all clients have and that can be formed over several clients.
 fn figures(all: &[Measurement], samples: &[Sample], kind: Option<SampleKind>) -> Vec<Figure> {
     let mut values: BTreeMap<Scope, Vec<f64>> = BTreeMap::new();
     let whole = all.iter().flat_map(|one| &one.figures);
@@ -182,7 +184,8 @@ fn statistic_of(statistic: Statistic, values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Each client's percentage by what it sent; of those that do not say, alike.
+/// Returns the loss of all clients in percent: the mean of their percentages, weighted by the packets that each one
+/// sent, or unweighted if an instrument does not count them.
 fn lost_percent(all: &[Measurement], of: Scope) -> Option<f64> {
     let (.., direction, size, phase) = of;
     let sent = |one: &Measurement, way| {
@@ -201,14 +204,15 @@ fn lost_percent(all: &[Measurement], of: Scope) -> Option<f64> {
     (all_sent > 0.0).then(|| all_lost / all_sent)
 }
 
-/// What a measurement has over all streams.
+/// Returns the value of the figure `wanted` over all streams.
 fn whole_value(one: &Measurement, wanted: Scope) -> Option<f64> {
     let mut whole = one.figures.iter().filter(|figure| figure.stream.is_none());
     let figure = whole.find(|figure| scope(figure) == wanted)?;
     Some(figure.value)
 }
 
-/// Amounts of the same interval of all clients, which began at once.
+/// Returns the sums of the clients' amounts for each interval. Intervals with the same index cover the same time,
+/// because all clients started simultaneously.
 fn added_up(all: &[Measurement]) -> Vec<Sample> {
     let mut sums: BTreeMap<_, Sample> = BTreeMap::new();
     let whole = all.iter().flat_map(|one| &one.samples);
@@ -230,7 +234,8 @@ fn added_up(all: &[Measurement]) -> Vec<Sample> {
     sums.into_values().collect()
 }
 
-/// The samples of all, numbered anew: the first of every client, then the second.
+/// Returns the samples of all clients with new indexes: the first sample of each client, then the second of each, and
+/// so on.
 fn pooled(all: &[Measurement]) -> Vec<Sample> {
     let clients = all.len() as u64;
     let numbered = (1..).zip(all).flat_map(|(number, one): (u64, _)| {
@@ -244,7 +249,7 @@ fn pooled(all: &[Measurement]) -> Vec<Sample> {
     samples
 }
 
-/// Adds what each client's goodput was, as samples with the clients' numbers, and what they come to.
+/// Adds each client's goodput as a sample whose index is the client's number, and the figures that summarise them.
 fn each_goodput(all: &[Measurement], merged: &mut Measurement) {
     for direction in [None, Some(Direction::Up), Some(Direction::Down)] {
         let wanted = (
@@ -283,8 +288,9 @@ fn each_goodput(all: &[Measurement], merged: &mut Measurement) {
     }
 }
 
-/// R. Jain, D. Chiu and W. Hawe, "A quantitative measure of fairness and discrimination for resource allocation in shared computer
-/// systems", 1984: the squared sum over the number times the sum of squares.
+/// Returns Jain's index: the squared sum over the number of values times the sum of the squares. Source: R. Jain, D.
+/// Chiu and W. Hawe, "A quantitative measure of fairness and discrimination for resource allocation in shared computer
+/// systems", 1984.
 fn fairness(values: &[f64]) -> Option<f64> {
     let sum: f64 = values.iter().sum();
     let squares: f64 = values.iter().map(|value| value * value).sum();
@@ -307,7 +313,7 @@ fn failure(all: &[Measurement]) -> Option<String> {
     })
 }
 
-/// What all clients say alike.
+/// Returns the facts that all clients have with the same value.
 fn common_facts(all: &[Measurement]) -> BTreeMap<String, String> {
     let mut facts = all.first().map(|one| one.facts.clone()).unwrap_or_default();
     facts.retain(|name, value| all.iter().all(|one| one.facts.get(name) == Some(value)));

@@ -1,15 +1,16 @@
-//! What strangers said, made fit for a terminal, a log and a page: nothing in it is obeyed, hidden or turned around.
+//! Makes text from unknown sources safe to print on a terminal, in a log and on a page.
 //!
-//! Control characters (ECMA-48: C0, DEL, C1) move a terminal's cursor and rewrite what it shows; bidirectional controls and
-//! invisible format characters (Unicode Standard Annex #9; Boucher and Anderson, "Trojan Source", 2021) show text otherwise than it
-//! is. Both are written as their number instead, as in `\u{9b}`.
+//! Control characters (ECMA-48: C0, DEL, C1) can move a terminal's cursor and overwrite what it shows. Bidirectional
+//! controls and invisible format characters make text look different from what it is (Unicode Standard Annex #9;
+//! Boucher and Anderson, "Trojan Source", 2021). All of them are replaced by their code point, as in `\u{9b}`.
 
 use std::borrow::Cow;
 
-/// The widest line of a log for people, in columns: it is read on a terminal, and beside other logs.
+/// Greatest width in columns of a log line for people, who read it on a terminal beside other logs.
 pub const COLUMNS: usize = 160;
 
-/// `text` as one line of at most [`COLUMNS`] characters in which every character is seen; what is cut off is replaced by `...`.
+/// Returns `text` as one line of at most [`COLUMNS`] characters, with unprintable ones escaped. A longer text is cut
+/// off and ends in `...`.
 pub fn log_line(text: &str) -> String {
     const CUT: &str = "...";
     let line = printable(text);
@@ -22,17 +23,17 @@ pub fn log_line(text: &str) -> String {
     }
 }
 
-/// `text` as one line in which every character is seen.
+/// Returns `text` as one line, with unprintable characters escaped.
 pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, is_unfit)
 }
 
-/// The same of a text of several lines: their ends and tabs stay.
+/// Returns `text` with unprintable characters escaped, except for line breaks and tabs.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_unfit(c) && !matches!(c, '\n' | '\t'))
 }
 
-/// JSON, of one line or several, as JSON that means the same and that a terminal can show too.
+/// Returns equivalent JSON, of one line or several, that is safe to print on a terminal.
 pub fn printable_json(json: &str) -> Cow<'_, str> {
     let is_unfit = |c| is_unfit(c) && c != '\n';
     if !json.contains(is_unfit) {
@@ -42,7 +43,7 @@ pub fn printable_json(json: &str) -> Cow<'_, str> {
     let mut units = [0; 2];
     for c in json.chars() {
         match is_unfit(c) {
-            // Only strings have such characters.
+            // In valid JSON, such characters occur only within strings.
             true => out.extend(
                 c.encode_utf16(&mut units)
                     .iter()
@@ -54,8 +55,9 @@ pub fn printable_json(json: &str) -> Cow<'_, str> {
     out.into()
 }
 
-/// Whether a text file may not have this character: a terminal obeys it, or shows what follows in another order (Unicode
-/// Standard Annex #9, explicit directional formatting). Ends of lines and tabs are text.
+/// Returns whether a text file must not contain this character, because a terminal obeys it or because it changes the
+/// order of the text that follows (Unicode Standard Annex #9, explicit directional formatting). Line breaks and tabs
+/// are allowed.
 pub fn is_control(letter: char) -> bool {
     let reorders = matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     reorders || (letter.is_control() && !matches!(letter, '\n' | '\t'))

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 const REPEATS: u32 = 6;
 
-/// Two cases of six repeats, and a run of each.
+/// A record with two cases of six repeats each.
 fn record() -> Record {
     let file = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -46,7 +46,7 @@ fn invalid(run: Run, attempt: u32) -> Run {
     }
 }
 
-/// `record` with these runs, by this host, as the lines of a file.
+/// Returns the lines of `record` with these runs on this host.
 fn lines(record: &Record, host: &str, runs: &[Run], finished: bool) -> Vec<u8> {
     let mut head = record.head.clone();
     head.host.name = host.to_owned();
@@ -64,7 +64,7 @@ fn lines(record: &Record, host: &str, runs: &[Run], finished: bool) -> Vec<u8> {
     bytes
 }
 
-/// Each of `records` in a directory of its own.
+/// Writes each of `records` into a separate directory.
 fn directories(records: &[Vec<u8>]) -> (TempDir, Vec<PathBuf>) {
     let all = tempfile::tempdir().unwrap();
     let directory = |(at, bytes): (usize, &Vec<u8>)| {
@@ -90,11 +90,11 @@ fn refusal(records: &[Vec<u8>]) -> String {
     format!("{:#}", Merge::of(&paths).unwrap_err())
 }
 
-/// The case and the repeat of a run, and when it began.
+/// The case and the repeat of a run, and the time at which it began.
 type Begun = (String, u32, String);
 
-/// What three hosts have of the experiment after losses, repetitions and sudden ends; and of each run when it began on which host, as far
-/// as its line is whole.
+/// Returns the records that three hosts have of the experiment after random losses, repetitions and truncations, and
+/// all runs whose lines are complete, with the time at which each began.
 fn drawn(record: &Record, random: &mut fastrand::Rng) -> (Vec<Vec<u8>>, Vec<Begun>) {
     let (mut files, mut whole) = (Vec::new(), Vec::new());
     for at in 0..random.usize(1..5) {
@@ -122,7 +122,7 @@ fn drawn(record: &Record, random: &mut fastrand::Rng) -> (Vec<Vec<u8>>, Vec<Begu
         }
         files.push(bytes[..end].to_vec());
         if random.u32(..4) == 0 {
-            // The same directory, copied.
+            // This is a copy of the same directory.
             files.push(bytes[..end].to_vec());
             let own = whole.len() - runs_in(&bytes[..end]);
             whole.extend_from_within(own..);
@@ -196,7 +196,7 @@ fn what_went_on_elsewhere_is_of_both_hosts() {
         .map(|run| merged.head.hosts[run.host.unwrap() - 1].name.as_str())
         .collect();
     assert_eq!(names, ["b", "a"]);
-    // It is resumed where it is, as any that was not merged.
+    // It is resumed where it is, like any record that was not merged.
     assert!(merge.owner(&record.plan().cases[1].name, 1).is_some());
 }
 
@@ -462,7 +462,7 @@ fn files_are_referred_to_from_where_the_merged_record_is() {
         run
     };
     let own = lines(&record, "a", &[with_files(1), with_files(2)], true);
-    // Copies: the files of the first by name are referred to, in whatever order they are given.
+    // For copies, the files of the first one by name are referred to, whatever the order in which they are given.
     let (all, mut paths) = directories(&[own.clone(), own]);
     let out = all.path().join("deep/er");
     for _ in 0..2 {
@@ -476,7 +476,7 @@ fn files_are_referred_to_from_where_the_merged_record_is() {
         }
         paths.reverse();
     }
-    // Merged again it is the way from there, without what cancels out where the files are.
+    // After a second merge, the path is relative to the new directory and contains no parts that cancel out.
     fs::create_dir(all.path().join("shard-0/artifacts")).unwrap();
     fs::write(all.path().join("shard-0/artifacts/x.pcapng"), "x").unwrap();
     let again = all.path().join("again");
