@@ -1,4 +1,4 @@
-//! Conditions in words.
+//! Formats the conditions of a case.
 
 use conditions::LinkSpec;
 use record::bed::Bed;
@@ -6,10 +6,11 @@ use record::plan::{Case, Repeats};
 use serde::Serialize;
 use serde_json::Value;
 
-/// The longest text of a condition that is said whole, in characters: a distribution's values are longer.
+/// Longest text of a condition, in characters, that is shown in full; the values of a distribution are longer.
 const LONGEST: usize = 100;
 
-/// What is between the client and the server of a case, in one line: the box's conditions, or the nodes of a chain.
+/// Formats the path between client and server of a case in one line: the conditions of the box, or the nodes of a
+/// chain.
 pub(super) fn path(case: &Case) -> String {
     match (&case.bed, &case.between) {
         (Bed::Netns(_), _) => link(&case.link),
@@ -19,7 +20,7 @@ pub(super) fn path(case: &Case) -> String {
     }
 }
 
-/// A link in one line: "rate 10mbit, up loss 1%"; "none" where nothing is asked for.
+/// Formats a link in one line: "rate 10mbit, up loss 1%", or "none" without conditions.
 pub fn link(link: &LinkSpec) -> String {
     let parts = parts("", link);
     if parts.is_empty() {
@@ -29,15 +30,15 @@ pub fn link(link: &LinkSpec) -> String {
     }
 }
 
-/// The conditions that are in force in a case, each in words.
+/// The conditions that are in force in a case, in words.
 pub(super) struct CaseConditions {
-    /// What a sweep set: "queue 300ms".
+    /// The values that a sweep set: "queue 300ms".
     pub(super) swept: Vec<String>,
-    /// All else between the client and the server.
+    /// All other conditions between client and server.
     pub(super) others: Vec<String>,
 }
 
-/// The conditions of a case; what a sweep set is apart from the others.
+/// Returns the conditions of a case, with those that a sweep set separate from the others.
 pub(super) fn in_force(case: &Case) -> CaseConditions {
     let mut others = Vec::new();
     match &case.bed {
@@ -47,7 +48,7 @@ pub(super) fn in_force(case: &Case) -> CaseConditions {
         }
         Bed::Chain(chain) => {
             others.push(path(case));
-            // A record whose ends are no nodes of its chain has nothing on the way.
+            // In an invalid record whose ends are no nodes of its chain, there is nothing on the path.
             let on_the_way = chain.ends(case.between.as_ref()).map_or(&[][..], |ends| {
                 &chain.nodes[ends.client.min(ends.server)..=ends.client.max(ends.server)]
             });
@@ -64,7 +65,7 @@ pub(super) fn in_force(case: &Case) -> CaseConditions {
     let mut swept = Vec::new();
     for (path, value) in conditions {
         let words = words(path);
-        // What is in force is said as the others are, not as it was written.
+        // A swept condition is shown in the form of the others, not as the scenario has it.
         let key = format!("{words} ");
         let same = |other: &String| other.starts_with(&key);
         match others.iter().position(same) {
@@ -72,12 +73,12 @@ pub(super) fn in_force(case: &Case) -> CaseConditions {
             None => swept.push(format!("{words} {value}")),
         }
     }
-    // As every bed is unless it says otherwise.
+    // These are the defaults of every bed.
     others.retain(|other| !["mtu 1500", "offloads true"].contains(&other.as_str()));
     CaseConditions { swept, others }
 }
 
-/// A field's path within its case as conditions name it: "link.up.loss" is "up loss".
+/// Returns the path of a field within its case in the words of conditions: "link.up.loss" is "up loss".
 fn words(path: &str) -> String {
     let ways = ["link.", "bed.links.", "bed.", "parameters."];
     let short = ways.iter().find_map(|way| path.strip_prefix(way));
@@ -87,12 +88,12 @@ fn words(path: &str) -> String {
     }
 }
 
-/// The test bed of a case in one line.
+/// Formats the test bed of a case in one line.
 pub(super) fn bed(case: &Case) -> String {
     parts("", &case.bed).join(", ")
 }
 
-/// How often a case runs: "5", "3 to 30, until ping.rtt_ms.median ± 2 %".
+/// Formats the number of repeats: "5", "3 to 30, until ping.rtt_ms.median ± 2 %".
 pub(super) fn repeats(repeats: &Repeats) -> String {
     match &repeats.until {
         None => repeats.least.to_string(),
@@ -103,7 +104,7 @@ pub(super) fn repeats(repeats: &Repeats) -> String {
     }
 }
 
-/// What a value says, a text for each of its keys.
+/// Returns a text for each key of a value.
 fn parts(prefix: &str, value: &impl Serialize) -> Vec<String> {
     let mut parts = Vec::new();
     let value = serde_json::to_value(value).unwrap_or_default();

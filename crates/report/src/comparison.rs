@@ -1,4 +1,4 @@
-//! Two records side by side, for the terminal.
+//! The comparison of two records for the terminal.
 
 use super::terminal::{Terminal, prose, table_text};
 use crate::analysis::record_comparison::{Compared, Comparison};
@@ -6,7 +6,8 @@ use record::quantity;
 use record::quantity::counted;
 use record::table::{Column, Table};
 
-/// A row a figure, and what one record lacks; regressions beyond `threshold` percent are named last.
+/// Formats a comparison with a row for each figure, and what one record lacks. Figures that got worse by more than
+/// `threshold` percent are listed last.
 pub fn comparison(comparison: &Comparison, threshold: f64, terminal: Terminal) -> String {
     let (words, numbers) = (Column::words, Column::numbers);
     let columns = [

@@ -1,4 +1,4 @@
-//! The figures of one measurement.
+//! The table of the figures of one measurement.
 
 use crate::interval::{NOT_AVAILABLE, in_words, is_tail};
 use record::quantity::scope;
@@ -8,7 +8,7 @@ use record::{Figure, Measurement, Metric, quantity};
 /// The reason for which RFC 3550's jitter has no interval.
 const NO_JITTER_INTERVAL: &str = "none: a running average of some 16 packets";
 
-/// A row a figure.
+/// Returns a table with a row for each figure.
 pub fn figures(measurement: &Measurement) -> Table {
     let columns = [
         Column::words("figure"),

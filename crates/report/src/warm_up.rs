@@ -1,4 +1,4 @@
-//! How long a throughput took to reach its speed, and what it then was.
+//! The table of the time until a throughput was steady, and of the steady throughput.
 
 use super::charts::instruments;
 use crate::analysis::Analysis;
@@ -12,7 +12,7 @@ use record::table::{Column, Table};
 use record::{Direction, Metric};
 use stats::order_statistics;
 
-/// How to read it.
+/// Note on how to read the table.
 const NOTE: &str = "Reached: when the rate of an interval first was the steady one, median over the runs (least to greatest). Steady: the \
                                mean of what follows the warm-up with its 95 % interval. Over N runs it is Student's t interval of the runs' means. \
                                Over the run's intervals it is the interval of the mean that a run of any length would have had under the same \
@@ -21,7 +21,7 @@ const NOTE: &str = "Reached: when the rate of an interval first was the steady o
                                beside the goodput. A sent rate is what the sender handed to its socket: not all of it need have \
                                arrived. Warm-up: as the scenario has it, or found by MSER-5";
 
-/// A table an instrument that has intervals: a row a case and direction.
+/// Returns a table for each instrument that has intervals, with a row for each case and direction.
 pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {
     let names = instruments(&analysis.cases, &[SampleKind::Intervals]);
     let tables = names.into_iter().map(|name| table(analysis, name));
@@ -62,7 +62,7 @@ fn table(analysis: &Analysis<'_>, instrument: &str) -> Table {
     Table::new(format!("{instrument}: warm-up and ramp"), columns).with(rows)
 }
 
-/// Of what the intervals of one quantity's column are.
+/// Returns the label for the intervals in the column of one quantity.
 fn label(ways: &[(&str, Throughput)], quantity: RateQuantity) -> Label {
     let own = ways.iter().filter(|(_, way)| way.quantity == quantity);
     Label::of(own.filter_map(|(_, way)| Some(way.interval?.of)))
@@ -193,7 +193,7 @@ mod tests {
         let up = Direction::Up;
         let instrument = record.head.plan.cases[0].instruments[1].name.clone();
         let measurement = &mut record.runs[0].measurements[1].measurement;
-        // 2,496,250 bytes a second are 19.97 Mbit/s; 20 were asked for, and 9.718 arrived.
+        // The sender sends 2,496,250 bytes per second, which are 19.97 Mbit/s; 20 were requested, and 9.718 arrived.
         let sent = |index: u64| Sample::new(index as f64, Metric::SentBytes, index, 2_496_250.0);
         measurement.samples = (1..=4).map(|index| sent(index).toward(up)).collect();
         measurement.figures = vec![

@@ -1,4 +1,4 @@
-//! Figures that come near to what the machine does with nothing in the way: those are the tool's or the host's, not the link's.
+//! Marks figures that come near to the machine's own limits, which describe the tool or the host and not the link.
 
 use crate::analysis::Analysis;
 use record::Baseline;
@@ -8,13 +8,13 @@ use record::profile::HostLimit;
 use record::quantity;
 use record::{Metric, Statistic};
 
-/// A share of the ceiling, or of a delay, from which on the machine counts as the limit.
+/// Share of the machine's limit, or of the delay, from which on the machine counts as the cause.
 const NEAR: f64 = 0.8;
 
 /// A figure's metric, statistic and value.
 pub(crate) type MeasuredFigure = (Metric, Statistic, f64);
 
-/// A line for every case and instrument whose results are the machine's own.
+/// Returns a line for every case and instrument whose results come near to the machine's limits.
 pub(crate) fn lines(analysis: &Analysis<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     for figures in &analysis.cases {
@@ -35,15 +35,15 @@ pub(crate) fn lines(analysis: &Analysis<'_>) -> Vec<String> {
     lines
 }
 
-/// Whether what `instrument` measured in `case` is near to the machine's own, in words. Of several baselines the lowest ceiling
-/// and the greatest floor count: what may be the machine's is not taken for the link's.
+/// Returns a message if the figures of `instrument` in `case` come near to the machine's limits. Of several baselines,
+/// the lowest rate and the greatest delay count, so that the machine's limit is not mistaken for the link's.
 pub(crate) fn near(
     record: &Record,
     case: &Case,
     instrument: &PlannedInstrument,
     values: &[MeasuredFigure],
 ) -> Option<String> {
-    // Another MTU, or other offloads, would have other ceilings.
+    // The limits depend on MTU and offloads.
     let bed = (case.bed.mtu(), case.bed.offloads());
     let measured = |value: fn(&Baseline) -> Option<f64>| {
         let all = record.baselines.iter();

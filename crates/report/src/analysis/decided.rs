@@ -1,48 +1,48 @@
-//! Whether what several runs say is what a rule asks.
+//! Decides whether the figures of several runs meet a rule.
 
 use record::expectation::{ExpectationRule, FEWEST_FOR_SPREAD, Judgement, Met, TrendWay};
 use stats::deciding::{Centre, above_zero};
 use stats::sample_summary::SampleSummary;
 
-/// What a rule holds against a range.
+/// A quantity that a rule compares with a range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RuleTest<'a> {
     held: TestedValue,
-    /// One of each run.
+    /// The values of the figure, one per run.
     values: &'a [f64],
-    /// Those of the case that it is held against; empty where there is none.
+    /// The values of the reference; empty if the rule needs none.
     base: &'a [f64],
-    /// Both ends included.
+    /// The required range, both ends included.
     asked: [f64; 2],
 }
 
 #[derive(Clone, Copy, Debug)]
 enum TestedValue {
     Value,
-    /// Above the base.
+    /// Difference from the reference.
     Difference,
-    /// Over the base.
+    /// Quotient of the value and the reference.
     Ratio,
-    /// Of the runs, in percent of their mean.
+    /// Spread of the runs in percent of their median.
     Spread,
 }
 
-/// The answer.
+/// The result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Decision {
     Decided {
         met: bool,
-        /// By which it was decided; none where the value itself did.
+        /// The interval that decided; absent if the value itself did.
         interval: Option<[f64; 2]>,
     },
-    /// Fewer runs than an interval takes.
+    /// There are too few runs for an interval.
     TooFew,
-    /// A ratio of values that are not all above 0.
+    /// Not all values are above 0, so there is no ratio.
     NoRatio,
 }
 
 impl<'a> RuleTest<'a> {
-    /// What `rule` asks of a case; nothing without the reference or the published value that it needs.
+    /// Returns the comparison that `rule` requires; `None` if the reference or the published value is missing.
     pub(super) fn of_rule(
         rule: ExpectationRule,
         values: &'a [f64],
@@ -90,7 +90,7 @@ impl<'a> RuleTest<'a> {
         })
     }
 
-    /// What a trend asks of a case and the one before.
+    /// Returns the comparison of a case with the one before that a trend requires.
     pub(super) fn of_step(way: TrendWay, before: &'a [f64], values: &'a [f64]) -> Self {
         let (held, alike) = match above_zero(before) && above_zero(values) {
             true => (TestedValue::Ratio, 1.0_f64),
@@ -107,7 +107,7 @@ impl<'a> RuleTest<'a> {
         }
     }
 
-    /// The answer, where the truth lies beyond an end of an interval in one of `beyond` experiments.
+    /// Decides the comparison by intervals of which the truth lies beyond one given end in one of `beyond` experiments.
     pub(super) fn decide(&self, judgement: Judgement, beyond: u32) -> Decision {
         let [least, most] = self.asked;
         let Judgement { over, met } = judgement;
@@ -143,7 +143,7 @@ impl<'a> RuleTest<'a> {
         }
     }
 
-    /// What the runs say, in the unit of the range.
+    /// Returns the tested value, in the unit of the range.
     fn value(&self, over: Centre) -> Option<f64> {
         let value = over.of(self.values)?;
         Some(match self.held {
@@ -176,7 +176,7 @@ mod tests {
         Judgement { over, met }
     }
 
-    /// About 100, by 2 % or so: at 99.9 % 93 to 107.
+    /// Values around 100 that scatter by about 2 %; their 99.9 % interval is 93 to 107.
     const RUNS: [f64; 5] = [98.0, 99.0, 100.0, 101.0, 102.0];
 
     fn range(least: f64, most: f64) -> ExpectationRule {
@@ -212,7 +212,7 @@ mod tests {
         }
     }
 
-    /// Of a case whose reference is half of it.
+    /// Returns the verdict on a case whose reference is half of it.
     fn is_met(rule: ExpectationRule, values: &[f64], judgement: Judgement) -> bool {
         let base = RUNS.map(|value| value / 2.0);
         let question = RuleTest::of_rule(rule, values, Some(&base), Some(80.0)).unwrap();
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn a_rule_is_met_by_the_value_unless_its_interval_contradicts_or_when_that_shows_it() {
         let by_value = Judgement::default();
-        // What is asked; whether it is met by the value, unless contradicted, when shown.
+        // The columns are by value, unless contradicted, and when shown.
         for (rule, expected) in [
             (range(90.0, 110.0), [true, true, true]),
             (range(99.0, 110.0), [true, true, false]),
@@ -244,14 +244,14 @@ mod tests {
             (ratio(2.1, 0.01), [false, true, false]),
             (ratio(2.0, 0.1), [true, true, true]),
             (ratio(3.0, 0.1), [false, false, false]),
-            // Twice the reference's, give or take a tenth.
+            // The value is twice the reference's, give or take a tenth.
             (at_least(1.5), [true, true, true]),
             (at_least(2.05), [false, true, false]),
             (at_least(3.0), [false, false, false]),
             (at_most(3.0), [true, true, true]),
             (at_most(1.95), [false, true, false]),
             (at_most(1.5), [false, false, false]),
-            // 80 was published.
+            // The published value is 80.
             (
                 ExpectationRule::Published { within: 0.2 },
                 [false, true, false],
@@ -293,7 +293,7 @@ mod tests {
             let question = RuleTest::of_rule(rule, values, None, None).unwrap();
             question.decide(Judgement::default(), BEYOND)
         };
-        // 2 of 100, without either end.
+        // The spread is 2 of 100 when one run at either end is left out.
         for (least, most, expected) in [
             (Some(1.0), Some(3.0), true),
             (Some(2.5), None, false),

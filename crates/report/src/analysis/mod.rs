@@ -1,5 +1,5 @@
-//! What a record says: figures a case, held against the reference, the published and the expected; and the pure arithmetic
-//! for it: statistics, and what theory allows.
+//! Analysis of a record: the figures of each case, compared with the reference, with published values and with
+//! expectations.
 
 pub(crate) mod baselines;
 mod bottleneck;
@@ -32,17 +32,17 @@ pub(crate) use left_out::left_out;
 use verdict::ToCome;
 pub use verdict::{ExpectationCheck, Verdict};
 
-/// A whole record, judged.
+/// The analysis of a whole record.
 #[derive(Clone, Debug)]
 pub struct Analysis<'a> {
     pub(crate) record: &'a Record,
-    /// In the order of the plan.
+    /// The cases in the order of the plan.
     pub(crate) cases: Vec<CaseFigures<'a>>,
-    /// What was expected of several cases together.
+    /// Expectations about several cases together.
     pub(crate) trends: Vec<ExpectationCheck>,
-    /// Of chains whose segments were measured.
+    /// Bottlenecks of chains whose segments were measured.
     pub(crate) bottlenecks: Vec<ChainBottleneck>,
-    /// The gravest of all.
+    /// The gravest of all verdicts.
     pub verdict: Verdict,
 }
 
@@ -50,53 +50,53 @@ pub struct Analysis<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct CaseFigures<'a> {
     pub(crate) case: &'a Case,
-    /// Those that count: of each repeat the last attempt, unless the machine spoilt that too.
+    /// The runs that count, which are the last attempts of each repeat, unless the machine spoilt those, too.
     pub(crate) runs: Vec<&'a Run>,
-    /// Of all streams together.
+    /// The figures over all streams.
     pub(crate) figures: BTreeMap<FigureName, Across>,
     pub(crate) checks: Vec<ExpectationCheck>,
-    /// Runs that failed, are missing, or are invalid and too many to do without.
+    /// Runs that failed, are missing, or are invalid and too many to be ignored.
     pub(crate) faults: Vec<Fault>,
-    /// What does not count while the case stands: invalid runs that are few ([`FEW`]), figures that came late of a run whose
-    /// others count; which, and why.
+    /// Data that is ignored while the case as a whole counts: invalid runs, if they are few ([`FEW`]), and late figures
+    /// of runs that otherwise count. Each entry names them and the cause.
     pub(crate) left_out: Vec<String>,
-    /// Whether runs are missing because the experiment was interrupted, or is under way.
+    /// Whether runs are missing because the experiment was interrupted or is still running.
     pub(crate) to_come: bool,
-    /// Attempts that the machine spoilt and that were repeated.
+    /// Number of attempts that the machine spoilt and that were repeated.
     pub(crate) repeated: usize,
     pub(crate) verdict: Verdict,
 }
 
-/// A figure across the runs of a case.
+/// A figure over the runs of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Across {
-    /// One of each run that counts, in the order of the repeats.
+    /// The values of the runs that count, in the order of the repeats.
     pub(crate) values: Vec<f64>,
     pub(crate) summary: SampleSummary,
-    /// A run found a lower bound alone, so that the mean is one.
+    /// Whether a run has only a lower bound, so that the mean is one, too.
     pub(crate) at_least: bool,
-    /// The 95 % interval: Student's t over the runs, or what the only run states of itself; of the figure that decided how
-    /// many runs there are, Stein's; none of a lower bound.
+    /// The 95 % confidence interval: Student's t over the runs; for a single run, the interval that it reports; for the
+    /// figure that decided the number of runs, Stein's. Absent for a lower bound.
     pub(crate) interval: Option<ConfidenceInterval>,
-    /// In one of the runs its samples are too few for what it says, or for an interval.
+    /// Whether a run has too few samples for the figure or for its interval.
     pub(crate) too_few: bool,
-    /// Of the mean against the reference case's; absent for the reference, or without its figure.
+    /// The change of the mean from the reference case; absent for the reference, and without its figure.
     pub(crate) change: Option<Change>,
-    /// Between the values of both; absent where the change is.
+    /// The shift between the values of both cases; absent if the change is.
     pub(crate) shift: Option<Shift>,
 }
 
-/// A run that did not yield what it should.
+/// A run that did not yield its figures.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Fault {
-    /// Anything but [`Verdict::Met`] and [`Verdict::NotMet`].
+    /// The verdict, which is neither [`Verdict::Met`] nor [`Verdict::NotMet`].
     pub(crate) verdict: Verdict,
-    /// Which run, and the cause.
+    /// The run and the cause.
     pub(crate) text: String,
 }
 
 impl<'a> Analysis<'a> {
-    /// Of `record`.
+    /// Analyses `record`.
     pub fn of(record: &'a Record) -> Self {
         let plan = record.plan();
         let latest = record.latest();
@@ -107,7 +107,7 @@ impl<'a> Analysis<'a> {
                 matches!(run.outcome, RunOutcome::Invalid { .. }) && run.attempt < MOST_ATTEMPTS
             };
             let done = latest.runs(case).filter(|run| !owed(run)).count();
-            // What a shard lacks is another's.
+            // A run that a shard lacks belongs to another shard.
             let unfinished = record.finished_at.is_none() || plan.shard.is_some();
             unfinished && done < case.repeats.least as usize
         };
@@ -148,13 +148,13 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// Every expectation of every case, and those of several.
+    /// Returns the expectations about single cases and those about several.
     pub(crate) fn checks(&self) -> impl Iterator<Item = &ExpectationCheck> {
         let cases = self.cases.iter().flat_map(|figures| &figures.checks);
         cases.chain(&self.trends)
     }
 
-    /// The case of this name.
+    /// Returns the case of this name.
     pub(crate) fn case(&self, name: &str) -> Option<&CaseFigures<'a>> {
         self.cases.iter().find(|figures| figures.case.name == name)
     }
@@ -171,7 +171,7 @@ impl<'a> CaseFigures<'a> {
         let (faults, few) = faults(latest, case, to_come);
         let verdicts = checks.iter().map(|check| check.verdict);
         let verdict = Verdict::of_all(verdicts.chain(faults.iter().map(|fault| fault.verdict)));
-        // The attempts before the one that counts.
+        // Attempts before the one that counts.
         let repeated = latest.runs(case).map(|run| run.attempt as usize - 1).sum();
         Self {
             case,
@@ -191,12 +191,12 @@ impl<'a> CaseFigures<'a> {
 }
 
 impl<'a> CaseFigures<'a> {
-    /// The case's.
+    /// Returns the name of the case.
     pub(crate) fn name(&self) -> &'a str {
         &self.case.name
     }
 
-    /// What an instrument measured where that counts, with the number of each repeat.
+    /// Returns the measurements of an instrument that count, each with the number of its repeat.
     pub(crate) fn measured(
         &self,
         instrument: &str,
@@ -211,36 +211,36 @@ impl<'a> CaseFigures<'a> {
 }
 
 impl Across {
-    /// The mean over the runs.
+    /// Returns the mean over the runs.
     pub(crate) fn value(&self) -> f64 {
         self.summary.mean
     }
 }
 
-/// The runs of a case that count: of each repeat the last attempt, unless the machine spoilt all of that too. Figures of
-/// instruments may still not ([`Run::spoilt`]).
+/// Returns the runs of a case that count, which are the last attempts of each repeat, unless the machine spoilt all of
+/// that, too. Figures of single instruments may still be invalid ([`Run::spoilt`]).
 pub(crate) fn counted<'a>(latest: &Latest<'a>, case: &Case) -> impl Iterator<Item = &'a Run> {
     let runs = latest.runs(case);
     runs.filter(|run| run.spoilt_as_a_whole().is_none())
 }
 
-/// What the runs of a case state of a figure.
+/// The values of a figure in the runs of a case.
 #[derive(Default)]
 struct Stated {
     values: Vec<f64>,
-    /// One of them is a lower bound.
+    /// Whether one of them is a lower bound.
     at_least: bool,
-    /// What the last run states.
+    /// The interval that the last run reports.
     interval: Option<[f64; 2]>,
-    /// One of them is of too few samples.
+    /// Whether one of them has too few samples.
     too_few: bool,
-    /// The packets that each run's share of losses is of, of those that tell.
+    /// The number of packets and losses of each run, from the runs that report it.
     losses: Vec<Losses>,
-    /// The coarsest step in which one of them was read.
+    /// The coarsest step to which one of them was rounded.
     resolution: Option<f64>,
 }
 
-/// Every figure of a case, of all streams together. What failed half-way states none.
+/// Returns every figure of a case over all streams. A measurement that failed half-way has none.
 fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
     let mut found: BTreeMap<FigureName, Stated> = BTreeMap::new();
     let all = counted(latest, case).flat_map(|run| run.measurements.iter().map(move |m| (run, m)));
@@ -265,7 +265,7 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
     let across = |(name, stated): (FigureName, Stated)| {
         let summary = SampleSummary::of(&stated.values)?;
         let runs = stated.values.len();
-        // A mean of rounded readings may be off by half a step, however alike they are.
+        // A mean of rounded readings may be off by half a step, even if they are equal.
         let half = stated.resolution.map(|step| step / 2.0);
         let rounded = |[low, high]: [f64; 2]| match half {
             Some(half) => [(low - half).max(low.min(0.0)), high + half],
@@ -277,7 +277,8 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
             .or(of_step)
             .filter(|_| runs == 1)
             .map(rounded);
-        // Shares of losses are pooled: Student's t would end below 0, and take runs without a loss for certain.
+        // Shares of losses are pooled. The interval by Student's t could end below 0, and would have no width for runs
+        // without losses.
         let over = match stated.losses.len() == runs && runs > 1 {
             true => {
                 Losses::interval_of_runs(&stated.losses).map(|ends| ends.map(|end| 100.0 * end))
@@ -318,14 +319,14 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
     found
 }
 
-/// `ends` within what a value of `metric` can be: shares lie between 0 and 100 %, and nothing that is measured lies below 0 except for
-/// differences of two clocks.
+/// Restricts `ends` to the possible values of `metric`: 0 to 100 % for shares, and at least 0 for everything except
+/// differences between two clocks.
 fn within_limits(metric: Metric, [low, high]: [f64; 2]) -> [f64; 2] {
     let [least, most] = metric.limits();
     [low.max(least), high.min(most)]
 }
 
-/// The figures of a case that people look for first, over the runs that there are.
+/// Returns the main figures of a case over the runs so far.
 pub(crate) fn headlines(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
     let mut figures = across(latest, case);
     figures.retain(|name, _| {
@@ -335,7 +336,7 @@ pub(crate) fn headlines(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName
     figures
 }
 
-/// Why no run's figure of this name counts, where one was measured.
+/// Returns the reason why no run has a valid figure of this name, if one was measured.
 fn spoilt(latest: &Latest<'_>, case: &Case, of: &FigureName) -> Option<String> {
     let mut runs = counted(latest, case);
     runs.find_map(|run| {
@@ -344,10 +345,11 @@ fn spoilt(latest: &Latest<'_>, case: &Case, of: &FigureName) -> Option<String> {
     })
 }
 
-/// One run in so many may be invalid: the others speak for the case, and its rules say themselves how many runs they take.
+/// If at most one run in this many is invalid, the others represent the case. Rules check themselves whether the runs
+/// suffice.
 const FEW: usize = 5;
 
-/// What is wrong with the runs of a case; and, where those that are invalid are few, what these say, which is then not wrong.
+/// Returns the faults of a case's runs and, if few runs are invalid, descriptions of those, which then are not faults.
 fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> (Vec<Fault>, Vec<String>) {
     let runs: Vec<&Run> = latest.runs(case).collect();
     let mut faults = Vec::new();
@@ -413,13 +415,13 @@ pub(crate) mod tests {
         }
     }
 
-    /// So many values of the standard normal distribution.
+    /// Returns this many values of the standard normal distribution.
     pub(crate) fn draws(seed: u64, count: usize) -> Vec<f64> {
         let mut random = fastrand::Rng::with_seed(seed);
         (0..count).map(|_| chance::normal(&mut random)).collect()
     }
 
-    /// Two cases; everything that is expected is met.
+    /// A record of two cases in which every expectation is met.
     pub(crate) fn record() -> Record {
         let file = concat!(
             env!("CARGO_MANIFEST_DIR"),
@@ -451,7 +453,7 @@ pub(crate) mod tests {
             let figure = analysis.cases[1].figures[&name("ping.lost_percent.mean")].clone();
             figure.interval.unwrap().ends
         };
-        // Wilson's interval of 0 and of 4 in 2,000. Student's t would say 0 to 0, and -2.34 to 2.74 %.
+        // Wilson's intervals for 0 and for 4 of 2,000. Student's t would give 0 to 0, and -2.34 to 2.74 %.
         let [low, high] = interval([0, 0]);
         assert!(low == 0.0 && (high - 0.1917).abs() < 1e-3, "{low} {high}");
         let [low, high] = interval([2, 2]);
@@ -469,7 +471,7 @@ pub(crate) mod tests {
         let rtt = &slow[&name("ping.rtt_ms.median")];
         assert_eq!(rtt.values, [3.05, 3.2]);
         assert!((rtt.value() - 3.125).abs() < 1e-9 && rtt.interval.is_some());
-        // 3.125 less 1.1, both of which stand in the report.
+        // The change is 3.125 minus 1.1, both of which are in the report.
         let change = rtt.change.as_ref().unwrap();
         assert_eq!(change.means, [1.1, rtt.value()]);
         assert!((change.difference.value - 2.025).abs() < 1e-9);
@@ -569,7 +571,7 @@ pub(crate) mod tests {
         assert_eq!(analysis.verdict, Verdict::Failed);
     }
 
-    /// The machine spoilt all of `run`, as the runner records it.
+    /// Marks all of `run` as spoilt by the machine, as the runner does.
     pub(crate) fn spoil(run: &mut Run, cause: &str) {
         let cause = cause.to_owned();
         for measured in &mut run.measurements {
@@ -578,7 +580,7 @@ pub(crate) mod tests {
         run.outcome = RunOutcome::Invalid { cause };
     }
 
-    /// Of 100 packets of the ping in the first run so many are late, as the runner records it.
+    /// Marks this many of the 100 packets of the first run's ping as late, as the runner does.
     pub(crate) fn late_pings(late: u64) -> Record {
         let mut record = record();
         let run = &mut record.runs[0];
@@ -780,12 +782,12 @@ pub(crate) mod tests {
         assert_eq!(analysis.cases[0].verdict, Verdict::Met);
         assert_eq!(analysis.trends[0].verdict, Verdict::Incomplete);
         assert_eq!(analysis.verdict, Verdict::Incomplete);
-        // Attempts are owed to what was spoilt.
+        // A spoilt run will be attempted again.
         spoil(&mut record.runs[1], "the ring dropped 3");
         assert_eq!(Analysis::of(&record).verdict, Verdict::Incomplete);
         record.runs[1].attempt = MOST_ATTEMPTS;
         assert_eq!(Analysis::of(&record).verdict, Verdict::Invalid);
-        // What is known to be wrong stays so.
+        // A known failure remains one.
         record.runs[0].outcome = RunOutcome::Failed {
             cause: "no route".to_owned(),
         };

@@ -1,4 +1,4 @@
-//! Two records of one scenario, case by case.
+//! Compares two records of one scenario, case by case.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,71 +16,71 @@ use stats::change::Change;
 use stats::hodges_lehmann::{Sense, Shift, ShiftVerdict};
 use stats::welch;
 
-/// Of a whole comparison: how often it may call worse what is not.
+/// Accepted probability that a whole comparison calls a figure worse that is not.
 const SIGNIFICANCE: f64 = 0.05;
 
 /// One figure of one case in both records.
 #[derive(Clone, Debug)]
 pub struct Compared {
-    /// Of this case.
+    /// Name of the case.
     pub case: String,
-    /// What is compared.
+    /// The figure.
     pub figure: FigureName,
-    /// Means over the runs, in the metric's unit: of the reference, then of the record.
+    /// Means over the runs of the reference and of the record, in the metric's unit.
     pub means: [f64; 2],
     /// The change from one mean to the other.
     pub change: Change,
-    /// Between the values of the reference and those of the record.
+    /// The shift between the values of the reference and those of the record.
     pub shift: Shift,
-    /// How likely such a difference is where there is none, among all figures compared: [`welch`]'s p, adjusted by Holm. Absent
-    /// where there are too few runs to tell.
+    /// Probability of such a difference if there is none, over all compared figures: [`welch`]'s p, adjusted by Holm's
+    /// method. Absent if there are too few runs.
     pub p: Option<f64>,
 }
 
-/// What cannot be compared, because the one record has it and the other not, or neither.
+/// A case or figure that cannot be compared because one of the records, or both, lack it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Of this case.
+    /// Name of the case.
     pub case: String,
-    /// A figure, or an instrument of which there is no figure; the whole case when absent.
+    /// A figure, or an instrument without figures; absent if the whole case is missing.
     pub what: Option<String>,
-    /// Where it is not.
+    /// The record that lacks it.
     pub lacking: Lacking,
 }
 
-/// Which record lacks something.
+/// The record that lacks something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Lacking {
-    /// The reference.
+    /// The reference lacks it.
     Reference,
-    /// The record that is held against it.
+    /// The record that is compared with the reference lacks it.
     Record,
-    /// Both.
+    /// Both lack it.
     Both,
 }
 
-/// What the records have in common, and what not.
+/// The comparison of two records.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// What both have.
+    /// The figures that both have.
     pub compared: Vec<Compared>,
     /// Cases and figures that one of them lacks.
     pub missing: Vec<Missing>,
     /// Cases whose links differ, with both links in words.
     pub across: Vec<String>,
-    /// What differs between the machines, in words.
+    /// Differences between the machines, in words.
     pub hosts: Vec<String>,
-    /// Which of the two have runs to come: "reference", "record".
+    /// The records that have runs to come: "reference", "record".
     pub unfinished: Vec<&'static str>,
 }
 
 impl Comparison {
-    /// Of `record` against `reference`, in those figures that `wanted` picks; a case may have another link in each with
-    /// `across_links`.
+    /// Compares `record` with `reference` in the figures that `wanted` selects. With `across_links`, the links of a
+    /// case may differ between the records.
     ///
     /// # Errors
-    /// They are of different scenarios: another name, or a case of other conditions or instruments.
+    /// Records of different scenarios: the names differ, or the conditions or instruments of a case.
     pub fn of(
         reference: &Record,
         record: &Record,
@@ -150,18 +150,19 @@ impl Comparison {
         })
     }
 
-    /// Of how many figures and cases nobody can tell whether they got worse.
+    /// Returns the number of figures and cases for which it is undecided whether they got worse.
     pub fn untold(&self) -> usize {
         let few = self.compared.iter().filter(|one| one.is_too_few());
         few.count() + self.missing.len()
     }
 
-    /// How many figures are held against chance together.
+    /// Returns the number of figures that are tested together.
     pub fn family(&self) -> usize {
         self.compared.iter().filter(|one| one.p.is_some()).count()
     }
 
-    /// What got worse by more than `percent`, beyond chance: one or more of those that did not in at most 5 % of comparisons.
+    /// Returns the figures that got worse by more than `percent` and beyond chance. At most 5 % of comparisons report a
+    /// figure that did not get worse.
     pub fn regressions(&self, percent: f64) -> impl Iterator<Item = &Compared> {
         self.compared
             .iter()
@@ -170,7 +171,7 @@ impl Comparison {
 }
 
 impl Compared {
-    /// In plain words.
+    /// Describes the change in words.
     pub fn words(&self) -> String {
         let metric = self.figure.metric;
         if self.is_too_few() {
@@ -180,13 +181,13 @@ impl Compared {
         changes::in_words(&self.change, Some(&self.shift), metric)
     }
 
-    /// Whether there are too few runs to tell a change from chance.
+    /// Returns whether there are too few runs to distinguish a change from chance.
     pub fn is_too_few(&self) -> bool {
         self.shift.change() == ShiftVerdict::TooFew
     }
 
-    /// Whether it got worse beyond chance, and the interval's near end by more than `percent`. Of what has no percentage, a
-    /// loss from or to nothing, any change beyond chance counts.
+    /// Returns whether the figure got worse beyond chance, and the nearer end of the change's interval by more than
+    /// `percent`. For a change without a percentage, such as a loss from or to 0, any change beyond chance counts.
     fn is_worse_by(&self, percent: f64) -> bool {
         let beyond_chance = self.p.is_some_and(|p| p <= SIGNIFICANCE);
         let worse = match self.change.verdict(self.figure.metric.unit()) {
@@ -209,7 +210,7 @@ impl Missing {
         }
     }
 
-    /// Instruments of a case that both have, without a figure in either.
+    /// Returns the instruments of a case without a figure in either record.
     fn instruments(old: &CaseFigures<'_>, new: &CaseFigures<'_>) -> Vec<Self> {
         let has = |figures: &CaseFigures<'_>, instrument: &str| {
             let mut names = figures.figures.keys();
@@ -241,7 +242,8 @@ impl fmt::Display for Missing {
     }
 }
 
-/// What differs between the machines of two records: their facts, and what they do with nothing in the way.
+/// Returns the differences between the machines of two records: their facts and their limits without emulated
+/// conditions.
 fn hosts(reference: &Record, record: &Record) -> Vec<String> {
     let (old, new) = (&reference.head.host, &record.head.host);
     let pairs = [
@@ -265,8 +267,8 @@ fn hosts(reference: &Record, record: &Record) -> Vec<String> {
     words
 }
 
-/// A case of one name must mean the same in both; but for its link, with `across_links`. Then, the links that differ, in
-/// words.
+/// Checks that cases of the same name have the same conditions and instruments, apart from their links if
+/// `across_links` is set. Returns the links that differ, in words.
 fn check_alike(reference: &Record, record: &Record, across_links: bool) -> Result<Vec<String>> {
     let (old, new) = (reference.plan(), record.plan());
     require!(
@@ -317,7 +319,7 @@ mod tests {
     use record::plan::Repeats;
     use record::{Baseline, Run};
 
-    /// The case "base" with `runs` runs, whose goodputs are drawn about a mean times `factor`.
+    /// The case "base" with `runs` runs, whose goodputs are drawn around a mean times `factor`.
     fn repeated(runs: u32, factor: f64, seed: u64) -> Record {
         let mut record = record();
         let one = record.runs[0].clone();
@@ -371,7 +373,8 @@ mod tests {
         assert_eq!(faster.regressions(0.0).count(), 0);
     }
 
-    /// `figures` cases of one goodput each, which scatters by 2 %; that of the first case is `factor` times as much.
+    /// A record with `figures` cases of one goodput each, which scatters by 2 %. That of the first case is multiplied
+    /// by `factor`.
     fn many(figures: usize, runs: u32, factor: f64, seed: u64) -> Record {
         let mut record = repeated(1, 1.0, 1);
         let (case, mut one) = (record.head.plan.cases[0].clone(), record.runs[0].clone());
@@ -398,7 +401,7 @@ mod tests {
         record
     }
 
-    /// The share of seeds in which something got worse by more than `percent`.
+    /// Returns the share of seeds for which a figure got worse by more than `percent`.
     fn worse(seeds: u64, figures: usize, factor: f64, percent: f64) -> f64 {
         let worse = |seed: &u64| {
             let before = many(figures, 5, 1.0, *seed);

@@ -1,4 +1,4 @@
-//! What held it up? Measured goodput as a bar beside the least limit that the conditions set.
+//! The chart "What held it up?": measured goodputs as bars beside the smallest limit that follows from the conditions.
 
 use std::fmt::Write;
 
@@ -14,9 +14,9 @@ use record::{Metric, Statistic};
 const WIDTH: f64 = 440.0;
 const ROW: f64 = 50.0;
 const LEFT: f64 = 8.0;
-/// 100 % stands here, so that what is above still shows.
+/// Horizontal position of 100 %, which leaves room for greater values.
 const FULL: f64 = 375.0;
-/// Of one drawing.
+/// Greatest number of rows in one drawing.
 const MOST_ROWS: usize = 24;
 
 /// One goodput and its limit.
@@ -27,7 +27,7 @@ struct BoundedGoodput {
     bound: Bound,
 }
 
-/// Measured against theory.
+/// Returns the chart of measured goodput against theory.
 pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
     let held = held(analysis);
     let drawings = held
@@ -57,7 +57,7 @@ fn held(analysis: &Analysis<'_>) -> Vec<BoundedGoodput> {
         for (name, across) in &figures.figures {
             let goodput =
                 (name.metric, name.statistic) == (Metric::GoodputBitPerS, Statistic::Mean);
-            // Small messages are limited by the exchange, which has no limit here.
+            // Small messages are limited by their exchange, for which there is no bound here.
             let instrument = figures.case.instrument(&name.instrument);
             let instrument = instrument.filter(|_| goodput && name.size.is_none());
             let bound = instrument.and_then(|i| Bound::of(figures.case, i, name.direction));

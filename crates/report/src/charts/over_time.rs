@@ -1,5 +1,5 @@
-//! What happened when? The rate of each interval, and below it, of the same seconds, round-trip times and losses: a drawing for
-//! each case and what ran at the same time in it.
+//! The chart "What happened when?": rates, and below them the round-trip times and losses of the same seconds. There is
+//! a drawing for each case and each group of instruments that ran simultaneously.
 
 use super::axis::Axis;
 use super::plot::{Curve, Plot, Point, Shape, stack};
@@ -10,28 +10,29 @@ use crate::analysis::intervals::RateQuantity;
 use crate::distinct;
 use record::quantity::scale_for;
 
-/// More points than this only blacken a curve of this width: neighbours are averaged.
+/// Greatest number of points in a curve of this width; with more, neighbouring values are averaged.
 const MOST_POINTS: usize = 220;
-/// Of all drawings together, so that a page of many runs stays a page.
+/// Greatest number of points in all drawings together, which limits the size of the page.
 const MOST_IN_ALL: usize = 60_000;
-/// More repeats than this are not followed by eye.
+/// Greatest number of repeats, beyond which curves cannot be followed by eye.
 const MOST_REPEATS: usize = 8;
-/// Drawings of the same instruments share their vertical axes unless the greatest is so many times the least.
+/// Drawings of the same instruments share their vertical axes unless the greatest value is more than this many times
+/// the least.
 const SHARED_WITHIN: f64 = 10.0;
 
-/// Of each quantity, what its axis reaches to in several drawings.
+/// The upper ends of the vertical axes that several drawings share, by quantity.
 type Tops = [Option<f64>; FROM_TOP.len()];
 
-/// One case, and instruments that ran at the same time in it.
+/// One case, and a group of instruments that ran simultaneously in it.
 struct Panel<'a> {
     case: &'a CaseFigures<'a>,
-    /// Joined by "+".
+    /// Names of the instruments, joined by "+".
     names: String,
     seen: ObservedGroup,
     left_out: usize,
 }
 
-/// What each case did over time.
+/// Returns the chart of each case over time.
 pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
     let tracks: usize = cases
         .iter()
@@ -48,7 +49,7 @@ pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
         })
     });
     let mut panels: Vec<Panel<'_>> = panels.filter(|panel| !panel.seen.is_empty()).collect();
-    // Those of the same instruments side by side, to be compared; those with rates first.
+    // Drawings of the same instruments are neighbours, to be compared; those with rates come first.
     panels.sort_by_key(|panel| !has_rate(&panel.seen));
     let kinds = distinct(panels.iter().map(|panel| panel.names.clone()));
     panels.sort_by_key(|panel| kinds.iter().position(|names| *names == panel.names));
@@ -65,7 +66,8 @@ pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
     }
 }
 
-/// The greatest value of each quantity in the drawings of these instruments; none where they differ too much for one axis.
+/// Returns the greatest value of each quantity in the drawings of these instruments; `None` if they differ too much to
+/// share an axis.
 fn tops(panels: &[Panel<'_>], names: &str) -> Tops {
     FROM_TOP.map(|quantity| {
         let own = panels.iter().filter(|panel| panel.names == names);
@@ -81,7 +83,7 @@ fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.collect::<Vec<_>>().join(" + ")
 }
 
-/// How to read the drawings that there are.
+/// Returns the note on how to read the drawings.
 fn note(panels: &[Panel<'_>], shared: &[Tops], most: usize) -> String {
     let any = |quantity: TrackQuantity| panels.iter().any(|panel| panel.seen.has(quantity));
     let tracks = || panels.iter().flat_map(|panel| &panel.seen.tracks);
@@ -134,7 +136,7 @@ fn has_rate(seen: &ObservedGroup) -> bool {
     all.any(|quantity| seen.has(TrackQuantity::Rate(quantity)))
 }
 
-/// How to read the curves of a rate.
+/// Explains how to read the curves of a rate.
 fn in_words(quantity: RateQuantity) -> &'static str {
     match quantity {
         RateQuantity::Goodput => {
@@ -172,7 +174,7 @@ impl Panel<'_> {
         }
     }
 
-    /// What its frames show, in a sentence each.
+    /// Describes each of its frames in a sentence.
     fn about(&self) -> String {
         let shown = FROM_TOP.into_iter();
         let shown = shown.filter(|quantity| self.seen.has(*quantity));
@@ -192,7 +194,7 @@ impl Panel<'_> {
         )
     }
 
-    /// What is told apart in the legend, each with the look of its place.
+    /// Returns the labels of the legend, whose positions determine the looks.
     fn looks(&self) -> Vec<String> {
         distinct(self.seen.tracks.iter().map(|track| track.label.clone()))
     }
@@ -229,7 +231,7 @@ impl Panel<'_> {
 }
 
 impl Track {
-    /// Draws the values in a unit that is `by` times the metric's own.
+    /// Returns the curve in a unit that is `by` times the metric's own.
     fn curve(&self, looks: &[String], nth: usize, by: f64) -> Curve {
         let look = looks.iter().position(|known| *known == self.label);
         Curve {
@@ -252,7 +254,7 @@ mod tests {
     use crate::analysis::Analysis;
     use record::{Metric, Record, Sample};
 
-    /// The small record, whose ping and download run at the same time, the download half a second later.
+    /// The small record, with ping and download running simultaneously, the download half a second later.
     fn together() -> Record {
         let mut record = crate::analysis::tests::record();
         for instrument in record

@@ -1,4 +1,4 @@
-//! What does a condition do? Every headline figure against the fields that a sweep set.
+//! The chart "What does a condition do?": every main figure over the fields that a sweep set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,10 +15,10 @@ use record::figure_name::FigureName;
 use record::quantity::{number, scale_for};
 use stats::deciding::Centre;
 
-/// Fewer values make no curve.
+/// Fewest values of a field for a curve.
 const FEWEST_VALUES: usize = 3;
 
-/// The measured against each swept field.
+/// Returns the chart of measured values over each swept field.
 pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
     let mut drawings = Vec::new();
     for path in paths(&analysis.cases) {
@@ -37,7 +37,7 @@ pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
     }
 }
 
-/// Every swept field that has enough values.
+/// Returns the paths of all swept fields that have enough values.
 fn paths(cases: &[CaseFigures<'_>]) -> Vec<String> {
     let mut values: Vec<(&str, BTreeSet<&str>)> = Vec::new();
     for (path, value) in cases.iter().flat_map(|case| &case.case.axes) {
@@ -52,7 +52,7 @@ fn paths(cases: &[CaseFigures<'_>]) -> Vec<String> {
     enough.map(|(path, _)| path.to_owned()).collect()
 }
 
-/// One figure against one field; the cases that differ in other fields are curves of their own.
+/// Draws one figure over one field. Cases that differ in other fields are separate curves.
 fn against(analysis: &Analysis<'_>, path: &str, name: &FigureName) -> Vec<Drawing> {
     let swept: Vec<&CaseFigures<'_>> = analysis
         .cases
@@ -159,7 +159,7 @@ fn value_of<'a>(case: &'a CaseFigures<'_>, path: &str) -> Option<&'a str> {
         .map(|(_, value)| value.as_str())
 }
 
-/// The other fields, but for those that go along with `path`, as in a zip.
+/// Returns the other fields, except for those that change together with `path`, as in a zip.
 fn others<'a>(path: &str, all: &[&'a CaseFigures<'_>]) -> BTreeSet<&'a str> {
     let follows = |other: &str| {
         let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
@@ -177,7 +177,7 @@ fn others<'a>(path: &str, all: &[&'a CaseFigures<'_>]) -> BTreeSet<&'a str> {
     own.collect()
 }
 
-/// What these fields are in a case: "bed.mtu 9000".
+/// Formats the values of these fields in a case: "bed.mtu 9000".
 fn label(case: &CaseFigures<'_>, fields: &BTreeSet<&str>) -> String {
     let axes = case.case.axes.iter();
     let own = axes.filter(|(known, _)| fields.contains(known.as_str()));
@@ -187,13 +187,13 @@ fn label(case: &CaseFigures<'_>, fields: &BTreeSet<&str>) -> String {
     words.join(", ")
 }
 
-/// What a text is in a unit.
+/// A function that parses a text as a number in a unit.
 type Number = fn(&str) -> Option<f64>;
 
-/// Values of a field as numbers.
+/// The values of a field on an axis.
 enum Scaled {
     Unit(&'static str, Number),
-    /// Not numbers: in the order of the plan.
+    /// Values that are not numbers, in the order of the plan.
     Names(Vec<String>),
 }
 
@@ -255,7 +255,7 @@ mod tests {
     use crate::analysis::tests::record;
     use record::Record;
 
-    /// The small record's second case, swept.
+    /// The small record's second case, swept over these fields.
     fn swept(axes: &[&[(&str, &str)]]) -> Record {
         let mut record = record();
         let (case, run) = (record.head.plan.cases[1].clone(), record.runs[1].clone());

@@ -1,4 +1,4 @@
-//! The HTML report: one file, nothing fetched.
+//! The HTML report: one file that loads nothing else.
 
 mod values;
 
@@ -23,13 +23,13 @@ use record::summary::{DirectionSummary, Summary};
 use record::table::{Cell, Column, Mark, Table};
 use record::{LinkCounts, Record, Run, RunOutcome};
 
-/// What a fact says in different runs is listed up to so often.
+/// Largest number of different values of a fact that is listed.
 const MOST_VALUES: usize = 4;
 
-/// The record as a page that stands alone.
+/// Formats the record as a self-contained page.
 ///
 /// # Errors
-/// None but those of the template.
+/// Those of the template.
 pub fn html(record: &Record) -> Result<String> {
     let analysis = Analysis::of(record);
     let values = figure_tables::tables(&analysis);
@@ -67,7 +67,7 @@ impl Page<'_> {
         findings::quick(self.record.plan().quick)
     }
 
-    /// "2 cases, 1 run".
+    /// Formats the size: "2 cases, 1 run".
     fn size(&self) -> String {
         let cases = counted(self.analysis.cases.len(), "case");
         format!("{cases}, {}", counted(self.record.runs.len(), "run"))
@@ -89,7 +89,7 @@ impl Page<'_> {
         }
     }
 
-    /// Every instrument as used, with what it says of its own numbers.
+    /// Returns every instrument with its options and the facts about its numbers.
     fn methods(&self) -> Vec<Method<'_>> {
         let mut methods: Vec<Method<'_>> = Vec::new();
         for instrument in self.record.plan().instruments() {
@@ -104,17 +104,17 @@ impl Page<'_> {
         methods
     }
 
-    /// The machines, held against each other where there are several.
+    /// Returns the comparison of the machines, if there are several.
     fn hosts(&self) -> Option<Table> {
         hosts::table(self.analysis)
     }
 
-    /// What was in effect within the rigs.
+    /// Returns the settings that were in force in the test beds.
     fn environment(&self) -> Vec<(&str, String)> {
         values(self.record.runs.iter().flat_map(|run| &run.environment))
     }
 
-    /// A row a run: how it ended, and what the links did.
+    /// Returns a table with a row for each run: its outcome, and the counters of the links.
     fn runs(&self) -> Table {
         let columns = [
             Column::words("run"),
@@ -127,7 +127,7 @@ impl Page<'_> {
         Table::new("", columns).with(self.record.runs.iter().map(run))
     }
 
-    /// Cases of which something is to be said.
+    /// Returns the cases that have notes.
     fn noted(&self) -> impl Iterator<Item = &CaseFigures<'_>> {
         self.analysis
             .cases
@@ -135,7 +135,7 @@ impl Page<'_> {
             .filter(|figures| !figures.case.note.is_empty())
     }
 
-    /// The colour of the whole.
+    /// Returns the class of the page's colour.
     fn class(&self) -> &'static str {
         match self.analysis.verdict {
             Verdict::Met => "met",
@@ -145,7 +145,7 @@ impl Page<'_> {
     }
 }
 
-/// A case, the conditions in force in it, and how it stands.
+/// A case, the conditions in force in it, and its verdict.
 struct Standing<'a> {
     name: &'a str,
     title: &'a str,
@@ -169,7 +169,7 @@ fn standings<'a>(analysis: &Analysis<'a>) -> Vec<Standing<'a>> {
     analysis.cases.iter().map(standing).collect()
 }
 
-/// An instrument, how it was used, and its facts.
+/// An instrument, its options, and its facts.
 struct Method<'a> {
     name: &'a str,
     kind: &'a str,
@@ -203,7 +203,7 @@ fn run(run: &Run) -> [Cell; 6] {
         RunOutcome::Failed { cause } => Cell::marked(format!("FAILED: {cause}"), Mark::Bad),
         RunOutcome::Invalid { cause } => Cell::marked(format!("INVALID: {cause}"), Mark::Bad),
     };
-    // Median, 99th percentile and worst.
+    // The three numbers are median, 99th percentile and maximum.
     let departure_error = |link: &Summary| {
         let error = &link.departure_error;
         let [p50, p99, max] = [error.p50_ns, error.p99_ns, error.max_ns].map(|ns| ns as f64 / 1e3);
@@ -232,17 +232,18 @@ fn run(run: &Run) -> [Cell; 6] {
     ]
 }
 
-/// More links than a chain can have are clients', and shown together.
+/// Greatest number of links shown one by one, which is that of a chain; more are those of clients and are shown
+/// together.
 const MOST_LINKS: usize = 16;
 
-/// Of many links, the one whose packets left latest, by their 99th percentile.
+/// Returns, of many links, the one with the greatest 99th percentile of the departure error.
 fn latest(links: &[LinkCounts]) -> Option<&LinkCounts> {
     let many = links.len() > MOST_LINKS;
     let latest = links.iter().filter(|_| many);
     latest.max_by_key(|link| link.summary.departure_error.p99_ns)
 }
 
-/// What many links carried together.
+/// Returns the sums of the counters of many links.
 fn sum(links: &[LinkCounts]) -> String {
     let way = |of: fn(&Summary) -> &DirectionSummary| {
         let ways = links.iter().map(|link| of(&link.summary));
@@ -255,7 +256,7 @@ fn sum(links: &[LinkCounts]) -> String {
     format!("all {} links: up {up}; down {down}", links.len())
 }
 
-/// A line a link, which names it if there are several.
+/// Returns a line for each link, with its name if there are several.
 fn each_link(links: &[LinkCounts], line: impl Fn(&Summary) -> String) -> String {
     let lines = links.iter().map(|link| match links.len() {
         1 => line(&link.summary),
@@ -277,7 +278,7 @@ fn counts(direction: &DirectionSummary) -> String {
     )
 }
 
-/// Every name with what it says in all runs: several values where they differ.
+/// Returns every name with its value in all runs, or with several values if they differ.
 fn values<'a>(pairs: impl Iterator<Item = (&'a String, &'a String)>) -> Vec<(&'a str, String)> {
     let mut all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, value) in pairs {
@@ -318,7 +319,7 @@ mod tests {
         assert!(page.contains("4 of 4 expectations met"), "{page}");
     }
 
-    /// Every record that the tests have.
+    /// Returns all records of the test fixtures.
     fn fixtures() -> Vec<Record> {
         let files = ["small", "grid", "every-kind"].map(|name| {
             let root = env!("CARGO_MANIFEST_DIR");

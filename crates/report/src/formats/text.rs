@@ -1,4 +1,4 @@
-//! The report for a terminal: figures, verdicts and what spoils them; with its details all that a record has to say.
+//! The report for a terminal: figures, verdicts and causes of invalid figures; with details, everything in the record.
 
 use crate::analysis::Analysis;
 use crate::findings::{LEGEND, findings, own_machine, quick, verdicts};
@@ -7,10 +7,11 @@ use crate::{brief, false_alarms, figure_tables, hosts, spread, warm_up};
 use record::Record;
 use record::table::Table;
 
-/// The report of a record, within the width of the terminal.
+/// Formats the report of a record within the width of the terminal.
 ///
-/// One screen has the figures that readers look for first or that the scenario expects something of, the expectations that are not met,
-/// and what makes figures invalid. With `details` it has every headline, the spread and the warm-up of each figure, the machine, and a legend.
+/// The short form has the main figures and those with expectations, the expectations that are not met, and the causes
+/// of invalid figures. With `details` it has every main figure, the spread and the warm-up of each, the machine, and a
+/// legend.
 pub fn text(record: &Record, details: bool, terminal: Terminal) -> String {
     match details {
         true => whole(record, terminal),
@@ -48,7 +49,7 @@ fn whole(record: &Record, terminal: Terminal) -> String {
     text + &prose(&lines.join("\n"), terminal)
 }
 
-/// Tables, each below an empty line.
+/// Formats tables, each below an empty line.
 fn blocks(tables: impl IntoIterator<Item = Table>, terminal: Terminal) -> String {
     let tables = tables.into_iter();
     let texts = tables.map(|table| format!("\n{}", table_text(&table, terminal)));
@@ -71,7 +72,7 @@ mod tests {
         ..Terminal::NONE
     };
 
-    /// With what was wrapped in one line again.
+    /// Returns wrapped text in one line again.
     fn unwrapped(text: &str) -> String {
         text.replace("\n  ", " ")
     }

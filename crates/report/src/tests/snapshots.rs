@@ -1,5 +1,5 @@
-//! Every report of the fixtures, as it was last looked at. After a change that is meant, `INSTA_UPDATE=always cargo test -p
-//! farwire-report snapshots` writes them anew; the difference is for the reviewer.
+//! Snapshots of all reports of the fixtures. After an intended change, `INSTA_UPDATE=always cargo test -p
+//! farwire-report snapshots` rewrites them, and the difference is reviewed.
 
 use crate::analysis::calibration::CalibrationReport;
 use crate::analysis::calibration::tests::{measured, rtt};

@@ -1,4 +1,4 @@
-//! Every text report stays within the terminal's width, whatever a record holds.
+//! Checks that no text report is wider than the terminal, whatever the record contains.
 
 use std::path::Path;
 

@@ -5,8 +5,8 @@ use record::summary::{DirectionSummary, PacketLogSummary, Summary};
 use record::{Figure, Measurement};
 use record::{LinkCounts, Measured, Run, RunOutcome};
 
-/// A line of 8 Mbit/s and 10 ms each way behind 1 ms of wire, measured by ping and tcp.
-/// 1,000 frames of 1,000 bytes offered each way in a connection of 2 s, of which 10 were lost.
+/// A line of 8 Mbit/s and 10 ms in each direction behind 1 ms of wire, measured by ping and tcp. A connection of 2 s
+/// offered 1,000 frames of 1,000 bytes in each direction, of which 10 were lost.
 fn crossed() -> Summary {
     let way = DirectionSummary {
         packets: 1000,
@@ -44,7 +44,7 @@ fn crossed() -> Summary {
     }
 }
 
-/// The grid with one run of each case, which measured these figures.
+/// The grid with one run of each case that measured these figures.
 pub(crate) fn measured(figures: &[(&str, Figure)]) -> Record {
     let file = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -121,7 +121,7 @@ fn a_loss_is_held_against_the_probability_and_its_count_against_the_log() {
     let truths: Vec<_> = cells
         .map(|c| (in_hundredths(c.truth.unwrap()), c.standing))
         .collect();
-    // 1 % each way.
+    // Each direction loses 1 %.
     assert_eq!(
         truths,
         [(98_000.0, Standing::Holds), (199.0, Standing::Holds)]
@@ -142,7 +142,7 @@ fn losses_too_rare_for_a_probability_have_none() {
     assert!(CalibrationReport::of(&record).instruments.is_empty());
 }
 
-/// The truth of ping's share of lost packets under a link on which each way dropped some of 1,000 packets, by cause.
+/// The truth of ping's share of lost packets on a link that dropped some of 1,000 packets in each direction, by cause.
 fn loss_truth(link: &str, dropped: &[(&str, u64)]) -> Option<f64> {
     let lost = figure(Metric::LostPercent, Statistic::Mean, 2.0, 0.5);
     let mut record = measured(&[("ping", lost)]);
@@ -169,7 +169,7 @@ fn loss_truth(link: &str, dropped: &[(&str, u64)]) -> Option<f64> {
 #[test]
 fn a_policer_s_drops_are_part_of_the_true_loss() {
     let link = "loss = '1%'\npolice = '4mbit,burst=64KiB'";
-    // 40 of 1,000 packets each way.
+    // The link dropped 40 of 1,000 packets in each direction.
     assert_eq!(
         loss_truth(link, &[("loss", 10), ("policed", 30)]),
         Some(8.0)
@@ -207,7 +207,7 @@ fn the_true_loss_is_the_share_dropped_where_that_depends_on_the_traffic_else_the
         ("kind = 'ber'\nber = '1e-6'", loss, share),
         ("kind = 'every-nth'\nn = 100", loss, None),
         ("kind = 'indexes'\nindexes = [3]", loss, None),
-        // 1 / 11 of the packets, and 1 % of the others, each way.
+        // Each direction loses 1 / 11 of the packets, and 1 % of the others.
         ("kind = 'gemodel'\np = '1%'\nr = '10%'", loss, Some(19.0)),
         ("kind = 'gate'\nopen = false", loss, None),
     ] {
@@ -260,7 +260,7 @@ fn the_true_loss_of_damaged_packets_is_the_probability_of_damage_that_a_checksum
     };
     let up = "up = { corrupt = '5%', loss = '1%' }";
     assert_near(truth(up, 0, 0), Some(100.0 * (1.0 - 0.95 * 0.99)), up);
-    // Nobody knows which of the damaged packets a full queue dropped.
+    // It is unknown which of the damaged packets a full queue dropped.
     assert_eq!(truth(up, 0, 3), None);
     assert_eq!(truth(up, 1, 0), None);
     assert_eq!(truth("up = { corrupt = '5%,repair' }", 0, 0), None);
@@ -298,7 +298,7 @@ fn rare_losses_are_judged_by_five_runs_together() {
         };
         (one.covered, one.groups)
     };
-    // Ten of 10,000, as told; and 50, which is too many, in the second group.
+    // Ten of 10,000 are the configured loss; 50 in the second group are too many.
     assert_eq!(pooled([2; 10]), (2, 2));
     assert_eq!(pooled([2, 0, 4, 2, 2, 10, 10, 10, 10, 10]), (1, 2));
 }
@@ -358,7 +358,7 @@ fn a_policer_a_server_and_a_trace_limit_the_rate() {
         rate("rate = '8mbit'\npolice = '4mbit,burst=64KiB'"),
         Some(4e6)
     );
-    // A full frame of 1,514 bytes in 1 ms.
+    // A full frame of 1,514 bytes takes 1 ms.
     assert_eq!(rate("toffee = 'delay=1ms'"), Some(12_112_000.0));
     let trace = "[[stages]]\nkind = 'trace'\ntimes = [1, 2, 3]";
     assert!((rate(trace).unwrap() / 12_112_000.0 - 1.0).abs() < 1e-3);
@@ -369,11 +369,11 @@ fn a_goodput_s_truth_is_the_payload_that_left_over_the_log_s_own_time() {
     let up = |figure: Figure| ("tcp", figure.toward(Direction::Up));
     let goodput = || up(figure(Metric::GoodputBitPerS, Statistic::Mean, 3.7e6, 1e5));
     let elapsed = |seconds| up(Figure::new(Metric::ElapsedS, Statistic::Total, seconds));
-    // Whatever the instrument's clock says.
+    // The instrument's own clock has no influence.
     for seconds in [2.0, 2.1] {
         let report = CalibrationReport::of(&measured(&[elapsed(seconds), goodput()]));
         let cell = only_cell(&report);
-        // 66 bytes of headers a packet, in 2 s.
+        // Each packet has 66 bytes of headers, and the transfer took 2 s.
         let payload = 990_000.0 - 66.0 * 990.0;
         assert_eq!(cell.truth, Some(payload * 4.0), "{cell:?}");
         assert_eq!(cell.standing, Standing::Holds);
@@ -393,10 +393,10 @@ fn a_download_s_time_begins_where_its_client_s_clock_does() {
         CalibrationReport::of(&record)
     };
     let payload = 990_000.0 - 66.0 * 990.0;
-    // The first packet left 12 ms after it came.
+    // The first packet left 12 ms after it had arrived.
     let truth = only_cell(&found(false)).truth.unwrap();
     assert!((truth - payload * 8.0 / 1.988).abs() < 1.0, "{truth}");
-    // By the client's clock it ends while the far end's socket is still full.
+    // When the client's clock ends, the far end's socket is still full.
     assert!(found(true).instruments.is_empty());
 }
 
@@ -416,7 +416,7 @@ fn a_wide_interval_scores_no_better_than_a_narrow_one_that_misses_a_little() {
         let report = CalibrationReport::of(&measured(&[rtt(value, half)]));
         only_cell(&report).score.unwrap()
     };
-    // The width; and forty times what it misses the truth by.
+    // The score is the width plus forty times the distance by which it misses the truth.
     assert!((score(2.0, 24.0) - 4.0).abs() < 1e-9);
     assert!((score(0.1, 24.15) - (0.2 + 40.0 * 0.05)).abs() < 1e-6);
 }
@@ -429,12 +429,12 @@ fn what_is_near_enough_is_so_much_of_the_truth() {
     }
     let report = CalibrationReport::of(&record);
     let cell = only_cell(&report);
-    // 0.05 ms of 0.2 ms.
+    // The deviation is 0.05 ms of 0.2 ms.
     assert_eq!(cell.standing, Standing::Holds);
     assert!(!cell.is_trusted());
 }
 
-/// Every flow of every run.
+/// Returns all flows of all runs.
 fn flows_of(record: &mut Record) -> impl Iterator<Item = &mut CrossedFlow> {
     let links = record.runs.iter_mut().flat_map(|run| &mut run.links);
     links.flat_map(|link| &mut link.summary.packet_log.as_mut().unwrap().flows)
