@@ -1,4 +1,4 @@
-//! A network interface of this machine, borrowed into a separate namespace.
+//! A network interface of this machine, moved into a separate namespace temporarily.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -11,21 +11,21 @@ use crate::iface::{Interface, InterfaceError};
 use crate::netlink::{self, NetlinkError, RequestContext as _};
 use crate::netns::{NetNs, NetNsError};
 
-/// An interface and what it is given in its namespace.
+/// An interface and the addresses that it gets in its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NicConfig {
-    /// Its name.
+    /// Name of the interface.
     pub interface: String,
-    /// Its address there, and the length of its network's prefix.
+    /// Its address in the namespace, and the prefix length of its network.
     pub address: (IpAddr, u8),
-    /// Where everything goes that is not on that network.
+    /// Gateway for all destinations outside that network.
     pub gateway: Option<IpAddr>,
 }
 
-/// An interface that is in a namespace of its own until this is dropped.
+/// An interface that is in a separate namespace until this is dropped.
 ///
-/// It keeps name, MTU, hardware address, offloads, and goes back up if it was up. Its sysctls become those that its
-/// namespace gives new interfaces, as whenever the kernel moves one.
+/// It keeps its name, MTU, hardware address and offloads, and goes back up if it was up. Its sysctls are set to those
+/// that its namespace gives new interfaces, as always when the kernel moves an interface.
 #[derive(Debug)]
 pub struct BorrowedNic {
     name: String,
@@ -34,18 +34,18 @@ pub struct BorrowedNic {
     namespace: NetNs,
 }
 
-/// Why an interface could not be borrowed or given back.
+/// The reason why an interface could not be moved.
 #[derive(Debug, thiserror::Error)]
 pub enum NicError {
-    /// There is none, or it could not be looked up.
+    /// The interface does not exist or could not be looked up.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
-    /// It is in use.
+    /// The interface is in use.
     #[error("interface {name} {why}: choose one that nothing uses")]
     InUse {
-        /// Its name.
+        /// Name of the interface.
         name: String,
-        /// By what.
+        /// The use.
         why: &'static str,
     },
     /// A namespace failed.
@@ -54,17 +54,18 @@ pub enum NicError {
     /// The kernel refused.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-    /// Its namespace could not be prepared, or it has no carrier.
+    /// The namespace could not be prepared, or the interface has no carrier.
     #[error(transparent)]
     Bed(#[from] BedError),
 }
 
 impl BorrowedNic {
-    /// Moves the interface out of the calling thread's namespace; on return it is up, with its address, and has a carrier.
+    /// Moves the interface out of the namespace of the calling thread. On return it is up with its address and has a
+    /// carrier.
     ///
     /// # Errors
-    /// Without CAP_SYS_ADMIN and CAP_NET_ADMIN; for one that is missing, or has addresses, routes or a bridge, all of
-    /// which it would lose; when it has no carrier within 10 s. Then it is where it was.
+    /// CAP_SYS_ADMIN or CAP_NET_ADMIN is missing; the interface does not exist, has addresses, routes or a bridge, all
+    /// of which it would lose, or gets no carrier within 10 s. It is then back in its namespace.
     pub fn take(config: &NicConfig) -> Result<Self, NicError> {
         let interface = Interface::find(&config.interface)?;
         unused(&interface)?;
@@ -86,7 +87,7 @@ impl BorrowedNic {
         Ok(borrowed)
     }
 
-    /// Where it is.
+    /// Returns the namespace in which the interface is.
     pub fn namespace(&self) -> &NetNs {
         &self.namespace
     }

@@ -1,4 +1,4 @@
-//! The header fields that decide how a link treats a frame's packets.
+//! The header fields that decide how a link treats the packets of a frame.
 
 use model::Ecn;
 
@@ -6,23 +6,24 @@ use crate::five_tuple;
 use crate::frame::FrameRef;
 use crate::ip::{Fragment, Ip, ether_type};
 
-/// What decides the way of a frame's packets, read once a frame: all its segments have it in common.
+/// The header fields that decide the path of a frame's packets. They are read once per frame, because all its segments
+/// have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
-    /// Whose packets they are; of a tunnel, the outermost addresses and ports. Not IP: all zero.
+    /// The hashes of addresses and ports; for a tunnel, the outermost ones. All zero for packets other than IP.
     pub flow: model::Flow,
-    /// What the outermost IP header says of congestion marks.
+    /// The congestion mark in the outermost IP header.
     pub ecn: Ecn,
-    /// Where the L3 header begins on the wire: behind every VLAN tag, also the one that the kernel took out.
+    /// Offset of the L3 header on the wire, after all VLAN tags including the one that the kernel removed.
     pub l3_at: u8,
-    /// The IP protocol number; of IPv6, of what follows the extension headers.
+    /// The IP protocol number; in IPv6, the protocol after the extension headers.
     pub protocol: Option<u8>,
     /// Source and destination port of TCP, UDP and SCTP; absent in a later fragment.
     pub ports: Option<[u16; 2]>,
 }
 
 impl Headers {
-    /// Reads those of `frame`.
+    /// Reads the header fields of `frame`.
     pub fn of<'f>(frame: impl Into<FrameRef<'f>>) -> Self {
         let frame: FrameRef<'f> = frame.into();
         let bytes = frame.bytes;
@@ -49,7 +50,8 @@ impl Headers {
     }
 }
 
-/// A packet of which other fragments have no ports is told by its addresses alone, so that its fragments stay together.
+/// Returns the hashes of the flow. If other fragments of the packet have no ports, only the addresses are hashed, so
+/// that all fragments belong to the same flow.
 fn hashes(bytes: &[u8], ip: Ip, ports: Option<[u16; 2]>) -> model::Flow {
     let addresses = ip.addresses(bytes);
     let (source, destination) = addresses.split_at(addresses.len() / 2);
@@ -66,7 +68,7 @@ fn hashes(bytes: &[u8], ip: Ip, ports: Option<[u16; 2]>) -> model::Flow {
     }
 }
 
-/// `address`, of 4 or 16 bytes, added to `hash`.
+/// Adds `address`, of 4 or 16 bytes, to `hash`.
 fn add(hash: u64, address: &[u8]) -> u64 {
     match *address {
         [a, b, c, d] => mix(hash, u64::from(u32::from_be_bytes([a, b, c, d]))),
@@ -81,13 +83,13 @@ fn add(hash: u64, address: &[u8]) -> u64 {
     }
 }
 
-/// A multiplicative hash's step (Knuth, The Art of Computer Programming, volume 3, section 6.4), with 2^64 divided by the
-/// golden ratio.
+/// Adds a word to a multiplicative hash (Knuth, The Art of Computer Programming, volume 3, section 6.4), with 2^64
+/// divided by the golden ratio as the factor.
 fn mix(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(29) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The upper half, which every bit of what was hashed has reached.
+/// Returns the upper half, which depends on every bit of the hashed data.
 fn fold(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
@@ -106,7 +108,7 @@ mod tests {
         Frame::new(Nanos(0), Offload::default(), vlan, bytes)
     }
 
-    /// IPv4, UDP between those ports, with that TOS and that fragment field.
+    /// Returns a UDP packet over IPv4 between these ports, with this TOS and this fragment field.
     fn v4(tos: u8, fragment: u16, ports: [u16; 2]) -> Vec<u8> {
         let mut bytes = vec![2; 12];
         bytes.extend([8, 0, 0x45, tos, 0, 28, 0, 9]);
@@ -117,7 +119,7 @@ mod tests {
         bytes
     }
 
-    /// IPv6, UDP, with that traffic class.
+    /// Returns a UDP packet over IPv6 with this traffic class.
     fn v6(class: u8) -> Vec<u8> {
         let mut bytes = vec![2; 12];
         bytes.extend([
@@ -197,7 +199,7 @@ mod tests {
             met[id as usize % met.len()] += 1;
             all.insert(id);
         }
-        // 16 are expected in each; chi-square over 1,023 degrees of freedom passes 1,200 once in 10,000 times.
+        // 16 are expected in each. Chi-square with 1,023 degrees of freedom exceeds 1,200 in one of 10,000 cases.
         let chi_square: f64 = met
             .iter()
             .map(|n| (f64::from(*n) - 16.0).powi(2) / 16.0)

@@ -128,7 +128,7 @@ impl Measurement {
         self
     }
 
-    /// The value of the figure over all directions, streams and sizes, if there is one.
+    /// Returns the value of the figure over all directions, streams and sizes, if there is one.
     pub fn figure(&self, metric: Metric, statistic: Statistic) -> Option<f64> {
         let whole = Figure::new(metric, statistic, 0.0);
         let mut figures = self.figures.iter();

@@ -1,24 +1,25 @@
-//! Selects the frames that a packet socket takes. The kernel skips all others before they use a slot.
+//! Selects the frames that a packet socket receives. The kernel skips all others before they use a slot.
 //!
-//! It is a program of the classic packet filter (linux/filter.h, Documentation/networking/filter.rst): it checks the length first, then
-//! the number of the interface, by binary search among ranges of neighbouring numbers.
+//! The filter is a program of the classic packet filter (linux/filter.h, Documentation/networking/filter.rst). It
+//! checks the length first, and then finds the number of the interface by binary search among ranges of consecutive
+//! numbers.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
 use crate::socket_option;
 
-/// Which frames a socket takes, by their length.
+/// The frames that a socket receives, by their length.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Takes {
-    /// Of up to so many bytes, tags that the kernel took out not counted.
+    /// Frames of up to this many bytes, not counting VLAN tags that the kernel removed.
     UpTo(usize),
-    /// Longer ones.
+    /// Frames of more than this many bytes.
     Above(usize),
 }
 
-/// Has `socket` take those frames, and only those that come by interfaces in one of `stretches`, which are in order; from any
-/// interface without one.
+/// Attaches a filter to `socket` for frames of these lengths from the interfaces in `stretches`, which are in ascending
+/// order; without any, frames from all interfaces are received.
 pub(super) fn attach(
     socket: &OwnedFd,
     takes: Takes,
@@ -32,12 +33,12 @@ pub(super) fn attach(
     socket_option::set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
-/// Stretches that a program has room for: six instructions each, of 4,096 (`BPF_MAXINSNS`).
+/// Greatest number of ranges in a program. Each takes six of at most 4,096 instructions (`BPF_MAXINSNS`).
 const MOST_STRETCHES: usize = 680;
-/// All of a frame, and nothing of it.
+/// Return values of the program: the whole frame, or nothing of it.
 const TAKE: u32 = u32::MAX;
 const PASS_OVER: u32 = 0;
-/// Where a program finds the interface's number (`SKF_AD_OFF + SKF_AD_IFINDEX`).
+/// Offset at which a program finds the number of the interface (`SKF_AD_OFF + SKF_AD_IFINDEX`).
 const INTERFACE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_IFINDEX).cast_unsigned();
 
 fn program(
@@ -67,7 +68,7 @@ const JUMP_IF_ABOVE: u32 = libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K;
 const JUMP_FROM: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
 const LOAD_WORD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
 
-/// Appends a search for the loaded number in `stretches`, of which there is one at least.
+/// Appends a binary search for the loaded number in `stretches`, which must not be empty.
 fn search(stretches: &[(u32, u32)], program: &mut Vec<libc::sock_filter>) {
     let ret = |what| line(libc::BPF_RET | libc::BPF_K, [0, 0], what);
     if let [(first, last)] = *stretches {
@@ -88,8 +89,8 @@ fn search(stretches: &[(u32, u32)], program: &mut Vec<libc::sock_filter>) {
     search(upper, program);
 }
 
-/// At most as many stretches as there is room for, those nearest each other made one: what then is taken too belongs to no
-/// port, and is dropped when it is looked at.
+/// Merges the ranges that are nearest to each other until a program has room for them. Frames of interfaces in between
+/// belong to no port and are dropped when they are read.
 fn merged(stretches: &[(libc::c_int, libc::c_int)]) -> Vec<(u32, u32)> {
     let mut gaps: Vec<i32> = stretches
         .windows(2)
@@ -120,7 +121,7 @@ fn line(code: u32, [jt, jf]: [u8; 2], k: u32) -> libc::sock_filter {
 mod tests {
     use super::*;
 
-    /// What the kernel would say of a frame of that length by that interface.
+    /// Returns whether the kernel would pass a frame of this length from this interface.
     fn takes(program: &[libc::sock_filter], len: u32, interface: i32) -> bool {
         let (mut at, mut loaded) = (0, 0);
         loop {

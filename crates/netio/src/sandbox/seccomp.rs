@@ -1,7 +1,7 @@
-//! seccomp: the system calls that a command may still make, by purpose. Any other call kills the process.
+//! The system calls that a command may make, by purpose (seccomp). Any other call kills the process.
 //!
-//! A call that is allowed by its number alone costs nothing: since Linux 5.11 the kernel caches which numbers a filter always allows
-//! (kernel/seccomp.c, `seccomp_cache_prepare`).
+//! A call that is allowed by its number alone costs nothing: since Linux 5.11 the kernel caches the numbers that a
+//! filter always allows (kernel/seccomp.c, `seccomp_cache_prepare`).
 
 use std::collections::BTreeMap;
 
@@ -10,61 +10,61 @@ use seccompiler::{
     SeccompRule, TargetArch, apply_filter, apply_filter_all_threads,
 };
 
-/// The system calls of one command.
+/// The allowed system calls of one command.
 pub type Allowed = &'static [CallPurpose];
 
-/// What a command makes some system calls for.
+/// A purpose for which a command makes system calls.
 #[derive(Debug)]
 pub struct CallPurpose {
-    /// In a few words.
+    /// The purpose in a few words.
     pub name: &'static str,
-    /// Its calls.
+    /// The system calls for this purpose.
     pub calls: &'static [SystemCall],
 }
 
 /// A system call that may be made.
 #[derive(Debug)]
 pub struct SystemCall {
-    /// Its name after "SYS_".
+    /// Name of the libc constant, which starts with "SYS_".
     constant: &'static str,
     number: libc::c_long,
     only: Only,
 }
 
-/// With which arguments a system call may be made; they are numbered from 0.
+/// The arguments with which a system call may be made; they are numbered from 0.
 #[derive(Clone, Copy, Debug)]
 enum Only {
-    /// Any.
+    /// Any arguments are allowed.
     Any,
-    /// One of the values of these lists in this argument, of which 32 bits count.
+    /// The argument must be one of the values in these lists; its low 32 bits are compared.
     OneOf(u8, &'static [&'static [u64]]),
-    /// All these bits in this argument.
+    /// All these bits must be set in the argument.
     With(u8, u64),
-    /// None of these bits in this argument.
+    /// None of these bits may be set in the argument.
     Without(u8, u64),
 }
 
-/// Which threads a filter is for.
+/// The threads to which a filter applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
-    /// The calling one, and those that it starts from now on.
+    /// The calling thread, and threads that it starts afterwards.
     Calling,
-    /// All of the process.
+    /// All threads of the process.
     All,
 }
 
-/// Why a filter could not be installed.
+/// The reason why a filter could not be installed.
 #[derive(Debug, thiserror::Error)]
 pub enum SeccompError {
-    /// The kernel has no seccomp, or something around this process forbids it.
+    /// The kernel has no seccomp, or it is forbidden for this process.
     #[error("the kernel refuses: {0}")]
     Refused(#[source] seccompiler::Error),
-    /// Filters are made for some processors only.
+    /// Filters exist only for some processors.
     #[error("there are no filters for this processor: {0}")]
     Processor(#[source] seccompiler::BackendError),
 }
 
-/// System calls by libc's constants; what may be said of their arguments stands behind.
+/// Lists system calls by libc's constants, optionally with a restriction of their arguments in parentheses.
 macro_rules! calls {
     ($($call:ident $(($only:expr))?),* $(,)?) => {
         &[$(SystemCall {
@@ -77,7 +77,7 @@ macro_rules! calls {
     (@ $only:expr) => { $only };
 }
 
-/// What `serve` makes once its ports are bound, and so does the far end of a test bed.
+/// The calls of `serve` after its ports are bound, and of the far end of a test bed.
 pub const FAR_END: Allowed = &[
     MEMORY,
     THREADS,
@@ -98,7 +98,7 @@ pub const FAR_END: Allowed = &[
     OF_X86_64,
 ];
 
-/// What `emulate` makes once it forwards.
+/// The calls of `emulate` while it forwards.
 pub const EMULATOR: Allowed = &[
     MEMORY,
     THREADS,
@@ -161,7 +161,8 @@ const MEMORY: CallPurpose = CallPurpose {
 const THREADS: CallPurpose = CallPurpose {
     name: "threads; no processes",
     calls: calls![
-        // Answered with ENOSYS, which has the C library use clone: its flags are in memory, where no filter sees them.
+        // The call fails with ENOSYS, so that the C library uses clone instead. The flags of clone3 are in memory,
+        // where a filter cannot read them.
         SYS_clone3,
         SYS_clone(Only::With(0, THREAD)),
         SYS_futex,
@@ -172,7 +173,7 @@ const THREADS: CallPurpose = CallPurpose {
         SYS_sched_getaffinity,
         SYS_sched_getattr,
         SYS_sched_setattr,
-        // Refused by the kernel without a privilege or a limit that allows it (sched(7)).
+        // The kernel refuses it without a privilege or a limit that allows it (sched(7)).
         SYS_sched_setscheduler,
         SYS_prctl(Only::OneOf(0, &[&[SET_NAME, SET_TIMER_SLACK, SET_VMA]])),
         SYS_exit,
@@ -188,7 +189,8 @@ const SIGNALS: CallPurpose = CallPurpose {
         SYS_rt_sigreturn,
         SYS_sigaltstack,
         SYS_restart_syscall,
-        // How abort(3) ends the process, after a panic in a panic; other processes are out of reach of who has no capability.
+        // abort(3) uses it to end the process after a panic during a panic. Without capabilities, processes of other
+        // users cannot be reached.
         SYS_tgkill,
     ],
 };
@@ -201,7 +203,7 @@ const TIME: CallPurpose = CallPurpose {
         SYS_clock_nanosleep,
         SYS_nanosleep,
         SYS_gettimeofday,
-        // Setting it takes CAP_SYS_TIME.
+        // Setting the clock requires CAP_SYS_TIME.
         SYS_clock_adjtime,
         SYS_adjtimex,
         SYS_getrusage,
@@ -286,7 +288,7 @@ const SOCKETS: CallPurpose = CallPurpose {
     ],
 };
 
-/// The older forms of calls above, which newer processors never had.
+/// Older forms of the calls above, which newer processor architectures never had.
 const OF_X86_64: CallPurpose = CallPurpose {
     name: "on x86-64, older forms of the same",
     #[cfg(not(target_arch = "x86_64"))]
@@ -327,7 +329,7 @@ const OF_DESCRIPTORS: &[u64] = &[
 ];
 
 const OF_INTERFACES: &[u64] = &[
-    // The terminal of `--tui` is put back.
+    // These restore the terminal after `--tui`.
     libc::TCSETS,
     libc::TCSETS2,
     libc::SIOCETHTOOL,
@@ -349,16 +351,16 @@ const EXEC: u64 = libc::PROT_EXEC as u64;
 const THREAD: u64 = libc::CLONE_THREAD as u64;
 const SET_NAME: u64 = libc::PR_SET_NAME as u64;
 const SET_TIMER_SLACK: u64 = libc::PR_SET_TIMERSLACK as u64;
-/// The C library's names for its memory.
+/// The C library names its memory by this request.
 const SET_VMA: u64 = libc::PR_SET_VMA as u64;
 
 impl SystemCall {
-    /// As the manual has it.
+    /// Returns the name as in the manual.
     pub fn name(&self) -> &'static str {
         self.constant.trim_start_matches("SYS_")
     }
 
-    /// The rules of which one must hold; none where any arguments will do.
+    /// Returns the rules of which at least one must match; empty if any arguments are allowed.
     fn rules(&self) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
         use SeccompCmpArgLen::{Dword, Qword};
         let one = |argument, length, operator, value| {
@@ -384,13 +386,13 @@ impl SystemCall {
     }
 }
 
-/// Has `threads` make no other system calls than `allowed`, for good, and sets no_new_privs. Another call kills the process with
-/// SIGSYS.
+/// Restricts `threads` to the system calls `allowed` permanently, and sets no_new_privs. Any other call kills the
+/// process with SIGSYS.
 ///
 /// # Errors
 /// The kernel has no seccomp, or there is no filter for this processor.
 pub fn install(allowed: Allowed, threads: Threads) -> Result<(), SeccompError> {
-    // Both are made before either counts.
+    // Both filters are built before either is installed.
     let filters = [without_clone3(), allow_list(allowed)];
     for filter in filters {
         let filter = filter.map_err(SeccompError::Processor)?;
@@ -403,10 +405,11 @@ pub fn install(allowed: Allowed, threads: Threads) -> Result<(), SeccompError> {
     Ok(())
 }
 
-/// Whether this kernel takes filters and can kill a process by one, told by asking (seccomp(2), `SECCOMP_GET_ACTION_AVAIL`).
+/// Returns whether this kernel accepts filters and can kill a process by one, as it reports itself (seccomp(2),
+/// `SECCOMP_GET_ACTION_AVAIL`).
 pub fn is_available() -> bool {
     let action = libc::SECCOMP_RET_KILL_PROCESS;
-    // SAFETY: the kernel reads the one number that the pointer leads to.
+    // SAFETY: the kernel reads the one number to which the pointer leads, which outlives the call.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_seccomp,

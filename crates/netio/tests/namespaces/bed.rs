@@ -1,4 +1,4 @@
-//! The test bed, crossed by real packets.
+//! Tests of the test bed with real packets.
 
 use std::fs;
 
@@ -14,12 +14,12 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use crate::helper::{PATIENCE_MS, run};
 
-/// A bed as most tests want it.
+/// A bed with the default configuration.
 pub(crate) fn plain() -> Bed {
     Bed::build(&BedConfig::default()).unwrap()
 }
 
-/// A bed whose packets the kernel carries.
+/// A bed whose packets the kernel forwards.
 pub(crate) fn bridged(config: &BedConfig) -> Bed {
     let bed = Bed::build(config).unwrap();
     bed.bridge().unwrap();
@@ -32,7 +32,7 @@ fn a_chain_routes_between_any_two_nodes() {
         segments: 3,
         ..BedConfig::default()
     });
-    // Node N is on the segments N - 1 and N; what crosses N routers has lost N of its 64 hops.
+    // Node N is on the segments N - 1 and N. A packet that crosses N routers has lost N of its 64 hops.
     let ways = [
         (0, Endpoint::on(2, SegmentEnd::Server), 62),
         (3, Endpoint::on(0, SegmentEnd::Client), 62),
@@ -102,7 +102,7 @@ fn an_mtu_out_of_range_is_refused() {
     assert_eq!(error, "an MTU of 67 is out of range: 68 to 65535");
 }
 
-/// Tells by an interface in a namespace of the test's own, whose other half stands in the bed and goes with it.
+/// The check uses an interface in a namespace of the test itself, whose peer is in the bed and disappears with it.
 #[test_support::test(serial, Namespaces)]
 fn nothing_is_left_when_it_is_dropped() {
     let before = open_namespaces();
@@ -234,7 +234,7 @@ fn an_interface_is_configured_by_addresses_and_routes_that_are_not_the_kernels()
     let bed = plain();
     let configured = |name| Interface::find(name).unwrap().is_configured().unwrap();
     assert!(bed.client().run(|| configured(WAN)).unwrap());
-    // Brings a link-local address and its routes.
+    // This adds a link-local address and its routes.
     let ipv6 = format!("net/ipv6/conf/{CLIENT_PORT}/disable_ipv6");
     bed.emulator().write_sysctl(&ipv6, "0").unwrap();
     let (local, routed) = bed
@@ -271,7 +271,7 @@ fn a_panic_goes_on_in_the_caller() {
     assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"inside"));
 }
 
-/// One rtnetlink request in the calling thread's namespace.
+/// Executes one rtnetlink request in the namespace of the calling thread.
 fn netlink(request: impl AsyncFnOnce(rtnetlink::Handle) -> Result<(), rtnetlink::Error>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -289,7 +289,7 @@ fn active(ns: &NetNs, feature: &str) -> bool {
     features[feature].active
 }
 
-/// How many descriptors of network namespaces this process holds.
+/// Returns the number of descriptors of network namespaces that this process has.
 fn open_namespaces() -> usize {
     let links = fs::read_dir("/proc/self/fd")
         .unwrap()

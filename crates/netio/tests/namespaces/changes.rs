@@ -1,4 +1,4 @@
-//! What is changed on an interface is seen, and put back.
+//! Tests that changes of an interface are seen and undone.
 
 use std::fs;
 use std::process::Command;
@@ -16,7 +16,7 @@ use crate::helper::{self, PATIENCE_MS};
 
 const TSO: &str = "tx-tcp-segmentation";
 
-/// Runs `within` beside an interface WAN, with a directory for journals; none must be left in it.
+/// Runs `within` beside an interface WAN, with a directory for journals, and checks that no journal remains.
 fn in_a_namespace(within: impl FnOnce(&TempDir) + Send) {
     let dir = tempfile::tempdir().unwrap();
     plain().client().run(|| within(&dir)).unwrap();
@@ -59,7 +59,7 @@ fn what_a_killed_process_left_is_put_back_under_another_name() {
     });
 }
 
-/// It may be another one, which has got the number of the first.
+/// It may be another interface, which has got the number of the first one.
 #[test_support::test(serial, Namespaces, Tool("ip"))]
 fn an_interface_of_another_address_is_left_alone() {
     in_a_namespace(|dir| {
@@ -146,7 +146,7 @@ fn the_last_state_is_told_though_changes_were_lost() {
     let bed = plain();
     let (mut watcher, index) = watch_wan(&bed);
     let wan = bed.client().run(|| Offloads::open(WAN).unwrap()).unwrap();
-    // Each change tells the watcher; together they are more than its socket holds.
+    // Each change sends a notification, and together they exceed the watcher's socket buffer.
     for mtu in (1400..1500).cycle().take(2000) {
         wan.set_mtu(mtu).unwrap();
     }
@@ -171,7 +171,7 @@ fn wait_for(watcher: &mut LinkWatcher, wanted: impl Fn(&LinkChange) -> bool) {
     }
 }
 
-/// Whether the feature is on and the interface up, in the calling thread's namespace.
+/// Returns whether the feature is on and whether the interface is up, in the namespace of the calling thread.
 fn state() -> (bool, bool) {
     state_of(WAN)
 }

@@ -1,4 +1,4 @@
-//! Contained commands: how they end, and that nothing of them stays.
+//! Tests of contained commands: how they end, and that nothing of them remains.
 
 use std::io::{BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -52,7 +52,7 @@ fn environment_and_streams_reach_the_command() {
     assert_eq!(contained.wait().unwrap(), 0);
 }
 
-/// The daemon holds the pipe for as long as it lives.
+/// The daemon holds the pipe as long as it lives.
 #[test_support::test(serial, Namespaces)]
 fn a_daemon_dies_with_the_command() {
     let ns = NetNs::create().unwrap();
@@ -103,7 +103,7 @@ fn kill_ends_what_ignores_all_signals() {
 fn the_terminals_interrupt_reaches_the_command() {
     let ns = NetNs::create().unwrap();
     let mut command = command(&ns, &["sh", "-c", "echo ready; exec sleep 1000"]);
-    // The terminal signals a whole process group; the test's own must not be it.
+    // The terminal signals a whole process group, which must not be that of the test.
     command.process_group(0).stdout(Stdio::piped());
     let mut contained = Contained::spawn(&mut command).unwrap();
     wait_ready(&mut BufReader::new(

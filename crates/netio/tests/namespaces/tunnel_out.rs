@@ -1,4 +1,5 @@
-//! Whole trains of a tunnel: they arrive as they were sent, in their place among packets, and leave nothing behind.
+//! Tests of whole trains of a tunnel: they arrive as they were sent, in order with other packets, and leave nothing
+//! behind.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ pub(crate) const SLOTS: RingSlots = RingSlots {
     large: 60,
 };
 
-/// The emulator's port to the client, which takes tunnels and segments none of them.
+/// Returns the emulator's port towards the client, which sends trains of tunnels without segmenting them.
 fn out(bed: &Bed) -> AfPacket {
     let opened = bed.emulator().run(|| {
         let offloads = Offloads::open(CLIENT_PORT).unwrap();
@@ -35,7 +36,8 @@ fn out(bed: &Bed) -> AfPacket {
     opened.unwrap()
 }
 
-/// VXLAN over one family of IP around TCP over the other or the same; the payload tells `number`.
+/// Returns a train of VXLAN over one IP family around TCP over the same or the other family. Its payload contains
+/// `number`.
 fn train(outer_v6: bool, inner_v6: bool, outer_checksum: bool, number: u8) -> TxFrame<'static> {
     const SIZE: u16 = 1_000;
     let payload: Vec<u8> = (0..30_500u32)
@@ -106,7 +108,7 @@ pub(crate) fn word(length: usize) -> [u8; 2] {
     u16::try_from(length).unwrap().to_be_bytes()
 }
 
-/// A packet of nobody's protocol.
+/// Returns a packet of an unused protocol.
 fn packet(number: u8) -> TxFrame<'static> {
     let mut bytes = vec![2; 12];
     bytes.extend([0x88, 0xb5]);
@@ -114,7 +116,7 @@ fn packet(number: u8) -> TxFrame<'static> {
     bytes.into()
 }
 
-/// What arrives, as bytes and what is left undone in them.
+/// Returns the bytes of the frames that arrive, and the work that is left to be done on them.
 pub(crate) fn receive(port: &mut AfPacket, count: usize) -> Vec<(Offload, Vec<u8>)> {
     let end = Instant::now() + Duration::from_secs(10);
     let mut all = Vec::new();
@@ -124,7 +126,7 @@ pub(crate) fn receive(port: &mut AfPacket, count: usize) -> Vec<(Offload, Vec<u8
             let ReceivedFrame::Frame(frame) = received else {
                 panic!("no whole frame: {received:?}");
             };
-            // The kernel's own talk aside.
+            // Packets that the kernel itself sends are ignored.
             if !is_link_control(frame.bytes()) && frame.bytes()[..12] == [2; 12] {
                 all.push((frame.offload, frame.bytes().to_vec()));
             }
