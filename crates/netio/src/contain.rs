@@ -277,9 +277,10 @@ fn init(
     let child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
-            let (code, why) = match is_found(program) {
-                true => (NOT_EXECUTABLE, error.to_string()),
-                false => (NOT_FOUND, "no such command".to_owned()),
+            let (code, why) = if is_found(program) {
+                (NOT_EXECUTABLE, error.to_string())
+            } else {
+                (NOT_FOUND, "no such command".to_owned())
             };
             say(&format!("cannot run {}: {why}", program.display()));
             return Ok(code);

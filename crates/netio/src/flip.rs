@@ -17,9 +17,10 @@ pub(crate) fn edit(packet: &mut [u8], edit: Edit) {
         count,
         repair,
     } = edit;
-    let target = match repair {
-        true => Target::payload(packet),
-        false => Target::behind_ip(packet),
+    let target = if repair {
+        Target::payload(packet)
+    } else {
+        Target::behind_ip(packet)
     };
     let Some(target) = target.filter(|target| !target.bytes.is_empty()) else {
         return;

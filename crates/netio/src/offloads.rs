@@ -171,9 +171,10 @@ impl Offloads {
         self.ethtool("switch a feature", &mut request)?;
         // The driver may have decided otherwise (ETHTOOL_F_WISH), so the state in effect is read.
         let after = self.feature(feature)?;
-        Ok(match after.is_some_and(|state| state.active == on) {
-            true => Switched::Changed,
-            false => Switched::Refused,
+        Ok(if after.is_some_and(|state| state.active == on) {
+            Switched::Changed
+        } else {
+            Switched::Refused
         })
     }
 

@@ -99,16 +99,18 @@ fn run(confinement: &str, attempt: &str) -> Result<Output, Failed> {
 }
 
 fn is_fine(output: &Output) -> Result<(), Failed> {
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("{output:?}").into()),
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!("{output:?}").into())
     }
 }
 
 fn is_killed(output: &Output) -> Result<(), Failed> {
-    match output.status.signal() == Some(Signal::SIGSYS as i32) {
-        true => Ok(()),
-        false => Err(format!("{output:?}").into()),
+    if output.status.signal() == Some(Signal::SIGSYS as i32) {
+        Ok(())
+    } else {
+        Err(format!("{output:?}").into())
     }
 }
 

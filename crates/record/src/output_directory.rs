@@ -44,9 +44,10 @@ impl OutputDirectory {
     /// # Errors
     /// Those of the system.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let here = match path.as_os_str().is_empty() {
-            true => Path::new("."),
-            false => path,
+        let here = if path.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            path
         };
         let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
         let directory = nix::fcntl::open(here, flags, Mode::empty())?;

@@ -448,9 +448,10 @@ fn quoted(value: f64, text: &str) -> String {
     let is_in_unit = digits
         .parse::<f64>()
         .is_ok_and(|own| (own - value).abs() <= 1e-9 * value.abs());
-    match is_in_unit {
-        true => digits.to_owned(),
-        false => format!("{} ({text})", number(value)),
+    if is_in_unit {
+        digits.to_owned()
+    } else {
+        format!("{} ({text})", number(value))
     }
 }
 

@@ -42,14 +42,15 @@ pub fn printable_json(json: &str) -> Cow<'_, str> {
     let mut out = String::with_capacity(json.len());
     let mut units = [0; 2];
     for c in json.chars() {
-        match is_unfit(c) {
+        if is_unfit(c) {
             // In valid JSON, such characters occur only within strings.
-            true => out.extend(
+            out.extend(
                 c.encode_utf16(&mut units)
                     .iter()
                     .map(|unit| format!("\\u{unit:04x}")),
-            ),
-            false => out.push(c),
+            );
+        } else {
+            out.push(c);
         }
     }
     out.into()
@@ -69,9 +70,10 @@ fn escaped(text: &str, is_unfit: impl Fn(char) -> bool) -> Cow<'_, str> {
     }
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        match is_unfit(c) {
-            true => out.extend(c.escape_default()),
-            false => out.push(c),
+        if is_unfit(c) {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
         }
     }
     out.into()

@@ -194,9 +194,10 @@ impl Merge {
             .filter_map(|source| source.shard.as_ref());
         let first = shards.next()?;
         Some(shards.fold(first, |a, b| {
-            match (b.number.of, b.by) < (a.number.of, a.by) {
-                true => b,
-                false => a,
+            if (b.number.of, b.by) < (a.number.of, a.by) {
+                b
+            } else {
+                a
             }
         }))
     }
@@ -498,9 +499,12 @@ fn difference(a: &Plan, b: &Plan) -> Option<String> {
 
 /// Returns every machine once.
 fn hosts(sources: &[Source]) -> Vec<HostFacts> {
-    let of = |source: &Source| match source.head.hosts.is_empty() {
-        true => vec![source.head.host.clone()],
-        false => source.head.hosts.clone(),
+    let of = |source: &Source| {
+        if source.head.hosts.is_empty() {
+            vec![source.head.host.clone()]
+        } else {
+            source.head.hosts.clone()
+        }
     };
     let mut all: Vec<HostFacts> = Vec::new();
     for host in sources.iter().flat_map(of) {

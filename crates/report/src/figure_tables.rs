@@ -229,9 +229,12 @@ impl FigureTable<'_> {
             columns.push(Column::numbers(lines.join("\n")).explained_at(trust.place()));
             let publication = || Column::numbers(format!("published\n{unit}")).beside();
             columns.extend(published.then(publication));
-            let change = || match narrow {
-                true => Column::numbers(format!("Δ\n{}", change_unit(column.metric))),
-                false => Column::words("Δ against the reference"),
+            let change = || {
+                if narrow {
+                    Column::numbers(format!("Δ\n{}", change_unit(column.metric)))
+                } else {
+                    Column::words("Δ against the reference")
+                }
             };
             columns.extend(changed.then(|| change().beside()));
         }

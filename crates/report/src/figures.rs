@@ -20,9 +20,10 @@ pub fn figures(measurement: &Measurement) -> Table {
         let shown = |value| quantity(figure.metric, value);
         let mut title = scope(figure);
         title.push(figure.metric.title());
-        let value = match figure.is_of_too_few() && is_tail(figure.statistic) {
-            true => NOT_AVAILABLE.to_owned(),
-            false => shown(figure.value),
+        let value = if figure.is_of_too_few() && is_tail(figure.statistic) {
+            NOT_AVAILABLE.to_owned()
+        } else {
+            shown(figure.value)
         };
         let (value, interval) = match figure.interval {
             None if figure.is_of_too_few() => (value, NOT_AVAILABLE.to_owned()),

@@ -185,14 +185,14 @@ fn extent(table: &Table, at: usize, width: usize) -> Extent {
     };
     let cell = cells.clone().map(line).max().unwrap_or_default();
     let natural = cell.max(line(&column.title));
-    let least = match column.numeric {
-        true => cell.max(word(&column.title)),
+    let least = if column.numeric {
+        cell.max(word(&column.title))
+    } else if at == 0 && natural <= width / 2 {
         // The label of a row stays on one line if that leaves at least half of the width.
-        false if at == 0 && natural <= width / 2 => natural,
-        false => {
-            let longest = cells.map(part).max().unwrap_or_default();
-            longest.max(word(&column.title)).min(LONGEST_WORD)
-        }
+        natural
+    } else {
+        let longest = cells.map(part).max().unwrap_or_default();
+        longest.max(word(&column.title)).min(LONGEST_WORD)
     };
     Extent { natural, least }
 }
@@ -206,9 +206,12 @@ fn drawn(table: &Table, columns: &[usize], widths: &[usize], coloured: bool) -> 
         drawn.force_no_tty();
     }
     drawn.set_header(header(table, columns, widths));
-    let cell = |row: &Vec<Cell>, at: usize, width: usize| match table.columns[at].numeric {
-        true => terminal_cell(&row[at].text, row[at].mark),
-        false => terminal_cell(&in_parts(&row[at].text, width), row[at].mark),
+    let cell = |row: &Vec<Cell>, at: usize, width: usize| {
+        if table.columns[at].numeric {
+            terminal_cell(&row[at].text, row[at].mark)
+        } else {
+            terminal_cell(&in_parts(&row[at].text, width), row[at].mark)
+        }
     };
     let row = |row: &Vec<Cell>| {
         let cells = columns.iter().zip(widths);

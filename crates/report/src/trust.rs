@@ -249,9 +249,10 @@ pub(crate) fn occurring(
 impl OccurringRow {
     /// Returns the figures of this report to which the row applies, or those of the documentation if it has no heading.
     pub(crate) fn title(&self) -> String {
-        match self.headings.is_empty() {
-            true => self.row.figures.replace('`', ""),
-            false => self.headings.join(", "),
+        if self.headings.is_empty() {
+            self.row.figures.replace('`', "")
+        } else {
+            self.headings.join(", ")
         }
     }
 }

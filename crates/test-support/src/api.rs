@@ -138,9 +138,10 @@ impl Listening {
         let (head, body) = text.split_once("\r\n\r\n").context("no answer")?;
         let status = head.split(' ').nth(1).context("no status")?.parse()?;
         let head = head.to_ascii_lowercase();
-        let text = match head.contains("transfer-encoding: chunked") {
-            true => joined(body)?,
-            false => body.to_owned(),
+        let text = if head.contains("transfer-encoding: chunked") {
+            joined(body)?
+        } else {
+            body.to_owned()
         };
         Ok(Answer {
             status,

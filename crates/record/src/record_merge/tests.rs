@@ -109,9 +109,10 @@ fn drawn(record: &Record, random: &mut fastrand::Rng) -> (Vec<Vec<u8>>, Vec<Begu
         random.shuffle(&mut runs);
         let bytes = lines(record, &format!("host-{}", at % 3), &runs, random.bool());
         let head = lines(record, "host-0", &[], false).len();
-        let end = match random.bool() {
-            true => bytes.len(),
-            false => random.usize(head..=bytes.len()),
+        let end = if random.bool() {
+            bytes.len()
+        } else {
+            random.usize(head..=bytes.len())
         };
         let mut length = head;
         for run in &runs {

@@ -174,14 +174,16 @@ impl ShareSummary {
         unit: &str,
     ) -> fmt::Result {
         let [low, high] = achieved.interval;
-        let how = match self.by_correlation {
-            true => "is what the correlation leaves",
-            false => "was asked for",
+        let how = if self.by_correlation {
+            "is what the correlation leaves"
+        } else {
+            "was asked for"
         };
         write!(f, " where {}{unit} {how}", Short(asked))?;
-        match (low..=high).contains(&asked) {
-            true => Ok(()),
-            false => f.write_str(" (outside, as 1 in 20 by chance)"),
+        if (low..=high).contains(&asked) {
+            Ok(())
+        } else {
+            f.write_str(" (outside, as 1 in 20 by chance)")
         }
     }
 }
@@ -207,9 +209,10 @@ impl fmt::Display for Short {
             _ => 0,
         };
         let text = format!("{:.digits$}", self.0);
-        match text.contains('.') {
-            true => f.write_str(text.trim_end_matches('0').trim_end_matches('.')),
-            false => f.write_str(&text),
+        if text.contains('.') {
+            f.write_str(text.trim_end_matches('0').trim_end_matches('.'))
+        } else {
+            f.write_str(&text)
         }
     }
 }

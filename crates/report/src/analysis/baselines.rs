@@ -114,9 +114,12 @@ pub(crate) fn against(reference: &[Baseline], record: &[Baseline]) -> Vec<String
         // The gap between the two ranges. A machine whose values changed during a record does not count as another
         // machine.
         let [least, most] = [old.1.min(new.1), old.0.max(new.0)];
-        let in_words = |(least, most): (f64, f64)| match least < most {
-            true => format!("{} to {}", (measure.shown)(least), (measure.shown)(most)),
-            false => (measure.shown)(least),
+        let in_words = |(least, most): (f64, f64)| {
+            if least < most {
+                format!("{} to {}", (measure.shown)(least), (measure.shown)(most))
+            } else {
+                (measure.shown)(least)
+            }
         };
         differ(measure, least, most).then(|| {
             format!(
@@ -147,14 +150,12 @@ fn moments(both: [&str; 2]) -> [String; 2] {
     let [from, to] = both.map(|at| at.split_once('T').unwrap_or((at, "")));
     let is_one_day = from.0 == to.0;
     [from, to].map(|(date, time)| {
-        let offset = match time.ends_with('Z') {
-            true => " UTC",
-            false => "",
-        };
+        let offset = if time.ends_with('Z') { " UTC" } else { "" };
         let time = time.trim_end_matches('Z').split('.').next().unwrap_or(time);
-        match is_one_day {
-            true => format!("{time}{offset}"),
-            false => format!("{date} {time}{offset}"),
+        if is_one_day {
+            format!("{time}{offset}")
+        } else {
+            format!("{date} {time}{offset}")
         }
     })
 }

@@ -27,9 +27,10 @@ pub(crate) struct Bound {
 impl Bound {
     /// Returns "at most" for a limit or "expected" for an average.
     pub(crate) fn kind(&self) -> &'static str {
-        match self.is_average {
-            true => "expected",
-            false => "at most",
+        if self.is_average {
+            "expected"
+        } else {
+            "at most"
         }
     }
 

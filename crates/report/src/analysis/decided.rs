@@ -82,19 +82,17 @@ impl<'a> RuleTest<'a> {
         Some(Self {
             held,
             values,
-            base: match rule.is_relative() {
-                true => base?,
-                false => &[],
-            },
+            base: if rule.is_relative() { base? } else { &[] },
             asked,
         })
     }
 
     /// Returns the comparison of a case with the one before that a trend requires.
     pub(super) fn of_step(way: TrendWay, before: &'a [f64], values: &'a [f64]) -> Self {
-        let (held, alike) = match above_zero(before) && above_zero(values) {
-            true => (TestedValue::Ratio, 1.0_f64),
-            false => (TestedValue::Difference, 0.0),
+        let (held, alike) = if above_zero(before) && above_zero(values) {
+            (TestedValue::Ratio, 1.0_f64)
+        } else {
+            (TestedValue::Difference, 0.0)
         };
         Self {
             held,

@@ -279,13 +279,12 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
             .map(rounded);
         // Shares of losses are pooled. The interval by Student's t could end below 0, and would have no width for runs
         // without losses.
-        let over = match stated.losses.len() == runs && runs > 1 {
-            true => {
-                Losses::interval_of_runs(&stated.losses).map(|ends| ends.map(|end| 100.0 * end))
-            }
-            false => summary
+        let over = if stated.losses.len() == runs && runs > 1 {
+            Losses::interval_of_runs(&stated.losses).map(|ends| ends.map(|end| 100.0 * end))
+        } else {
+            summary
                 .interval
-                .map(|ends| within_limits(name.metric, rounded(ends))),
+                .map(|ends| within_limits(name.metric, rounded(ends)))
         };
         let over = over.map(|ends| (ends, IntervalScope::Runs(runs)));
         let interval = over.or(own.map(|ends| (ends, IntervalScope::TheRun)));
@@ -363,24 +362,27 @@ fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> (Vec<Fault>, Vec<S
                 text: format!("run {number} failed: {cause}"),
             }),
             RunOutcome::Invalid { cause } => invalid.push(Fault {
-                verdict: match to_come && run.attempt < MOST_ATTEMPTS {
-                    true => Verdict::Incomplete,
-                    false => Verdict::Invalid,
+                verdict: if to_come && run.attempt < MOST_ATTEMPTS {
+                    Verdict::Incomplete
+                } else {
+                    Verdict::Invalid
                 },
                 text: format!("run {number} is invalid: {cause}"),
             }),
         }
     }
     let mut few = Vec::new();
-    match invalid.len() * FEW <= runs.len() && !to_come {
-        true => few.extend(invalid.into_iter().map(|fault| fault.text)),
-        false => faults.extend(invalid),
+    if invalid.len() * FEW <= runs.len() && !to_come {
+        few.extend(invalid.into_iter().map(|fault| fault.text));
+    } else {
+        faults.extend(invalid);
     }
     if runs.len() < case.repeats.least as usize {
         faults.push(Fault {
-            verdict: match to_come {
-                true => Verdict::Incomplete,
-                false => Verdict::Failed,
+            verdict: if to_come {
+                Verdict::Incomplete
+            } else {
+                Verdict::Failed
             },
             text: format!(
                 "{} of {} took place",

@@ -61,9 +61,10 @@ fn write_lines(record: &Record, target: &mut dyn Write) -> csv::Result<()> {
 /// Returns a name that no spreadsheet interprets as a formula: one that starts like a formula gets an apostrophe in
 /// front.
 fn no_formula(name: &str) -> Cow<'_, str> {
-    match name.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
-        true => Cow::Owned(format!("'{name}")),
-        false => Cow::Borrowed(name),
+    if name.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
+        Cow::Owned(format!("'{name}"))
+    } else {
+        Cow::Borrowed(name)
     }
 }
 

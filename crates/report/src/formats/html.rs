@@ -160,9 +160,10 @@ fn standings<'a>(analysis: &Analysis<'a>) -> Vec<Standing<'a>> {
             name: &figures.case.name,
             title: &figures.case.title,
             conditions: case_conditions::in_force(figures.case),
-            verdict: match judged {
-                true => findings::verdict(figures.verdict),
-                false => Cell::from("–"),
+            verdict: if judged {
+                findings::verdict(figures.verdict)
+            } else {
+                Cell::from("–")
             },
         }
     };
@@ -210,6 +211,11 @@ fn run(run: &Run) -> [Cell; 6] {
         format!("{p50:.1} / {p99:.1} / {max:.0}")
     };
     let packets = |link: &Summary| format!("up {}; down {}", counts(&link.up), counts(&link.down));
+    let packets = if run.links.len() > MOST_LINKS {
+        sum(&run.links)
+    } else {
+        each_link(&run.links, packets)
+    };
     [
         format!("{}, {}{attempt}", run.case, run.repeat).into(),
         run.seed.to_string().into(),
@@ -224,11 +230,7 @@ fn run(run: &Run) -> [Cell; 6] {
             None => each_link(&run.links, departure_error),
         }
         .into(),
-        match run.links.len() > MOST_LINKS {
-            true => sum(&run.links),
-            false => each_link(&run.links, packets),
-        }
-        .into(),
+        packets.into(),
     ]
 }
 

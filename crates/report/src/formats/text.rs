@@ -13,9 +13,10 @@ use record::table::Table;
 /// of invalid figures. With `details` it has every main figure, the spread and the warm-up of each, the machine, and a
 /// legend.
 pub fn text(record: &Record, details: bool, terminal: Terminal) -> String {
-    match details {
-        true => whole(record, terminal),
-        false => brief(record, terminal),
+    if details {
+        whole(record, terminal)
+    } else {
+        brief(record, terminal)
     }
 }
 

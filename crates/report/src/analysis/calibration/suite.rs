@@ -56,9 +56,10 @@ impl Suite {
     pub fn cells(&self) -> impl Iterator<Item = SuiteCell<'_>> {
         self.cells.iter().map(|cell| {
             let runs = cell.runs as u64;
-            let least = match cell.is_count() {
-                true => runs,
-                false => least_by_chance(runs, COVERAGE, self.share),
+            let least = if cell.is_count() {
+                runs
+            } else {
+                least_by_chance(runs, COVERAGE, self.share)
             };
             SuiteCell { cell, least }
         })

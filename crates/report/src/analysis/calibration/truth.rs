@@ -331,16 +331,20 @@ impl Crossing<'_> {
         };
         let bytes: u64 = flows.iter().map(payload).sum();
         let from_departure = way == Direction::Down && !calibration.answers;
-        let begun = |flow: &CrossedFlow| match from_departure {
-            true => flow.data.first_departure_ns,
-            false => Some(flow.data.first_arrival_ns),
+        let begun = |flow: &CrossedFlow| {
+            if from_departure {
+                flow.data.first_departure_ns
+            } else {
+                Some(flow.data.first_arrival_ns)
+            }
         };
         let mut nanos = 0;
         let mut ended = Vec::new();
         for flow in &flows {
-            let back = match calibration.answers {
-                true => self.back(flow)?,
-                false => 0,
+            let back = if calibration.answers {
+                self.back(flow)?
+            } else {
+                0
             };
             let end = flow.data.last_departure_ns? + back;
             ended.push(end);
