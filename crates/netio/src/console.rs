@@ -10,9 +10,9 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// Time for which the first line waits for a reader that has stopped reading. The lines after it do not wait.
-const PATIENCE: Duration = Duration::from_secs(1);
+const FIRST_LINE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes that a writable pipe takes without blocking (PIPE_BUF of pipe(7)).
-const AT_ONCE: usize = 4096;
+const ATOMIC_WRITE: usize = 4096;
 
 /// Counts of lines that were left out.
 #[derive(Debug)]
@@ -34,13 +34,13 @@ static MISSING: Mutex<Missing> = Mutex::new(Missing {
 /// most. The next line that is written is preceded by the number of those that were left out.
 pub fn say(line: &str) {
     let mut missing = MISSING.lock().unwrap_or_else(PoisonError::into_inner);
-    let patience = match missing.lines {
-        0 => PATIENCE,
+    let timeout = match missing.lines {
+        0 => FIRST_LINE_TIMEOUT,
         lines => {
             let cut = if missing.is_cut { "\n" } else { "" };
             let notice =
                 format!("{cut}farwire: {lines} lines are missing here: nobody read them\n");
-            if written(&notice, Duration::ZERO) < notice.len() {
+            if write_within(&notice, Duration::ZERO) < notice.len() {
                 missing.lines += 1;
                 return;
             }
@@ -48,7 +48,7 @@ pub fn say(line: &str) {
         }
     };
     let line = format!("{line}\n");
-    let length = written(&line, patience);
+    let length = write_within(&line, timeout);
     let is_whole = length == line.len();
     *missing = Missing {
         lines: u64::from(!is_whole),
@@ -56,17 +56,17 @@ pub fn say(line: &str) {
     };
 }
 
-/// Writes `text` and returns the number of bytes that were written before the reader paused for `patience`. If there is
+/// Writes `text` and returns the number of bytes that were written before the reader paused for `timeout`. If there is
 /// no reader any more, the whole text counts as written.
-fn written(text: &str, patience: Duration) -> usize {
-    let end = Instant::now() + patience;
+fn write_within(text: &str, timeout: Duration) -> usize {
+    let end = Instant::now() + timeout;
     let mut length = 0;
     while length < text.len() {
         if !is_writable(end) {
             return length;
         }
         let part = &text.as_bytes()[length..];
-        match io::stderr().write(&part[..part.len().min(AT_ONCE)]) {
+        match io::stderr().write(&part[..part.len().min(ATOMIC_WRITE)]) {
             Ok(count @ 1..) => length += count,
             // Another process has filled the pipe, or the write was interrupted.
             Err(error) if is_temporary(&error) => {}

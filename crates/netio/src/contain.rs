@@ -33,9 +33,9 @@ use crate::netns::{NetNs, NetNsError};
 pub const SUBCOMMAND: &str = "__contain";
 
 /// Argument to the warden: the command stays in the caller's process group.
-const OF_THE_CALLER: &str = "command";
+const CALLER_GROUP: &str = "command";
 /// Argument to the warden: the command leads a separate process group, which gets the terminal.
-const WITH_THE_TERMINAL: &str = "shell";
+const TERMINAL_GROUP: &str = "shell";
 
 /// The exit code if farwire itself failed, as in env(1).
 const FAILED: i32 = 125;
@@ -60,7 +60,7 @@ const STOPS: [Signal; 3] = [Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 /// # Errors
 /// The process has no descriptor left.
 pub fn command(ns: &NetNs, argv: &[OsString]) -> Result<Command, NetNsError> {
-    contained(ns, OF_THE_CALLER, argv)
+    contained(ns, CALLER_GROUP, argv)
 }
 
 /// Prepares an interactive shell in the same way. If the caller has the terminal at standard input, the shell gets it
@@ -69,7 +69,7 @@ pub fn command(ns: &NetNs, argv: &[OsString]) -> Result<Command, NetNsError> {
 /// # Errors
 /// The same as for [`command`].
 pub fn shell(ns: &NetNs, program: OsString) -> Result<Command, NetNsError> {
-    contained(ns, WITH_THE_TERMINAL, &[program])
+    contained(ns, TERMINAL_GROUP, &[program])
 }
 
 fn contained(ns: &NetNs, group: &str, argv: &[OsString]) -> Result<Command, NetNsError> {
@@ -168,7 +168,7 @@ pub fn divert() {
     let argv: Vec<OsString> = arguments.collect();
     let code = match (caller, argv.as_slice()) {
         (Some(caller), [group, program, arguments @ ..]) => {
-            let terminal = Terminal::of_caller().filter(|_| group == WITH_THE_TERMINAL);
+            let terminal = Terminal::of_caller().filter(|_| group == TERMINAL_GROUP);
             let code = guard(Pid::from_raw(caller), terminal.as_ref(), program, arguments);
             // The terminal is returned before anything is written to it, because the process is in the background until
             // then.
@@ -366,7 +366,7 @@ fn remount_proc() {
 struct Signals {
     fd: SignalFd,
     interrupts: SignalFd,
-    inherited: Inherited,
+    inherited: SignalSettings,
 }
 
 impl Signals {
@@ -388,7 +388,7 @@ impl Signals {
         Ok(Self {
             fd: SignalFd::with_flags(&wanted, flags)?,
             interrupts: SignalFd::with_flags(&interrupts, flags)?,
-            inherited: Inherited { mask, ignored_here },
+            inherited: SignalSettings { mask, ignored_here },
         })
     }
 
@@ -415,13 +415,13 @@ fn read_signal(fd: &SignalFd) -> nix::Result<Option<Signal>> {
 
 /// The signal settings with which the command starts, which are those of the caller.
 #[derive(Clone)]
-struct Inherited {
+struct SignalSettings {
     mask: SigSet,
     /// The signals that only warden and init ignore.
     ignored_here: Vec<Signal>,
 }
 
-impl Inherited {
+impl SignalSettings {
     /// Restores the settings. It runs between fork and exec, so it only makes system calls.
     fn restore(&self) -> nix::Result<()> {
         for &ignored in &self.ignored_here {

@@ -48,7 +48,7 @@ pub struct IngressDrop {
 }
 
 /// Largest number of interfaces per transaction. For each transaction the kernel waits for all processors.
-const AT_ONCE: usize = 256;
+const MOST_PER_BATCH: usize = 256;
 
 /// The reason why the host's stack could not be kept away.
 #[derive(Debug, thiserror::Error)]
@@ -78,13 +78,13 @@ impl IngressDrop {
             owner,
             guarded: Vec::new(),
         };
-        for some in interfaces.chunks(AT_ONCE) {
+        for some in interfaces.chunks(MOST_PER_BATCH) {
             guard.add(some)?;
         }
         Ok(guard)
     }
 
-    /// Guards further interfaces, at most [`AT_ONCE`].
+    /// Guards further interfaces, at most [`MOST_PER_BATCH`].
     fn add(&mut self, interfaces: &[&str]) -> Result<(), IngressDropError> {
         let (mut messages, mut indices) = (Vec::new(), Vec::new());
         for (place, interface) in interfaces.iter().enumerate() {
@@ -160,7 +160,7 @@ impl Drop for IngressDrop {
     /// thousand times as long.
     fn drop(&mut self) {
         self.guarded
-            .chunks(AT_ONCE)
+            .chunks(MOST_PER_BATCH)
             .for_each(|some| self.remove(some));
     }
 }

@@ -43,7 +43,7 @@ pub struct Feature {
 
 /// The result of switching a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Switched {
+pub enum SwitchResult {
     /// The feature was changed to the requested state.
     Changed,
     /// The feature already had the requested state.
@@ -148,15 +148,15 @@ impl Offloads {
     ///
     /// # Errors
     /// CAP_NET_ADMIN is missing, or the interface is gone.
-    pub fn switch(&self, feature: &str, on: bool) -> Result<Switched, OffloadError> {
+    pub fn switch(&self, feature: &str, on: bool) -> Result<SwitchResult, OffloadError> {
         let (Some(bit), Some(before)) = (self.bit(feature), self.feature(feature)?) else {
-            return Ok(Switched::Absent);
+            return Ok(SwitchResult::Absent);
         };
         if before.active == on {
-            return Ok(Switched::Unchanged);
+            return Ok(SwitchResult::Unchanged);
         }
         if before.fixed {
-            return Ok(Switched::Refused);
+            return Ok(SwitchResult::Refused);
         }
         let blocks = self.names.len().div_ceil(32);
         let mut request = words(&[ETHTOOL_SFEATURES, count(blocks)]);
@@ -172,9 +172,9 @@ impl Offloads {
         // The driver may have decided otherwise (ETHTOOL_F_WISH), so the state in effect is read.
         let after = self.feature(feature)?;
         Ok(if after.is_some_and(|state| state.active == on) {
-            Switched::Changed
+            SwitchResult::Changed
         } else {
-            Switched::Refused
+            SwitchResult::Refused
         })
     }
 

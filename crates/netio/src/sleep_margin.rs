@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn it_settles_where_one_sleep_in_some_hundred_is_late() {
         // Sleeps end up to 100 us late, with a uniform distribution.
-        let mut guard = SleepMargin::up_to(Nanos(200_000), 400);
+        let mut margin = SleepMargin::up_to(Nanos(200_000), 400);
         let (mut late, mut state) = (0, 1u64);
         const SLEEPS: u32 = 200_000;
         for _ in 0..SLEEPS {
@@ -59,9 +59,9 @@ mod tests {
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
             let ended = Nanos((state >> 33) % 100_000);
-            let was_late = ended > guard.time();
+            let was_late = ended > margin.time();
             late += u32::from(was_late);
-            guard.learn(was_late);
+            margin.learn(was_late);
         }
         let share = f64::from(late) / f64::from(SLEEPS);
         assert!((0.001..0.006).contains(&share), "{share}");
@@ -69,8 +69,8 @@ mod tests {
 
     #[test]
     fn it_grows_no_further_than_it_may() {
-        let mut guard = SleepMargin::up_to(Nanos(100_000), 400);
-        (0..10).for_each(|_| guard.learn(true));
-        assert_eq!(guard.time(), Nanos(100_000));
+        let mut margin = SleepMargin::up_to(Nanos(100_000), 400);
+        (0..10).for_each(|_| margin.learn(true));
+        assert_eq!(margin.time(), Nanos(100_000));
     }
 }

@@ -11,12 +11,12 @@ use crate::{clock, wait};
 /// Waits for deadlines, and adapts the margin before each deadline to how late its sleeps end.
 #[derive(Clone, Copy, Debug)]
 pub struct Sleeper {
-    guard: SleepMargin,
+    margin: SleepMargin,
 }
 
-const LONGEST_GUARD: Nanos = Nanos(200_000);
+const LONGEST_MARGIN: Nanos = Nanos(200_000);
 /// Number of sleeps of which one ends too late.
-const ON_TIME: u64 = 400;
+const SLEEPS_PER_LATE_ONE: u64 = 400;
 
 /// A shorter time is spun, because a late wake-up would cost more than the sleep saves.
 const LEAST_SLEEP: Nanos = Nanos(250_000);
@@ -24,9 +24,9 @@ const LEAST_SLEEP: Nanos = Nanos(250_000);
 impl Default for Sleeper {
     /// Prepares the calling thread: no timer slack, and short scheduling slices.
     fn default() -> Self {
-        wait::wake_up_soon();
+        wait::reduce_wake_up_delay();
         Self {
-            guard: SleepMargin::up_to(LONGEST_GUARD, ON_TIME),
+            margin: SleepMargin::up_to(LONGEST_MARGIN, SLEEPS_PER_LATE_ONE),
         }
     }
 }
@@ -43,9 +43,9 @@ impl Sleeper {
     /// Waits until `until`, or returns immediately if that has passed. Returns the present time.
     pub fn wait(&mut self, until: Nanos) -> Nanos {
         let mut now = clock::now();
-        let guard = self.guard.time();
-        if until > now + guard + LEAST_SLEEP {
-            let wake = Nanos(until.0 - guard.0);
+        let margin = self.margin.time();
+        if until > now + margin + LEAST_SLEEP {
+            let wake = Nanos(until.0 - margin.0);
             let request = std::time::Duration::from_nanos(wake.0).into();
             // After an interrupted sleep, the rest is spun.
             let _ = clock_nanosleep(
@@ -54,7 +54,7 @@ impl Sleeper {
                 &request,
             );
             now = clock::now();
-            self.guard.learn(now > until);
+            self.margin.learn(now > until);
         }
         while now < until {
             hint::spin_loop();
@@ -81,8 +81,8 @@ mod tests {
     fn a_moment_that_has_passed_is_not_waited_for() {
         let until = Nanos(clock::now().0 - 1);
         let mut sleeper = Sleeper::default();
-        let before = sleeper.guard;
+        let before = sleeper.margin;
         sleeper.wait(until);
-        assert_eq!(sleeper.guard, before);
+        assert_eq!(sleeper.margin, before);
     }
 }

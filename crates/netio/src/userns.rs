@@ -61,7 +61,7 @@ pub fn holds_network_capabilities() -> bool {
 /// # Errors
 /// The kernel or its policy does not allow it, or the process has threads.
 pub fn enter() -> Result<(), UserNsError> {
-    unshare_and_map(&Maps::of_caller()).map_err(UserNsError::new)
+    unshare_and_map(&IdMaps::of_caller()).map_err(UserNsError::new)
 }
 
 /// Checks whether [`enter`] would work and be useful: a child process enters, and creates a pair of interfaces.
@@ -72,7 +72,7 @@ pub fn enter() -> Result<(), UserNsError> {
 /// The step that failed.
 pub fn works() -> Result<(), UserNsError> {
     let pipe_failed = |errno| UserNsError::new((Step::Fork, errno));
-    let maps = Maps::of_caller();
+    let maps = IdMaps::of_caller();
     let request = add_veth_request();
     let (from_child, to_parent) = pipe().map_err(pipe_failed)?;
     // SAFETY: the child only makes system calls and allocates nothing, so locks that other threads held at the fork
@@ -177,12 +177,12 @@ pub(crate) fn outside(map: &str, id: u32) -> Option<u32> {
 }
 
 /// The lines of the maps that make the caller root.
-struct Maps {
+struct IdMaps {
     uid: String,
     gid: String,
 }
 
-impl Maps {
+impl IdMaps {
     fn of_caller() -> Self {
         Self {
             uid: format!("0 {} 1", geteuid()),
@@ -193,7 +193,7 @@ impl Maps {
 
 /// Enters the namespaces and writes the maps. It also runs in a child that was forked from a process with threads, so
 /// it only makes system calls.
-fn unshare_and_map(maps: &Maps) -> Result<(), (Step, Errno)> {
+fn unshare_and_map(maps: &IdMaps) -> Result<(), (Step, Errno)> {
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET)
         .map_err(|errno| (Step::Unshare, errno))?;
     let files = [

@@ -48,9 +48,9 @@ pub struct Waiter {
     median: Nanos,
     real_time: bool,
     /// Whether there are at most two cores.
-    crowded: bool,
+    has_few_cores: bool,
     /// Whether it is an ordinary thread at present.
-    stepped_back: bool,
+    has_left_real_time: bool,
     /// The time since which the thread has not slept.
     awake: Nanos,
 }
@@ -68,19 +68,19 @@ pub struct Stall {
 const PROBES: usize = 60;
 const PROBE: Nanos = Nanos(100_000);
 /// Time after which a thread on two cores stops being a real-time thread if it has not slept.
-const STINT: Nanos = Nanos(3_000_000);
+const LONGEST_STINT: Nanos = Nanos(3_000_000);
 /// Time for which a real-time thread on more cores stays awake, and time for which it then rests.
 const LONGEST_AWAKE: Nanos = Nanos(10_000_000);
 const REST: Nanos = Nanos(550_000);
 /// Spinning longer than this before each departure would cost the machine more than it gains.
 const LONGEST_SPUN: Nanos = Nanos(100_000);
-/// A shorter sleep is a short one. A longer one ends early by at most `LONGEST_GUARD`, and another one follows.
+/// A shorter sleep is a short one. A longer one ends early by at most `LONGEST_MARGIN`, and another one follows.
 const SHORT: Nanos = Nanos(500_000);
-const LONGEST_GUARD: Nanos = Nanos(400_000);
+const LONGEST_MARGIN: Nanos = Nanos(400_000);
 /// Numbers of sleeps of which one ends too late. The margin of a short sleep is spun, so it is chosen to leave 99
 /// departures of 100 on time; that of a long sleep is slept.
-const SHORT_ON_TIME: u64 = 200;
-const LONG_ON_TIME: u64 = 400;
+const SHORT_SLEEPS_PER_LATE_ONE: u64 = 200;
+const LONG_SLEEPS_PER_LATE_ONE: u64 = 400;
 /// A shorter time is spun, because a sleep would cost more than it saves.
 const LEAST_SLEEP: Nanos = Nanos(15_000);
 /// The sockets of two ports, and an alarm.
@@ -91,18 +91,18 @@ const STALL: Nanos = Nanos(30_000);
 impl Waiter {
     /// Measures how late this thread wakes up, which takes about 10 ms.
     pub fn measure(cpu: CpuUse) -> Self {
-        wake_up_soon();
+        reduce_wake_up_delay();
         let real_time = cpu == CpuUse::Spin && run_in_real_time();
         let mut late: Vec<Nanos> = (0..PROBES).map(|_| overshoot(PROBE)).collect();
         late.sort_unstable();
         Self {
             cpu,
-            short: SleepMargin::up_to(LONGEST_SPUN, SHORT_ON_TIME),
-            long: SleepMargin::up_to(LONGEST_GUARD, LONG_ON_TIME),
+            short: SleepMargin::up_to(LONGEST_SPUN, SHORT_SLEEPS_PER_LATE_ONE),
+            long: SleepMargin::up_to(LONGEST_MARGIN, LONG_SLEEPS_PER_LATE_ONE),
             median: late[PROBES / 2],
             real_time,
-            crowded: std::thread::available_parallelism().is_ok_and(|cores| cores.get() <= 2),
-            stepped_back: false,
+            has_few_cores: std::thread::available_parallelism().is_ok_and(|cores| cores.get() <= 2),
+            has_left_real_time: false,
             awake: clock::now(),
         }
     }
@@ -129,12 +129,12 @@ impl Waiter {
     /// caller's loop.
     pub fn now(&mut self) -> Nanos {
         let now = clock::now();
-        if !self.real_time || self.stepped_back {
+        if !self.real_time || self.has_left_real_time {
             return now;
         }
-        if self.crowded && now > self.awake + STINT {
-            run_in_turn();
-            self.stepped_back = true;
+        if self.has_few_cores && now > self.awake + LONGEST_STINT {
+            leave_real_time();
+            self.has_left_real_time = true;
         }
         if now > self.awake + LONGEST_AWAKE {
             let _: Result<_, Errno> = ppoll(&mut [], Some(span(REST.0)), None);
@@ -160,17 +160,17 @@ impl Waiter {
         now: Nanos,
         until: Option<Nanos>,
     ) {
-        self.step_forward();
+        self.resume_real_time();
         let left = until.map(|until| Nanos(until.0.saturating_sub(now.0)));
-        let guard = left.map(|left| {
+        let margin = left.map(|left| {
             if left < SHORT {
                 &mut self.short
             } else {
                 &mut self.long
             }
         });
-        let early = match (&guard, self.cpu) {
-            (Some(guard), CpuUse::Spin) => guard.time(),
+        let early = match (&margin, self.cpu) {
+            (Some(margin), CpuUse::Spin) => margin.time(),
             _ => Nanos::ZERO,
         };
         let timeout = left.map(|left| span(left.0.saturating_sub(early.0)));
@@ -180,8 +180,8 @@ impl Waiter {
         // An interrupted sleep is short; the caller reads its clock and calls again.
         let woken_by = ppoll(&mut fds, timeout, None);
         self.awake = clock::now();
-        if let (Some(guard), Some(until), Ok(0)) = (guard, until, woken_by) {
-            guard.learn(self.awake > until);
+        if let (Some(margin), Some(until), Ok(0)) = (margin, until, woken_by) {
+            margin.learn(self.awake > until);
         }
         let failed =
             |fd: &&PollFd<'f>| fd.revents().is_some_and(|r| r.contains(PollFlags::POLLERR));
@@ -197,7 +197,7 @@ impl Waiter {
         if until < now + LEAST_SLEEP {
             return;
         }
-        self.step_forward();
+        self.resume_real_time();
         let _: Result<_, Errno> = ppoll(&mut [], Some(span(until.0.saturating_sub(now.0))), None);
         self.awake = clock::now();
     }
@@ -221,15 +221,15 @@ impl Waiter {
         stall.filter(|_| times_interrupted() == before)
     }
 
-    fn step_forward(&mut self) {
-        if self.stepped_back {
-            self.stepped_back = !run_in_real_time();
+    fn resume_real_time(&mut self) {
+        if self.has_left_real_time {
+            self.has_left_real_time = !run_in_real_time();
         }
     }
 }
 
 /// Makes the calling thread wake up with as little delay as an ordinary thread can have.
-pub(crate) fn wake_up_soon() {
+pub(crate) fn reduce_wake_up_delay() {
     // The timer slack is set to one nanosecond, because the kernel's default delays every wake-up by up to 50 us.
     let _ = nix::sys::prctl::set_timerslack(1);
     ask_for_short_slices();
@@ -245,7 +245,7 @@ pub(crate) fn run_in_real_time() -> bool {
 }
 
 /// Undoes [`run_in_real_time`].
-fn run_in_turn() {
+fn leave_real_time() {
     let none = libc::sched_param { sched_priority: 0 };
     // SAFETY: `none` is a complete sched_param; thread 0 is the calling one.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const none) };

@@ -11,7 +11,7 @@ use crate::quantity::counted;
 use crate::{Direction, Figure, Measurement, Metric, Phase, Sample, Statistic};
 
 /// Figures that summarise the goodputs of the individual clients.
-pub(crate) const OF_EACH: [(Metric, Statistic); 4] = [
+pub(crate) const CLIENT_GOODPUT_FIGURES: [(Metric, Statistic); 4] = [
     (Metric::ClientGoodputBitPerS, Statistic::Min),
     (Metric::ClientGoodputBitPerS, Statistic::Median),
     (Metric::ClientGoodputBitPerS, Statistic::Max),
@@ -20,7 +20,7 @@ pub(crate) const OF_EACH: [(Metric, Statistic); 4] = [
 
 /// The rule by which a figure of all clients follows from the figures of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Together {
+pub(crate) enum CombinationRule {
     /// The sum of the clients' figures.
     Sum,
     /// The least of the clients' figures.
@@ -33,7 +33,7 @@ pub(crate) enum Together {
     Pooled,
 }
 
-impl Together {
+impl CombinationRule {
     /// Returns the rule for this figure of an instrument with samples of this kind, or `None` if there is no such
     /// figure of several clients.
     pub(crate) fn of(
@@ -138,16 +138,16 @@ fn figures(all: &[Measurement], samples: &[Sample], kind: Option<SampleKind>) ->
     };
     let combined = |(scope, values): (&Scope, &Vec<f64>)| {
         let (metric, statistic, direction, size, phase) = *scope;
-        let way = Together::of(metric, statistic, phase, kind)?;
-        if values.len() < all.len() && way != Together::Pooled {
+        let way = CombinationRule::of(metric, statistic, phase, kind)?;
+        if values.len() < all.len() && way != CombinationRule::Pooled {
             return None;
         }
         let value = match way {
-            Together::Sum => Some(values.iter().sum()),
-            Together::Least => values.iter().copied().reduce(f64::min),
-            Together::Greatest => values.iter().copied().reduce(f64::max),
-            Together::Lost => lost_percent(all, *scope),
-            Together::Pooled => {
+            CombinationRule::Sum => Some(values.iter().sum()),
+            CombinationRule::Least => values.iter().copied().reduce(f64::min),
+            CombinationRule::Greatest => values.iter().copied().reduce(f64::max),
+            CombinationRule::Lost => lost_percent(all, *scope),
+            CombinationRule::Pooled => {
                 let of = samples.iter().filter(|sample| {
                     (sample.metric, sample.direction, sample.size) == (metric, direction, size)
                 });
@@ -278,13 +278,15 @@ fn each_goodput(all: &[Measurement], merged: &mut Measurement) {
             (_, Statistic::Max) => sorted.last().copied(),
             _ => order_statistics::quantile(&sorted, 0.5),
         };
-        merged.figures.extend(OF_EACH.iter().filter_map(|of| {
-            let figure = Figure::new(of.0, of.1, value(*of)?);
-            Some(Figure {
-                direction,
-                ..figure
-            })
-        }));
+        merged
+            .figures
+            .extend(CLIENT_GOODPUT_FIGURES.iter().filter_map(|of| {
+                let figure = Figure::new(of.0, of.1, value(*of)?);
+                Some(Figure {
+                    direction,
+                    ..figure
+                })
+            }));
     }
 }
 

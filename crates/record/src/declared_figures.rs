@@ -1,6 +1,6 @@
 //! The figures that an instrument can report. A scenario that names any other figure is refused before anything runs.
 
-use crate::clients::{self, Together};
+use crate::clients::{self, CombinationRule};
 use crate::figure_name::FigureName;
 use crate::profile::SampleKind;
 use crate::{Metric, Statistic};
@@ -19,7 +19,7 @@ impl DeclaredFigures {
                 && (figure.phase, figure.size) == (None, None)
         };
         let of_each = self.0.iter().filter(goodput).flat_map(|figure| {
-            clients::OF_EACH.map(|(metric, statistic)| FigureName {
+            clients::CLIENT_GOODPUT_FIGURES.map(|(metric, statistic)| FigureName {
                 metric,
                 statistic,
                 ..figure.clone()
@@ -33,7 +33,7 @@ impl DeclaredFigures {
                 phase,
                 ..
             } = *figure;
-            Together::of(metric, statistic, phase, samples).is_some()
+            CombinationRule::of(metric, statistic, phase, samples).is_some()
         });
         Self(all.chain(of_each).collect())
     }

@@ -221,13 +221,13 @@ fn read_to_resume(file: &File) -> Result<FoundRecord> {
 }
 
 /// Time for which a lock is awaited, in which a farwire that was killed releases its record.
-const PATIENCE: Duration = Duration::from_secs(1);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Locks the file against other writers. On a file system without locks nothing is locked.
 fn lock(file: &File) -> Result<()> {
     let begun = Instant::now();
     while let Err(TryLockError::WouldBlock) = file.try_lock() {
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > LOCK_TIMEOUT {
             let process = writer_of(file).map(|pid| format!(", process {pid}"));
             let process = process.unwrap_or_default();
             return Err(Error::content(format_args!(

@@ -8,8 +8,8 @@ use super::render::{escaped, table_markdown};
 use super::terminal::{Terminal, prose, table_text};
 use crate::analysis::baselines::changes;
 use crate::analysis::calibration::{
-    CalibrationCell, CalibrationReport, CellConditions, FigureCalibration, InstrumentCalibration,
-    Range, Standing,
+    CalibrationCell, CalibrationReport, CellConditions, CellStatus, FigureCalibration,
+    InstrumentCalibration, Range,
 };
 use crate::distinct;
 use crate::figure_tables::or_dash;
@@ -136,8 +136,8 @@ fn coverage(report: &InstrumentCalibration) -> String {
         counted(report.judged, "cell")
     );
     for (standing, what) in [
-        (Standing::NoInterval, "without an interval"),
-        (Standing::NoTruth, "without a truth"),
+        (CellStatus::NoInterval, "without an interval"),
+        (CellStatus::NoTruth, "without a truth"),
     ] {
         let others = count(standing);
         if others > 0 {
@@ -251,7 +251,7 @@ fn exceptions(report: &InstrumentCalibration) -> Vec<String> {
     let cells = report.figures.iter().flat_map(|figure| &figure.cells);
     let cells = cells.filter(|cell| !cell.is_trusted());
     let (deviating, others): (Vec<&CalibrationCell>, Vec<&CalibrationCell>) =
-        cells.partition(|cell| cell.standing == Standing::Holds);
+        cells.partition(|cell| cell.standing == CellStatus::Holds);
     let mut lines: Vec<String> = others.into_iter().map(exception).collect();
     let mut groups: Vec<(String, &str, Vec<&CalibrationCell>)> = Vec::new();
     for cell in deviating {
@@ -274,9 +274,9 @@ fn exceptions(report: &InstrumentCalibration) -> Vec<String> {
 
 fn exception(cell: &CalibrationCell) -> String {
     let stands = match cell.standing {
-        Standing::Holds | Standing::Misses => "misses",
-        Standing::NoInterval => "states none",
-        Standing::NoTruth => "no truth",
+        CellStatus::Holds | CellStatus::Misses => "misses",
+        CellStatus::NoInterval => "states none",
+        CellStatus::NoTruth => "no truth",
     };
     let values = cell.truth.zip(cell.value).map(|(truth, value)| {
         let shown = |value| quantity(cell.figure.metric, value);
@@ -349,11 +349,11 @@ fn cell_row(cell: &CalibrationCell) -> [String; 11] {
         or_dash(cell.line_percent.map(|share| format!("{share:.1} %"))),
         format!("{} of {}", cell.covered, cell.runs),
         match cell.standing {
-            Standing::Holds if cell.is_trusted() => "trusted",
-            Standing::Holds => "holds",
-            Standing::Misses => "misses",
-            Standing::NoInterval => "no interval",
-            Standing::NoTruth => "no truth",
+            CellStatus::Holds if cell.is_trusted() => "trusted",
+            CellStatus::Holds => "holds",
+            CellStatus::Misses => "misses",
+            CellStatus::NoInterval => "no interval",
+            CellStatus::NoTruth => "no truth",
         }
         .to_owned(),
     ]

@@ -205,7 +205,7 @@ fn too_few(analysis: &Analysis<'_>, figures: &CaseFigures<'_>) -> Option<String>
     let values = analysis.record.latest().deciding(case);
     let needed = repeats::needed(&values, narrow.percent / 100.0);
     let beyond = needed.is_none_or(|needed| needed > values.len() as u64);
-    (beyond && !figures.to_come).then(|| {
+    (beyond && !figures.has_pending_runs).then(|| {
         let takes = needed.map_or("more".to_owned(), |needed| needed.to_string());
         format!(
             "{}: {} within ± {} % takes {takes} runs; {} count",
@@ -219,10 +219,13 @@ fn too_few(analysis: &Analysis<'_>, figures: &CaseFigures<'_>) -> Option<String>
 
 /// Describes the runs that are still to come.
 fn unfinished(analysis: &Analysis<'_>) -> String {
-    let to_come = analysis.cases.iter().filter(|figures| figures.to_come);
+    let unfinished = analysis
+        .cases
+        .iter()
+        .filter(|figures| figures.has_pending_runs);
     format!(
         "the experiment has not finished: {} of {} cases are incomplete; --resume with the record's directory does the rest",
-        to_come.count(),
+        unfinished.count(),
         analysis.cases.len()
     )
 }

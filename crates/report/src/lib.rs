@@ -42,7 +42,7 @@ pub use formats::html::html;
 pub use formats::text::text;
 pub use formats::{FORMATS, Make, NamedFiles, ReportFormat};
 pub use index::{Listed, index};
-pub use so_far::{SoFar, so_far};
+pub use so_far::{InterimFigure, so_far};
 pub use terminal::{Terminal, hanging, prose, table_text};
 
 use crate::analysis::Analysis;

@@ -7,7 +7,7 @@ use record::{Record, RunOutcome};
 
 /// A figure over the runs of a case so far.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SoFar {
+pub struct InterimFigure {
     /// Name of the figure.
     pub name: FigureName,
     /// Its mean over the runs that count, in the metric's unit.
@@ -21,12 +21,12 @@ pub struct SoFar {
 }
 
 /// Returns the main figures of `case`, as the report of these runs has them.
-pub fn so_far(record: &Record, case: &Case) -> Vec<SoFar> {
+pub fn so_far(record: &Record, case: &Case) -> Vec<InterimFigure> {
     let latest = record.latest();
     let valid = latest.runs(case).all(|run| run.outcome == RunOutcome::Ok);
     let figures = headlines(&latest, case).into_iter();
     figures
-        .map(|(name, figure)| SoFar {
+        .map(|(name, figure)| InterimFigure {
             name,
             value: figure.value(),
             interval: figure.interval.map(|own| own.ends),
@@ -50,7 +50,7 @@ mod tests {
         let case = &whole.plan().cases[1];
         let found = so_far(&record, case);
         assert!(!found.is_empty());
-        for SoFar {
+        for InterimFigure {
             name,
             value,
             interval,

@@ -44,7 +44,7 @@ pub struct Tally {
 }
 
 /// Time for which the sender waits for the window, or the receiver for a datagram, before it gives up.
-const STALL: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const PORT: u16 = 5002;
 /// Bytes of number and length before a datagram's content.
 const HEADER: usize = 10;
@@ -123,10 +123,10 @@ impl Flow {
         }
         // Further datagrams are sent until one arrives. Because the link keeps the order, the outcome of all earlier ones
         // is then known.
-        let mut patience = Duration::from_millis(500);
-        while !progress.saw(next - 1, patience)? {
+        let mut timeout = Duration::from_millis(500);
+        while !progress.has_received(next - 1, timeout)? {
             // The datagram may be lost, or the link may have a longer delay.
-            patience *= 2;
+            timeout *= 2;
             train.clear();
             append(&mut train, next, 64);
             next += 1;
@@ -164,23 +164,23 @@ impl Progress {
         let waits = |state: &mut State| !state.receiver_gone && next > state.next + window;
         let (state, _) = self
             .changed
-            .wait_timeout_while(self.lock(), STALL, waits)
+            .wait_timeout_while(self.lock(), TIMEOUT, waits)
             .unwrap_or_else(PoisonError::into_inner);
         ensure!(!state.receiver_gone, "the receiver has given up");
         ensure!(
             next <= state.next + window,
-            "no datagram came through for {STALL:?}: {} of {next} seen",
+            "no datagram came through for {TIMEOUT:?}: {} of {next} seen",
             state.next
         );
         Ok(())
     }
 
-    /// Returns whether number `last` arrives within `patience`.
-    fn saw(&self, last: u64, patience: Duration) -> Result<bool> {
+    /// Returns whether number `last` arrives within `timeout`.
+    fn has_received(&self, last: u64, timeout: Duration) -> Result<bool> {
         let waits = |state: &mut State| !state.receiver_gone && state.next <= last;
         let (state, _) = self
             .changed
-            .wait_timeout_while(self.lock(), patience, waits)
+            .wait_timeout_while(self.lock(), timeout, waits)
             .unwrap_or_else(PoisonError::into_inner);
         ensure!(!state.receiver_gone, "the receiver has given up");
         Ok(state.next > last)
@@ -205,7 +205,7 @@ fn receive(socket: &UdpSocket, progress: &Progress) -> Result<Tally> {
                 if progress.lock().sender_gone {
                     return Ok(tally);
                 }
-                ensure!(last.elapsed() < STALL, "no datagram for {STALL:?}");
+                ensure!(last.elapsed() < TIMEOUT, "no datagram for {TIMEOUT:?}");
                 continue;
             }
             Err(e) => return Err(e).context("receiving"),

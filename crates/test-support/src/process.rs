@@ -91,7 +91,7 @@ pub fn run_for(command: &mut Command, takes: Duration) -> Result<Output> {
     run_within(command, Stdio::null(), takes + PATIENCE)
 }
 
-fn run_within(command: &mut Command, input: Stdio, patience: Duration) -> Result<Output> {
+fn run_within(command: &mut Command, input: Stdio, timeout: Duration) -> Result<Output> {
     let what = format!("{command:?}");
     let mut child = command
         .stdin(input)
@@ -100,7 +100,7 @@ fn run_within(command: &mut Command, input: Stdio, patience: Duration) -> Result
         .spawn()
         .with_context(|| what.clone())?;
     let (stdout, stderr) = (drain(child.stdout.take()), drain(child.stderr.take()));
-    let ended = wait_within(patience, "the program to end", || Ok(child.try_wait()?));
+    let ended = wait_within(timeout, "the program to end", || Ok(child.try_wait()?));
     if ended.is_err() {
         let _ = child.kill();
         let _ = child.wait();
@@ -194,17 +194,17 @@ pub fn wait_for<T>(what: &str, condition: impl FnMut() -> Result<Option<T>>) -> 
 }
 
 fn wait_within<T>(
-    patience: Duration,
+    timeout: Duration,
     what: &str,
     mut condition: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
-    let end = Instant::now() + patience;
+    let end = Instant::now() + timeout;
     loop {
         if let Some(found) = condition()? {
             return Ok(found);
         }
         if Instant::now() > end {
-            bail!("waited {patience:?} in vain for {what}");
+            bail!("waited {timeout:?} in vain for {what}");
         }
         std::thread::sleep(Duration::from_millis(2));
     }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Time for which such a client waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// iperf3's states, as bytes on the control connection (`iperf_api.h` of esnet/iperf).
 pub mod state {
@@ -33,10 +33,10 @@ pub const HALF_MESSAGES: &[u8] = b"farwire-messages/1 pingpong size=64";
 pub fn connect(from: IpAddr, to: SocketAddr) -> Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     socket.bind(&SocketAddr::new(from, 0).into())?;
-    let connected = socket.connect_timeout(&to.into(), PATIENCE);
+    let connected = socket.connect_timeout(&to.into(), TIMEOUT);
     connected.with_context(|| format!("connecting from {from} to {to}"))?;
-    socket.set_read_timeout(Some(PATIENCE))?;
-    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
+    socket.set_write_timeout(Some(TIMEOUT))?;
     Ok(socket.into())
 }
 
@@ -44,7 +44,7 @@ pub fn connect(from: IpAddr, to: SocketAddr) -> Result<TcpStream> {
 pub fn datagrams(from: IpAddr, to: SocketAddr) -> Result<UdpSocket> {
     let socket = UdpSocket::bind(SocketAddr::new(from, 0))?;
     socket.connect(to)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
     Ok(socket)
 }
 

@@ -25,7 +25,7 @@ pub struct Transfer {
 }
 
 /// Time for which either end waits for the other before it gives up.
-const STALL: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const PORT: u16 = 5001;
 const CHUNK: usize = 1 << 18;
 
@@ -64,7 +64,7 @@ impl Transfer {
         let socket = self.socket()?;
         socket.set_reuse_address(true)?;
         // On Linux the time-out also limits accept(2).
-        socket.set_read_timeout(Some(STALL))?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
         socket.bind(&self.address().into())?;
         socket.listen(1)?;
         Ok(socket)
@@ -72,9 +72,9 @@ impl Transfer {
 
     fn send(&self) -> Result<()> {
         let socket = self.socket()?;
-        socket.set_write_timeout(Some(STALL))?;
-        socket.set_read_timeout(Some(STALL))?;
-        socket.connect_timeout(&self.address().into(), STALL)?;
+        socket.set_write_timeout(Some(TIMEOUT))?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
+        socket.connect_timeout(&self.address().into(), TIMEOUT)?;
         let mut stream = TcpStream::from(socket);
         let mut source = Source::new(self.seed);
         let mut left = self.bytes;
@@ -96,7 +96,7 @@ impl Transfer {
     fn receive(&self, listener: &Socket) -> Result<Duration> {
         let (socket, _) = listener.accept().context("waiting for the sender")?;
         let began = Instant::now();
-        socket.set_read_timeout(Some(STALL))?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
         let mut stream = TcpStream::from(socket);
         let mut source = Source::new(self.seed);
         let (mut got, mut expected) = (vec![0; CHUNK], vec![0; CHUNK]);

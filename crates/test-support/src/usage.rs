@@ -20,7 +20,7 @@ const SERVICES: [&str; 7] = [
 ];
 
 /// A little longer than the interval in which the far end returns freed memory.
-const TIDIED: Duration = Duration::from_secs(7);
+const TRIM_INTERVAL: Duration = Duration::from_secs(7);
 
 /// Descriptors, threads and memory at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Usage {
     pub fn await_tidied(&self, pid: u32) -> Result<u64> {
         let mut least = self.await_return(pid)?.resident_kib;
         let begun = Instant::now();
-        while begun.elapsed() < TIDIED {
+        while begun.elapsed() < TRIM_INTERVAL {
             thread::sleep(Duration::from_millis(200));
             least = least.min(Self::of(pid)?.resident_kib);
         }

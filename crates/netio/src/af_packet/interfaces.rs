@@ -64,15 +64,15 @@ impl Interfaces {
     }
 
     /// Returns the interfaces of unbound sockets as ranges of consecutive numbers, each with its first and last number.
-    pub(super) fn stretches(&self) -> Vec<(c_int, c_int)> {
-        let mut stretches: Vec<(c_int, c_int)> = Vec::new();
+    pub(super) fn ranges(&self) -> Vec<(c_int, c_int)> {
+        let mut ranges: Vec<(c_int, c_int)> = Vec::new();
         for (index, _) in self.ports.iter().flatten() {
-            match stretches.last_mut() {
+            match ranges.last_mut() {
                 Some((_, last)) if *last + 1 == *index => *last = *index,
-                _ => stretches.push((*index, *index)),
+                _ => ranges.push((*index, *index)),
             }
         }
-        stretches
+        ranges
     }
 }
 
@@ -89,14 +89,14 @@ mod tests {
     #[test]
     fn ports_are_found_by_their_interfaces_also_after_one_is_another() {
         let mut interfaces = Interfaces::sharing(vec![9, 4, 5, 8]);
-        assert_eq!(interfaces.stretches(), [(4, 5), (8, 9)]);
+        assert_eq!(interfaces.ranges(), [(4, 5), (8, 9)]);
         assert_eq!(
             [9, 4, 5, 8].map(|i| interfaces.port(i)),
             [0, 1, 2, 3].map(Some)
         );
         assert_eq!((interfaces.port(6), interfaces.bound_to()), (None, 0));
         interfaces.replace(1, 6);
-        assert_eq!(interfaces.stretches(), [(5, 6), (8, 9)]);
+        assert_eq!(interfaces.ranges(), [(5, 6), (8, 9)]);
         assert_eq!((interfaces.port(4), interfaces.port(6)), (None, Some(1)));
     }
 
@@ -104,6 +104,6 @@ mod tests {
     fn sockets_of_one_interface_are_bound_to_it() {
         let interfaces = Interfaces::one(7);
         assert_eq!((interfaces.bound_to(), interfaces.port(6)), (7, Some(0)));
-        assert!(interfaces.address(0).is_none() && interfaces.stretches().is_empty());
+        assert!(interfaces.address(0).is_none() && interfaces.ranges().is_empty());
     }
 }

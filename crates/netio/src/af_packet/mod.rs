@@ -32,7 +32,7 @@ use crate::gso;
 use crate::port::{Capabilities, MAX_HEAD, Missed, PortSet, ReceivedFrame, SendTimes, TxFrame};
 use crate::socket_option;
 use crate::wait::Wakes;
-use filter::Takes;
+use filter::FrameLengths;
 use interfaces::Interfaces;
 use join::FrameGroup;
 pub use ring::{COPY_BELOW, LentSlot};
@@ -138,30 +138,30 @@ impl AfPacket {
         let bound = opened.listen();
         bound.map_err(failed(first, "binding the packet socket"))?;
         for (port, name) in names.iter().enumerate() {
-            let entered = opened.see_all(port);
+            let entered = opened.enter_promiscuous_mode(port);
             entered.map_err(failed(name, "entering promiscuous mode"))?;
         }
         Ok(opened)
     }
 
     /// Returns the frames that each of the two sockets receives.
-    fn takes() -> [Takes; 2] {
+    fn takes() -> [FrameLengths; 2] {
         let longest = SlotGeometry::SMALL.largest_frame();
-        [Takes::UpTo(longest), Takes::Above(longest)]
+        [FrameLengths::UpTo(longest), FrameLengths::Above(longest)]
     }
 
     /// Starts to receive from the interfaces of the set.
     fn listen(&mut self) -> io::Result<()> {
-        let stretches = self.interfaces.stretches();
+        let ranges = self.interfaces.ranges();
         for (ring, takes) in self.rings.iter().zip(Self::takes()) {
-            filter::attach(ring.socket(), takes, &stretches)?;
+            filter::attach(ring.socket(), takes, &ranges)?;
             socket::bind(ring.socket(), self.interfaces.bound_to())?;
         }
         Ok(())
     }
 
     /// Starts promiscuous mode on the interface of `port`, in which frames for other addresses are received, too.
-    fn see_all(&mut self, port: usize) -> io::Result<()> {
+    fn enter_promiscuous_mode(&mut self, port: usize) -> io::Result<()> {
         socket::promiscuous(self.rings[SMALL].socket(), self.interfaces.of_port(port))
     }
 
@@ -212,7 +212,7 @@ fn open(
     interface: &str,
     length: SlotGeometry,
     slots: usize,
-    takes: Takes,
+    takes: FrameLengths,
 ) -> Result<Ring, OpenError> {
     let call = |call| failed(interface, call);
     let socket = socket::open().map_err(|e| match e.raw_os_error() {
@@ -392,7 +392,7 @@ impl PortSet for AfPacket {
         self.refused += left.map_or(0, |left| left.refused());
         self.interfaces.replace(port, index);
         self.listen()?;
-        self.see_all(port)
+        self.enter_promiscuous_mode(port)
     }
 }
 

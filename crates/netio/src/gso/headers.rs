@@ -44,7 +44,7 @@ pub(super) fn layout(frame: &[u8], offload: &Offload, gso: Gso) -> Result<Layout
 }
 
 /// The positions of the headers, whatever their length.
-struct Found {
+struct HeaderOffsets {
     outer: Ip,
     inner: Option<Ip>,
     outer_udp: Option<usize>,
@@ -53,7 +53,7 @@ struct Found {
     payload: usize,
 }
 
-fn find(frame: &[u8], offload: &Offload, gso: Gso) -> Option<Found> {
+fn find(frame: &[u8], offload: &Offload, gso: Gso) -> Option<HeaderOffsets> {
     let outer = Ip::of(frame).filter(|ip| ip.fragment == Fragment::Whole)?;
     let transport = offload
         .checksum
@@ -73,7 +73,7 @@ fn find(frame: &[u8], offload: &Offload, gso: Gso) -> Option<Found> {
         return None;
     }
     let payload = transport + transport_len(frame, transport, protocol)?;
-    (payload <= frame.len() && gso.size > 0).then_some(Found {
+    (payload <= frame.len() && gso.size > 0).then_some(HeaderOffsets {
         outer,
         inner,
         outer_udp,

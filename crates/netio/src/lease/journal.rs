@@ -15,14 +15,14 @@ use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use serde::{Deserialize, Serialize};
 
-use super::{LeaseError, Replaced};
+use super::{LeaseError, ReplacedSetting};
 use crate::netns;
 use crate::private_dir::PrivateDir;
 
 /// Time for which a journal may be locked, or the table of a box may exist, before the interface counts as in use. A
 /// process that restores an interface, or that is dying, holds them only briefly.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
-pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(5);
+pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// Largest number of bytes that are read of a journal.
 const LONGEST: u64 = 64 << 10;
 
@@ -86,7 +86,7 @@ impl LeaseJournal {
             | OFlag::O_NOFOLLOW
             | OFlag::O_NONBLOCK;
         flags.set(OFlag::O_CREAT, create);
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + LOCK_TIMEOUT;
         loop {
             let file = match openat(&**dir, name.as_str(), flags, Mode::S_IRUSR | Mode::S_IWUSR) {
                 Ok(file) => File::from(file),
@@ -111,7 +111,7 @@ impl LeaseJournal {
                         holder: holder.unwrap_or_default(),
                     });
                 }
-                Err((_, Errno::EWOULDBLOCK)) => std::thread::sleep(LOOK_AGAIN),
+                Err((_, Errno::EWOULDBLOCK)) => std::thread::sleep(RETRY_INTERVAL),
                 Err((_, errno)) => return Err(error(errno.into())),
             }
         }
@@ -119,7 +119,7 @@ impl LeaseJournal {
 
     /// Returns the process that last held the interface and the replaced settings, latest last, if the journal was
     /// written since the last boot.
-    pub(super) fn left_behind(&self) -> Option<(Holder, Vec<Replaced>)> {
+    pub(super) fn left_behind(&self) -> Option<(Holder, Vec<ReplacedSetting>)> {
         contents(&self.file).filter(|(holder, _)| holder.boot == boot())
     }
 
@@ -163,7 +163,7 @@ pub(super) fn dir_error(dir: &PrivateDir, source: io::Error) -> LeaseError {
 }
 
 /// Returns the holder and the changes in `file`.
-fn contents(mut file: &File) -> Option<(Holder, Vec<Replaced>)> {
+fn contents(mut file: &File) -> Option<(Holder, Vec<ReplacedSetting>)> {
     file.seek(SeekFrom::Start(0)).ok()?;
     let mut lines = BufReader::new(file.take(LONGEST))
         .lines()

@@ -20,9 +20,9 @@ use crate::bridge;
 use crate::iface::{Interface, InterfaceError};
 use crate::ingress_drop;
 use crate::netns::{NetNsError, write_sysctl_here};
-use crate::offloads::{OffloadError, Offloads, Switched};
+use crate::offloads::{OffloadError, Offloads, SwitchResult};
 use crate::private_dir::{PrivateDir, PrivateDirError};
-use journal::{LOOK_AGAIN, LeaseJournal, PATIENCE, dir_error, interfaces};
+use journal::{LOCK_TIMEOUT, LeaseJournal, RETRY_INTERVAL, dir_error, interfaces};
 
 /// Offloads that would merge packets before they are seen, in a form that the virtio header cannot describe or that
 /// could not leave as it arrived (`net/core/dev.c`, `dev_disable_lro` and similar functions).
@@ -42,7 +42,7 @@ pub struct InterfaceLease {
     offloads: Offloads,
     journal: LeaseJournal,
     /// The replaced settings, oldest first.
-    replaced: Vec<Replaced>,
+    replaced: Vec<ReplacedSetting>,
     has_raised: bool,
     /// Whether the changes outlive the lease.
     is_left: bool,
@@ -51,7 +51,7 @@ pub struct InterfaceLease {
 /// A setting that a change replaced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Replaced {
+pub enum ReplacedSetting {
     /// The state of a feature.
     Feature {
         /// Name of the feature in ethtool(8).
@@ -80,7 +80,7 @@ pub struct PutBack {
 #[derive(Debug)]
 pub enum PutBackOutcome {
     /// These settings were put back.
-    Done(Vec<Replaced>),
+    Done(Vec<ReplacedSetting>),
     /// A running process holds the interface, so nothing was done.
     InUse(LeaseError),
     /// The interface no longer exists, so there is nothing to put back.
@@ -191,14 +191,14 @@ impl InterfaceLease {
     ///
     /// # Errors
     /// CAP_NET_ADMIN is missing, the interface is gone, or the journal cannot be written.
-    pub fn switch(&mut self, feature: &str, on: bool) -> Result<Switched, LeaseError> {
+    pub fn switch(&mut self, feature: &str, on: bool) -> Result<SwitchResult, LeaseError> {
         let Some(state) = self.offloads.feature(feature)? else {
-            return Ok(Switched::Absent);
+            return Ok(SwitchResult::Absent);
         };
         if state.active == on || state.fixed {
             return Ok(self.offloads.switch(feature, on)?);
         }
-        self.note(Replaced::Feature {
+        self.note(ReplacedSetting::Feature {
             name: feature.to_owned(),
             on: state.active,
         })?;
@@ -216,9 +216,9 @@ impl InterfaceLease {
             return Ok(false);
         }
         // Only the first state is noted, to which the interface returns however often the state changes.
-        let noted = |replaced: &Replaced| matches!(replaced, Replaced::Up(_));
+        let noted = |replaced: &ReplacedSetting| matches!(replaced, ReplacedSetting::Up(_));
         if !self.replaced.iter().any(noted) {
-            self.note(Replaced::Up(was))?;
+            self.note(ReplacedSetting::Up(was))?;
         }
         self.offloads.set_up(up)?;
         Ok(true)
@@ -235,7 +235,7 @@ impl InterfaceLease {
         match now.trim().parse() {
             Ok(0) | Err(_) => Ok(()),
             Ok(count) => {
-                self.note(Replaced::RouterSolicitations(count))?;
+                self.note(ReplacedSetting::RouterSolicitations(count))?;
                 Ok(write_sysctl_here(&path, "0")?)
             }
         }
@@ -259,7 +259,7 @@ impl InterfaceLease {
             lease.switch("rx-lro", false)?;
             lease.stop_soliciting()?;
             lease.set_up(true)?;
-            lease.note(Replaced::NoBridge(name.clone()))?;
+            lease.note(ReplacedSetting::NoBridge(name.clone()))?;
         }
         Ok(bridge::join(&name, ports)?)
     }
@@ -272,12 +272,12 @@ impl InterfaceLease {
     }
 
     /// Returns the settings that the changes so far have replaced, oldest first.
-    pub fn replaced(&self) -> &[Replaced] {
+    pub fn replaced(&self) -> &[ReplacedSetting] {
         &self.replaced
     }
 
     /// Records a setting that a change is about to replace.
-    fn note(&mut self, replaced: Replaced) -> Result<(), LeaseError> {
+    fn note(&mut self, replaced: ReplacedSetting) -> Result<(), LeaseError> {
         self.journal.write(&replaced)?;
         self.replaced.push(replaced);
         Ok(())
@@ -288,13 +288,13 @@ impl InterfaceLease {
         let mut first_failure = Ok(());
         for replaced in self.replaced.iter().rev() {
             let done = match replaced {
-                Replaced::Feature { name, on } => {
+                ReplacedSetting::Feature { name, on } => {
                     let switched = self.offloads.switch(name, *on);
                     switched.map(drop).map_err(LeaseError::from)
                 }
-                Replaced::Up(up) => self.offloads.set_up(*up).map_err(LeaseError::from),
-                Replaced::NoBridge(name) => bridge::remove(name).map_err(LeaseError::from),
-                Replaced::RouterSolicitations(count) => self
+                ReplacedSetting::Up(up) => self.offloads.set_up(*up).map_err(LeaseError::from),
+                ReplacedSetting::NoBridge(name) => bridge::remove(name).map_err(LeaseError::from),
+                ReplacedSetting::RouterSolicitations(count) => self
                     .solicitations()
                     .map_err(LeaseError::from)
                     .and_then(|path| Ok(write_sysctl_here(&path, &count.to_string())?)),
@@ -318,7 +318,7 @@ impl Drop for InterfaceLease {
     }
 }
 
-impl fmt::Display for Replaced {
+impl fmt::Display for ReplacedSetting {
     /// Formats the setting that was put back.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -388,7 +388,7 @@ fn put_back_one(dir: &Arc<PrivateDir>, index: u32) -> Option<PutBack> {
 /// # Errors
 /// A box guards the interface and continues to do so.
 fn await_no_box(index: u32, interface: &str) -> Result<(), LeaseError> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + LOCK_TIMEOUT;
     while ingress_drop::is_guarded(index) {
         if Instant::now() > end {
             return Err(LeaseError::InUse {
@@ -396,7 +396,7 @@ fn await_no_box(index: u32, interface: &str) -> Result<(), LeaseError> {
                 holder: String::new(),
             });
         }
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(RETRY_INTERVAL);
     }
     Ok(())
 }
@@ -406,7 +406,7 @@ fn await_no_box(index: u32, interface: &str) -> Result<(), LeaseError> {
 fn put_back(
     journal: LeaseJournal,
     found: Option<&Interface>,
-) -> Result<Option<Vec<Replaced>>, LeaseError> {
+) -> Result<Option<Vec<ReplacedSetting>>, LeaseError> {
     let left = journal.left_behind();
     let is_of = |found: &&Interface| left.as_ref().is_some_and(|(h, _)| h.mac == found.mac);
     let (Some(found), Some((_, replaced))) = (found.filter(is_of), &left) else {

@@ -23,7 +23,7 @@ pub use self::user::OtherUser;
 
 /// The files that a far end reads while it serves: the id of the boot, the list of congestion controls, and its own
 /// state.
-const OF_FAR_END: Reach<'_> = Reach {
+const FAR_END_FILES: Reach<'_> = Reach {
     read: &["/proc/sys", "/proc/self"],
     write: &[],
     outside: false,
@@ -113,7 +113,7 @@ pub fn confine_far_end(
     kept: &[Capability],
     threads: Threads,
 ) -> Result<ActiveSandbox, SandboxError> {
-    let landlock = give_up(kept, OF_FAR_END)?;
+    let landlock = give_up(kept, FAR_END_FILES)?;
     let filter = seccomp::install(seccomp::FAR_END, threads);
     let no_seccomp = filter.err().map(|error| error.to_string());
     status::check(kept, no_seccomp.is_none(), threads)?;

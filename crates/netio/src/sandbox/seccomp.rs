@@ -11,7 +11,7 @@ use seccompiler::{
 };
 
 /// The allowed system calls of one command.
-pub type Allowed = &'static [CallPurpose];
+pub type AllowedCalls = &'static [CallPurpose];
 
 /// A purpose for which a command makes system calls.
 #[derive(Debug)]
@@ -28,12 +28,12 @@ pub struct SystemCall {
     /// Name of the libc constant, which starts with "SYS_".
     constant: &'static str,
     number: libc::c_long,
-    only: Only,
+    arguments: ArgumentRule,
 }
 
 /// The arguments with which a system call may be made; they are numbered from 0.
 #[derive(Clone, Copy, Debug)]
-enum Only {
+enum ArgumentRule {
     /// Any arguments are allowed.
     Any,
     /// The argument must be one of the values in these lists; its low 32 bits are compared.
@@ -66,58 +66,61 @@ pub enum SeccompError {
 
 /// Lists system calls by libc's constants, optionally with a restriction of their arguments in parentheses.
 macro_rules! calls {
-    ($($call:ident $(($only:expr))?),* $(,)?) => {
+    ($($call:ident $(($arguments:expr))?),* $(,)?) => {
         &[$(SystemCall {
             constant: stringify!($call),
             number: libc::$call,
-            only: calls!(@ $($only)?),
+            arguments: calls!(@ $($arguments)?),
         }),*]
     };
-    (@) => { Only::Any };
-    (@ $only:expr) => { $only };
+    (@) => { ArgumentRule::Any };
+    (@ $arguments:expr) => { $arguments };
 }
 
 /// The calls of `serve` after its ports are bound, and of the far end of a test bed.
-pub const FAR_END: Allowed = &[
+pub const FAR_END: AllowedCalls = &[
     MEMORY,
     THREADS,
     SIGNALS,
     TIME,
     WAITING,
     FILES,
-    ITSELF,
+    OWN_PROCESS,
     SOCKETS,
     CallPurpose {
         name: "making a socket of IP",
-        calls: calls![SYS_socket(Only::OneOf(0, &[&[INET, INET6]]))],
+        calls: calls![SYS_socket(ArgumentRule::OneOf(0, &[&[INET, INET6]]))],
     },
     CallPurpose {
         name: "what is queued, whether it is a terminal, and not to block",
-        calls: calls![SYS_ioctl(Only::OneOf(1, &[OF_DESCRIPTORS]))],
+        calls: calls![SYS_ioctl(ArgumentRule::OneOf(1, &[DESCRIPTOR_REQUESTS]))],
     },
-    OF_X86_64,
+    OLD_X86_64_CALLS,
 ];
 
 /// The calls of `emulate` while it forwards.
-pub const EMULATOR: Allowed = &[
+pub const EMULATOR: AllowedCalls = &[
     MEMORY,
     THREADS,
     SIGNALS,
     TIME,
     WAITING,
     FILES,
-    ITSELF,
+    OWN_PROCESS,
     SOCKETS,
     CallPurpose {
         name: "making a socket: a port, netlink, ethtool's, the service manager's",
-        calls: calls![SYS_socket(Only::OneOf(
+        calls: calls![SYS_socket(ArgumentRule::OneOf(
             0,
             &[&[INET, INET6, PACKET, NETLINK, UNIX]]
         ))],
     },
     CallPurpose {
         name: "an interface's flags, offloads, MTU and address",
-        calls: calls![SYS_ioctl(Only::OneOf(1, &[OF_DESCRIPTORS, OF_INTERFACES]))],
+        calls: calls![SYS_ioctl(ArgumentRule::OneOf(
+            1,
+            &[DESCRIPTOR_REQUESTS, INTERFACE_REQUESTS]
+        ))],
     },
     CallPurpose {
         name: "journals",
@@ -141,16 +144,16 @@ pub const EMULATOR: Allowed = &[
             SYS_pidfd_send_signal,
         ],
     },
-    OF_X86_64,
-    JOURNALS_OF_X86_64,
+    OLD_X86_64_CALLS,
+    OLD_X86_64_JOURNAL_CALLS,
 ];
 
 const MEMORY: CallPurpose = CallPurpose {
     name: "memory that is not executed",
     calls: calls![
         SYS_brk,
-        SYS_mmap(Only::Without(2, EXEC)),
-        SYS_mprotect(Only::Without(2, EXEC)),
+        SYS_mmap(ArgumentRule::Without(2, EXEC)),
+        SYS_mprotect(ArgumentRule::Without(2, EXEC)),
         SYS_mremap,
         SYS_munmap,
         SYS_madvise,
@@ -164,7 +167,7 @@ const THREADS: CallPurpose = CallPurpose {
         // The call fails with ENOSYS, so that the C library uses clone instead. The flags of clone3 are in memory,
         // where a filter cannot read them.
         SYS_clone3,
-        SYS_clone(Only::With(0, THREAD)),
+        SYS_clone(ArgumentRule::With(0, THREAD)),
         SYS_futex,
         SYS_set_robust_list,
         SYS_rseq,
@@ -175,7 +178,10 @@ const THREADS: CallPurpose = CallPurpose {
         SYS_sched_setattr,
         // The kernel refuses it without a privilege or a limit that allows it (sched(7)).
         SYS_sched_setscheduler,
-        SYS_prctl(Only::OneOf(0, &[&[SET_NAME, SET_TIMER_SLACK, SET_VMA]])),
+        SYS_prctl(ArgumentRule::OneOf(
+            0,
+            &[&[SET_NAME, SET_TIMER_SLACK, SET_VMA]]
+        )),
         SYS_exit,
         SYS_exit_group,
     ],
@@ -248,7 +254,7 @@ const FILES: CallPurpose = CallPurpose {
     ],
 };
 
-const ITSELF: CallPurpose = CallPurpose {
+const OWN_PROCESS: CallPurpose = CallPurpose {
     name: "what it is",
     calls: calls![
         SYS_getpid,
@@ -289,7 +295,7 @@ const SOCKETS: CallPurpose = CallPurpose {
 };
 
 /// Older forms of the calls above, which newer processor architectures never had.
-const OF_X86_64: CallPurpose = CallPurpose {
+const OLD_X86_64_CALLS: CallPurpose = CallPurpose {
     name: "on x86-64, older forms of the same",
     #[cfg(not(target_arch = "x86_64"))]
     calls: &[],
@@ -311,7 +317,7 @@ const OF_X86_64: CallPurpose = CallPurpose {
     ],
 };
 
-const JOURNALS_OF_X86_64: CallPurpose = CallPurpose {
+const OLD_X86_64_JOURNAL_CALLS: CallPurpose = CallPurpose {
     name: "on x86-64, older forms for journals",
     #[cfg(not(target_arch = "x86_64"))]
     calls: &[],
@@ -319,7 +325,7 @@ const JOURNALS_OF_X86_64: CallPurpose = CallPurpose {
     calls: calls![SYS_mkdir, SYS_unlink, SYS_rename],
 };
 
-const OF_DESCRIPTORS: &[u64] = &[
+const DESCRIPTOR_REQUESTS: &[u64] = &[
     libc::FIONBIO,
     libc::FIONREAD,
     libc::TIOCOUTQ,
@@ -328,7 +334,7 @@ const OF_DESCRIPTORS: &[u64] = &[
     libc::TCGETS2,
 ];
 
-const OF_INTERFACES: &[u64] = &[
+const INTERFACE_REQUESTS: &[u64] = &[
     // These restore the terminal after `--tui`.
     libc::TCSETS,
     libc::TCSETS2,
@@ -368,17 +374,17 @@ impl SystemCall {
                 argument, length, operator, value,
             )?])
         };
-        match self.only {
-            Only::Any => Ok(Vec::new()),
-            Only::OneOf(argument, lists) => {
+        match self.arguments {
+            ArgumentRule::Any => Ok(Vec::new()),
+            ArgumentRule::OneOf(argument, lists) => {
                 let of = |value: &u64| one(argument, Dword, SeccompCmpOp::Eq, *value);
                 lists.iter().copied().flatten().map(of).collect()
             }
-            Only::With(argument, bits) => {
+            ArgumentRule::With(argument, bits) => {
                 let masked = SeccompCmpOp::MaskedEq(bits);
                 Ok(vec![one(argument, Qword, masked, bits)?])
             }
-            Only::Without(argument, bits) => {
+            ArgumentRule::Without(argument, bits) => {
                 let masked = SeccompCmpOp::MaskedEq(bits);
                 Ok(vec![one(argument, Qword, masked, 0)?])
             }
@@ -391,7 +397,7 @@ impl SystemCall {
 ///
 /// # Errors
 /// The kernel has no seccomp, or there is no filter for this processor.
-pub fn install(allowed: Allowed, threads: Threads) -> Result<(), SeccompError> {
+pub fn install(allowed: AllowedCalls, threads: Threads) -> Result<(), SeccompError> {
     // Both filters are built before either is installed.
     let filters = [without_clone3(), allow_list(allowed)];
     for filter in filters {
@@ -425,7 +431,7 @@ fn processor() -> Result<TargetArch, seccompiler::BackendError> {
     std::env::consts::ARCH.try_into()
 }
 
-fn allow_list(allowed: Allowed) -> Result<BpfProgram, seccompiler::BackendError> {
+fn allow_list(allowed: AllowedCalls) -> Result<BpfProgram, seccompiler::BackendError> {
     let calls = allowed.iter().flat_map(|purpose| purpose.calls);
     let rules: Result<BTreeMap<_, _>, _> =
         calls.map(|call| Ok((call.number, call.rules()?))).collect();

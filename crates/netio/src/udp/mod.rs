@@ -29,7 +29,7 @@ pub const LONGEST_TRAIN: usize = 65_507;
 const RECEIVE_BYTES: usize = 1 << 16;
 
 /// Time after which a send gives up that finds no room in the socket's buffer.
-const SEND_PATIENCE: Duration = Duration::from_millis(100);
+const SEND_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The sending end of a stream of datagrams of one length.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl TrainSender {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         socket.set_nonblocking(false)?;
-        socket.set_write_timeout(Some(SEND_PATIENCE))?;
+        socket.set_write_timeout(Some(SEND_TIMEOUT))?;
         if setsockopt(&socket, sockopt::SndBufForce, &buffer).is_err() {
             setsockopt(&socket, sockopt::SndBuf, &buffer)?;
         }

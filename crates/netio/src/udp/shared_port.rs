@@ -19,7 +19,7 @@ use crate::timestamped::address as address_of;
 /// Largest number of addresses of one host from which it answers although its routes prefer another one.
 const MOST_ADDRESSES: usize = 64;
 /// Bytes that are kept of a datagram that arrived too early; the first datagrams of a peer are short.
-const LONGEST_STRAY: usize = 64;
+const LONGEST_EARLY_DATAGRAM: usize = 64;
 
 /// A port whose datagrams go to one socket, except those from peers that have a connected socket.
 ///
@@ -39,7 +39,7 @@ pub struct SharedPort {
     /// The first socket of each group, with the address to which it is bound.
     firsts: Vec<(SocketAddr, AskedUdp)>,
     /// Datagrams that arrived at a socket before it was connected.
-    strays: Vec<(UdpRequest, Vec<u8>)>,
+    early_datagrams: Vec<(UdpRequest, Vec<u8>)>,
 }
 
 impl SharedPort {
@@ -54,7 +54,7 @@ impl SharedPort {
             address,
             interface: interface.map(str::to_owned),
             firsts: vec![(address, first)],
-            strays: Vec::new(),
+            early_datagrams: Vec::new(),
         })
     }
 
@@ -67,7 +67,7 @@ impl SharedPort {
         buffer: &mut [u8],
         longest: Duration,
     ) -> io::Result<Option<UdpRequest>> {
-        if let Some((request, datagram)) = self.strays.pop() {
+        if let Some((request, datagram)) = self.early_datagrams.pop() {
             let length = request.length.min(buffer.len());
             buffer[..length].copy_from_slice(&datagram[..length]);
             return Ok(Some(UdpRequest { length, ..request }));
@@ -116,13 +116,13 @@ impl SharedPort {
     fn own(&mut self, address: SocketAddr, peer: SocketAddr) -> io::Result<UdpSocket> {
         let socket = bound(address, self.interface.as_deref())?;
         socket.connect(peer)?;
-        self.keep_strays(&socket, address);
+        self.keep_early_datagrams(&socket, address);
         Ok(socket)
     }
 
     /// Reads the datagrams that arrived at `socket`, which was bound to `address`, before it was connected.
-    fn keep_strays(&mut self, socket: &UdpSocket, address: SocketAddr) {
-        let mut datagram = [0; LONGEST_STRAY];
+    fn keep_early_datagrams(&mut self, socket: &UdpSocket, address: SocketAddr) {
+        let mut datagram = [0; LONGEST_EARLY_DATAGRAM];
         let flags = MsgFlags::MSG_DONTWAIT;
         let mut next = || {
             let fd = socket.as_raw_fd();
@@ -138,7 +138,7 @@ impl SharedPort {
                 from,
                 asked,
             };
-            self.strays.push((request, datagram));
+            self.early_datagrams.push((request, datagram));
         }
     }
 }
@@ -267,7 +267,7 @@ mod tests {
             let early = bound(to, None).unwrap();
             third.send_to(b"hello", to).unwrap();
             early.connect(second.local_addr().unwrap()).unwrap();
-            port.keep_strays(&early, to);
+            port.keep_early_datagrams(&early, to);
             let request = greeting(&mut port);
             let came = (request.peer(), request.asked, request.length);
             let expected = (third.local_addr().unwrap(), Some(to.ip()), 5);

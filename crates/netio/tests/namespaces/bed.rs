@@ -12,7 +12,7 @@ use rtnetlink::{LinkUnspec, LinkVeth, RouteMessageBuilder};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
-use crate::helper::{PATIENCE_MS, run};
+use crate::helper::{TIMEOUT_MS, run};
 
 /// A bed with the default configuration.
 pub(crate) fn plain() -> Bed {
@@ -127,7 +127,7 @@ fn nothing_is_left_when_it_is_dropped() {
     let mut gone = false;
     while !gone {
         let mut fds = [PollFd::new(watcher.as_fd(), PollFlags::POLLIN)];
-        assert_eq!(poll(&mut fds, PATIENCE_MS), Ok(1), "the namespace lives on");
+        assert_eq!(poll(&mut fds, TIMEOUT_MS), Ok(1), "the namespace lives on");
         let changes = watcher.changes().unwrap();
         gone = changes
             .iter()

@@ -5,14 +5,14 @@ use std::process::Command;
 
 use farwire_netio::bed::{CLIENT_PORT, WAN};
 use farwire_netio::iface::{Interface, LinkChange, LinkWatcher};
-use farwire_netio::lease::{InterfaceLease, Replaced};
-use farwire_netio::offloads::{Offloads, Switched};
+use farwire_netio::lease::{InterfaceLease, ReplacedSetting};
+use farwire_netio::offloads::{Offloads, SwitchResult};
 use nix::poll::{PollFd, PollFlags, poll};
 use std::os::fd::AsFd as _;
 use tempfile::TempDir;
 
 use crate::bed::plain;
-use crate::helper::{self, PATIENCE_MS};
+use crate::helper::{self, TIMEOUT_MS};
 
 const TSO: &str = "tx-tcp-segmentation";
 
@@ -27,11 +27,11 @@ fn in_a_namespace(within: impl FnOnce(&TempDir) + Send) {
 fn a_feature_and_the_state_are_put_back() {
     in_a_namespace(|dir| {
         let mut lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
-        assert_eq!(lease.switch(TSO, false).unwrap(), Switched::Changed);
-        assert_eq!(lease.switch(TSO, false).unwrap(), Switched::Unchanged);
+        assert_eq!(lease.switch(TSO, false).unwrap(), SwitchResult::Changed);
+        assert_eq!(lease.switch(TSO, false).unwrap(), SwitchResult::Unchanged);
         assert!(lease.set_up(false).unwrap());
         assert_eq!(lease.replaced().len(), 2);
-        assert_eq!(lease.replaced()[1], Replaced::Up(true));
+        assert_eq!(lease.replaced()[1], ReplacedSetting::Up(true));
         assert_eq!(state(), (false, false));
         drop(lease);
         assert_eq!(state(), (true, true));
@@ -119,8 +119,8 @@ fn a_feature_that_is_unknown_or_fixed_is_told() {
     in_a_namespace(|dir| {
         let mut lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
         let absent = lease.switch("no-such-feature", true).unwrap();
-        assert_eq!(absent, Switched::Absent);
-        assert_eq!(lease.switch("rx-lro", true).unwrap(), Switched::Refused);
+        assert_eq!(absent, SwitchResult::Absent);
+        assert_eq!(lease.switch("rx-lro", true).unwrap(), SwitchResult::Refused);
         assert_eq!(lease.replaced(), []);
     });
 }
@@ -167,7 +167,7 @@ fn watch_wan(bed: &farwire_netio::bed::Bed) -> (LinkWatcher, u32) {
 fn wait_for(watcher: &mut LinkWatcher, wanted: impl Fn(&LinkChange) -> bool) {
     while !watcher.changes().unwrap().iter().any(&wanted) {
         let mut fds = [PollFd::new(watcher.as_fd(), PollFlags::POLLIN)];
-        assert_eq!(poll(&mut fds, PATIENCE_MS), Ok(1), "the change is not told");
+        assert_eq!(poll(&mut fds, TIMEOUT_MS), Ok(1), "the change is not told");
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) const READY: &str = "ready\n";
 pub(crate) const DAEMON: &str = "setsid sh -c 'echo ready; exec sleep 1000' &";
 
 /// Time in milliseconds for which the tests wait for an event before they fail.
-pub(crate) const PATIENCE_MS: u16 = 30_000;
+pub(crate) const TIMEOUT_MS: u16 = 30_000;
 
 /// Runs the helper, if this process was started as one.
 pub(crate) fn divert() {
@@ -67,7 +67,7 @@ pub(crate) fn is_closed(pipe: &mut (impl std::io::Read + AsFd)) -> bool {
 pub(crate) fn wait_closed(pipe: OwnedFd) {
     let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
     assert_eq!(
-        poll(&mut fds, PATIENCE_MS),
+        poll(&mut fds, TIMEOUT_MS),
         Ok(1),
         "a process still holds it"
     );

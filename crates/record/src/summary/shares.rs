@@ -179,7 +179,7 @@ impl ShareSummary {
         } else {
             "was asked for"
         };
-        write!(f, " where {}{unit} {how}", Short(asked))?;
+        write!(f, " where {}{unit} {how}", ThreeDigits(asked))?;
         if (low..=high).contains(&asked) {
             Ok(())
         } else {
@@ -190,15 +190,15 @@ impl ShareSummary {
 
 impl fmt::Display for AchievedMean {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [low, high] = self.interval.map(Short);
-        write!(f, "{} [{low}, {high}]", Short(self.mean))
+        let [low, high] = self.interval.map(ThreeDigits);
+        write!(f, "{} [{low}, {high}]", ThreeDigits(self.mean))
     }
 }
 
 /// A number that is printed with three digits, or with all digits before the point if there are more.
-struct Short(f64);
+struct ThreeDigits(f64);
 
-impl fmt::Display for Short {
+impl fmt::Display for ThreeDigits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = match self.0 {
             0.0 => 0,

@@ -1,6 +1,6 @@
 //! Finds the segment of a chain that limits the whole path.
 
-use super::{Across, CaseFigures};
+use super::{CaseFigures, FigureOverRuns};
 use crate::case_conditions;
 use crate::changes;
 use conditions::LinkSpec;
@@ -74,7 +74,7 @@ impl ChainBottleneck {
         cases: &[CaseFigures<'_>],
         whole: &CaseFigures<'_>,
         name: &FigureName,
-        figure: &Across,
+        figure: &FigureOverRuns,
     ) -> Option<Self> {
         let path = ends(whole)?;
         let segments = cases.iter().filter_map(|case| {
@@ -147,7 +147,7 @@ impl ChainBottleneck {
 }
 
 impl PathGoodput {
-    fn of(figures: &CaseFigures<'_>, figure: &Across) -> Self {
+    fn of(figures: &CaseFigures<'_>, figure: &FigureOverRuns) -> Self {
         let case = figures.case;
         let path = match (&case.bed, &case.between) {
             (Bed::Chain(_), Some([client, server])) => format!("{client} to {server}"),

@@ -7,7 +7,7 @@ use stats::sample_summary::SampleSummary;
 /// A quantity that a rule compares with a range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RuleTest<'a> {
-    held: TestedValue,
+    tested: TestedValue,
     /// The values of the figure, one per run.
     values: &'a [f64],
     /// The values of the reference; empty if the rule needs none.
@@ -54,7 +54,7 @@ impl<'a> RuleTest<'a> {
             let (lowest, highest) = (f64::NEG_INFINITY, f64::INFINITY);
             [least.unwrap_or(lowest), most.unwrap_or(highest)]
         };
-        let (held, asked) = match rule {
+        let (tested, asked) = match rule {
             ExpectationRule::Range { least, most } => (TestedValue::Value, between(least, most)),
             ExpectationRule::Spread { least, most } => (TestedValue::Spread, between(least, most)),
             ExpectationRule::Value { value, within } => (TestedValue::Value, about(value, within)),
@@ -80,7 +80,7 @@ impl<'a> RuleTest<'a> {
             }
         };
         Some(Self {
-            held,
+            tested,
             values,
             base: if rule.is_relative() { base? } else { &[] },
             asked,
@@ -89,13 +89,13 @@ impl<'a> RuleTest<'a> {
 
     /// Returns the comparison of a case with the one before that a trend requires.
     pub(super) fn of_step(way: TrendWay, before: &'a [f64], values: &'a [f64]) -> Self {
-        let (held, alike) = if above_zero(before) && above_zero(values) {
+        let (tested, alike) = if above_zero(before) && above_zero(values) {
             (TestedValue::Ratio, 1.0_f64)
         } else {
             (TestedValue::Difference, 0.0)
         };
         Self {
-            held,
+            tested,
             values,
             base: before,
             asked: match way {
@@ -109,7 +109,7 @@ impl<'a> RuleTest<'a> {
     pub(super) fn decide(&self, judgement: Judgement, beyond: u32) -> Decision {
         let [least, most] = self.asked;
         let Judgement { over, met } = judgement;
-        match self.held {
+        match self.tested {
             TestedValue::Spread if self.values.len() < FEWEST_FOR_SPREAD => {
                 return Decision::TooFew;
             }
@@ -127,7 +127,7 @@ impl<'a> RuleTest<'a> {
         }
         let Some([low, high]) = self.interval(over, beyond) else {
             let above_zero = above_zero(self.values) && above_zero(self.base);
-            return match self.held {
+            return match self.tested {
                 TestedValue::Ratio if !above_zero => Decision::NoRatio,
                 _ => Decision::TooFew,
             };
@@ -144,7 +144,7 @@ impl<'a> RuleTest<'a> {
     /// Returns the tested value, in the unit of the range.
     fn value(&self, over: Centre) -> Option<f64> {
         let value = over.of(self.values)?;
-        Some(match self.held {
+        Some(match self.tested {
             TestedValue::Value => value,
             TestedValue::Difference => value - over.of(self.base)?,
             TestedValue::Ratio => value / over.of(self.base)?,
@@ -153,7 +153,7 @@ impl<'a> RuleTest<'a> {
     }
 
     fn interval(&self, over: Centre, beyond: u32) -> Option<[f64; 2]> {
-        match self.held {
+        match self.tested {
             TestedValue::Value => over.interval(self.values, beyond),
             TestedValue::Difference => over.difference(self.base, self.values, beyond),
             TestedValue::Ratio => over.ratio(self.base, self.values, beyond),

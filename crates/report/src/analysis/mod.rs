@@ -29,7 +29,7 @@ use stats::sample_summary::SampleSummary;
 
 pub(crate) use bottleneck::ChainBottleneck;
 pub(crate) use left_out::left_out;
-use verdict::ToCome;
+use verdict::PendingRuns;
 pub use verdict::{ExpectationCheck, Verdict};
 
 /// The analysis of a whole record.
@@ -53,7 +53,7 @@ pub(crate) struct CaseFigures<'a> {
     /// The runs that count, which are the last attempts of each repeat, unless the machine spoilt those, too.
     pub(crate) runs: Vec<&'a Run>,
     /// The figures over all streams.
-    pub(crate) figures: BTreeMap<FigureName, Across>,
+    pub(crate) figures: BTreeMap<FigureName, FigureOverRuns>,
     pub(crate) checks: Vec<ExpectationCheck>,
     /// Runs that failed, are missing, or are invalid and too many to be ignored.
     pub(crate) faults: Vec<Fault>,
@@ -61,7 +61,7 @@ pub(crate) struct CaseFigures<'a> {
     /// of runs that otherwise count. Each entry names them and the cause.
     pub(crate) left_out: Vec<String>,
     /// Whether runs are missing because the experiment was interrupted or is still running.
-    pub(crate) to_come: bool,
+    pub(crate) has_pending_runs: bool,
     /// Number of attempts that the machine spoilt and that were repeated.
     pub(crate) repeated: usize,
     pub(crate) verdict: Verdict,
@@ -69,7 +69,7 @@ pub(crate) struct CaseFigures<'a> {
 
 /// A figure over the runs of a case.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Across {
+pub(crate) struct FigureOverRuns {
     /// The values of the runs that count, in the order of the repeats.
     pub(crate) values: Vec<f64>,
     pub(crate) summary: SampleSummary,
@@ -102,7 +102,7 @@ impl<'a> Analysis<'a> {
         let latest = record.latest();
         let reference = plan.reference.as_deref().and_then(|name| plan.case(name));
         let base = reference.map(|case| across(&latest, case));
-        let to_come = |case: &Case| {
+        let has_pending_runs = |case: &Case| {
             let owed = |run: &Run| {
                 matches!(run.outcome, RunOutcome::Invalid { .. }) && run.attempt < MOST_ATTEMPTS
             };
@@ -111,7 +111,7 @@ impl<'a> Analysis<'a> {
             let unfinished = record.finished_at.is_none() || plan.shard.is_some();
             unfinished && done < case.repeats.least as usize
         };
-        let of_reference = reference.is_some_and(to_come);
+        let of_reference = reference.is_some_and(has_pending_runs);
         let cases: Vec<_> = plan
             .cases
             .iter()
@@ -126,8 +126,8 @@ impl<'a> Analysis<'a> {
                             against.and_then(|against| Shift::of(against, &figure.values));
                     }
                 }
-                let of_case = to_come(case);
-                let runs = ToCome {
+                let of_case = has_pending_runs(case);
+                let runs = PendingRuns {
                     of_case,
                     of_reference,
                 };
@@ -164,11 +164,11 @@ impl<'a> CaseFigures<'a> {
     fn new(
         latest: &Latest<'a>,
         case: &'a Case,
-        figures: BTreeMap<FigureName, Across>,
+        figures: BTreeMap<FigureName, FigureOverRuns>,
         checks: Vec<ExpectationCheck>,
-        to_come: bool,
+        has_pending_runs: bool,
     ) -> Self {
-        let (faults, few) = faults(latest, case, to_come);
+        let (faults, few) = faults(latest, case, has_pending_runs);
         let verdicts = checks.iter().map(|check| check.verdict);
         let verdict = Verdict::of_all(verdicts.chain(faults.iter().map(|fault| fault.verdict)));
         // Attempts before the one that counts.
@@ -182,7 +182,7 @@ impl<'a> CaseFigures<'a> {
                 .into_iter()
                 .chain(left_out::of_all(counted(latest, case)))
                 .collect(),
-            to_come,
+            has_pending_runs,
             repeated,
             runs: counted(latest, case).collect(),
             verdict,
@@ -210,7 +210,7 @@ impl<'a> CaseFigures<'a> {
     }
 }
 
-impl Across {
+impl FigureOverRuns {
     /// Returns the mean over the runs.
     pub(crate) fn value(&self) -> f64 {
         self.summary.mean
@@ -226,7 +226,7 @@ pub(crate) fn counted<'a>(latest: &Latest<'a>, case: &Case) -> impl Iterator<Ite
 
 /// The values of a figure in the runs of a case.
 #[derive(Default)]
-struct Stated {
+struct RunValues {
     values: Vec<f64>,
     /// Whether one of them is a lower bound.
     at_least: bool,
@@ -241,8 +241,8 @@ struct Stated {
 }
 
 /// Returns every figure of a case over all streams. A measurement that failed half-way has none.
-fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
-    let mut found: BTreeMap<FigureName, Stated> = BTreeMap::new();
+fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, FigureOverRuns> {
+    let mut found: BTreeMap<FigureName, RunValues> = BTreeMap::new();
     let all = counted(latest, case).flat_map(|run| run.measurements.iter().map(move |m| (run, m)));
     for (run, measured) in all {
         let measurement = &measured.measurement;
@@ -262,7 +262,7 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
             };
         }
     }
-    let across = |(name, stated): (FigureName, Stated)| {
+    let across = |(name, stated): (FigureName, RunValues)| {
         let summary = SampleSummary::of(&stated.values)?;
         let runs = stated.values.len();
         // A mean of rounded readings may be off by half a step, even if they are equal.
@@ -289,7 +289,7 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
         let over = over.map(|ends| (ends, IntervalScope::Runs(runs)));
         let interval = over.or(own.map(|ends| (ends, IntervalScope::TheRun)));
         let interval = interval.filter(|_| !stated.at_least);
-        let across = Across {
+        let across = FigureOverRuns {
             values: stated.values,
             summary,
             at_least: stated.at_least,
@@ -300,7 +300,8 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
         };
         Some((name, across))
     };
-    let mut found: BTreeMap<FigureName, Across> = found.into_iter().filter_map(across).collect();
+    let mut found: BTreeMap<FigureName, FigureOverRuns> =
+        found.into_iter().filter_map(across).collect();
     if let Some(narrow) = &case.repeats.until {
         let values = latest.deciding(case);
         let mut decided = found.iter_mut().filter(|(name, _)| name.is_of(&narrow.of));
@@ -326,7 +327,7 @@ fn within_limits(metric: Metric, [low, high]: [f64; 2]) -> [f64; 2] {
 }
 
 /// Returns the main figures of a case over the runs so far.
-pub(crate) fn headlines(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, Across> {
+pub(crate) fn headlines(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, FigureOverRuns> {
     let mut figures = across(latest, case);
     figures.retain(|name, _| {
         let own = case.instrument(&name.instrument);
@@ -349,7 +350,7 @@ fn spoilt(latest: &Latest<'_>, case: &Case, of: &FigureName) -> Option<String> {
 const FEW: usize = 5;
 
 /// Returns the faults of a case's runs and, if few runs are invalid, descriptions of those, which then are not faults.
-fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> (Vec<Fault>, Vec<String>) {
+fn faults(latest: &Latest<'_>, case: &Case, has_pending_runs: bool) -> (Vec<Fault>, Vec<String>) {
     let runs: Vec<&Run> = latest.runs(case).collect();
     let mut faults = Vec::new();
     let mut invalid = Vec::new();
@@ -362,7 +363,7 @@ fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> (Vec<Fault>, Vec<S
                 text: format!("run {number} failed: {cause}"),
             }),
             RunOutcome::Invalid { cause } => invalid.push(Fault {
-                verdict: if to_come && run.attempt < MOST_ATTEMPTS {
+                verdict: if has_pending_runs && run.attempt < MOST_ATTEMPTS {
                     Verdict::Incomplete
                 } else {
                     Verdict::Invalid
@@ -372,14 +373,14 @@ fn faults(latest: &Latest<'_>, case: &Case, to_come: bool) -> (Vec<Fault>, Vec<S
         }
     }
     let mut few = Vec::new();
-    if invalid.len() * FEW <= runs.len() && !to_come {
+    if invalid.len() * FEW <= runs.len() && !has_pending_runs {
         few.extend(invalid.into_iter().map(|fault| fault.text));
     } else {
         faults.extend(invalid);
     }
     if runs.len() < case.repeats.least as usize {
         faults.push(Fault {
-            verdict: if to_come {
+            verdict: if has_pending_runs {
                 Verdict::Incomplete
             } else {
                 Verdict::Failed

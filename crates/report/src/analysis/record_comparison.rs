@@ -45,13 +45,13 @@ pub struct Missing {
     /// A figure, or an instrument without figures; absent if the whole case is missing.
     pub what: Option<String>,
     /// The record that lacks it.
-    pub lacking: Lacking,
+    pub lacking: MissingFrom,
 }
 
 /// The record that lacks something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Lacking {
+pub enum MissingFrom {
     /// The reference lacks it.
     Reference,
     /// The record that is compared with the reference lacks it.
@@ -93,7 +93,7 @@ impl Comparison {
         for old in &before.cases {
             let case = &old.case.name;
             let Some(new) = after.case(case) else {
-                missing.push(Missing::case(case, Lacking::Record));
+                missing.push(Missing::case(case, MissingFrom::Record));
                 continue;
             };
             missing.extend(Missing::instruments(old, new));
@@ -107,8 +107,8 @@ impl Comparison {
                             case: case.clone(),
                             what: Some(name.to_string()),
                             lacking: match old {
-                                None => Lacking::Reference,
-                                Some(_) => Lacking::Record,
+                                None => MissingFrom::Reference,
+                                Some(_) => MissingFrom::Record,
                             },
                         });
                         continue;
@@ -131,7 +131,7 @@ impl Comparison {
         }
         let added = after.cases.iter().map(|new| &new.case.name);
         let added = added.filter(|name| before.case(name).is_none());
-        missing.extend(added.map(|name| Missing::case(name, Lacking::Reference)));
+        missing.extend(added.map(|name| Missing::case(name, MissingFrom::Reference)));
         let told = || compared.iter().filter_map(|one: &Compared| one.p);
         let mut adjusted = welch::holm(&told().collect::<Vec<_>>()).into_iter();
         for one in compared.iter_mut().filter(|one| one.p.is_some()) {
@@ -202,7 +202,7 @@ impl Compared {
 }
 
 impl Missing {
-    fn case(case: &str, lacking: Lacking) -> Self {
+    fn case(case: &str, lacking: MissingFrom) -> Self {
         Self {
             case: case.to_owned(),
             what: None,
@@ -222,7 +222,7 @@ impl Missing {
             .map(|name| Self {
                 case: old.case.name.clone(),
                 what: Some(name.clone()),
-                lacking: Lacking::Both,
+                lacking: MissingFrom::Both,
             })
             .collect()
     }
@@ -235,9 +235,9 @@ impl fmt::Display for Missing {
             write!(f, ": {what}")?;
         }
         f.write_str(match self.lacking {
-            Lacking::Reference => ": not in the reference",
-            Lacking::Record => ": not in the record",
-            Lacking::Both => ": in neither record",
+            MissingFrom::Reference => ": not in the reference",
+            MissingFrom::Record => ": not in the record",
+            MissingFrom::Both => ": in neither record",
         })
     }
 }

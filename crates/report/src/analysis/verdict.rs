@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::decided::{Decision, RuleTest};
-use super::{Across, CaseFigures};
+use super::{CaseFigures, FigureOverRuns};
 use record::expectation::{Expectation, ExpectationRule, Trend};
 use record::figure_name::FigureName;
 use record::plan::{Case, Published};
@@ -37,11 +37,11 @@ pub struct ExpectationCheck {
     pub(crate) verdict: Verdict,
 }
 
-type Figures = BTreeMap<FigureName, Across>;
+type Figures = BTreeMap<FigureName, FigureOverRuns>;
 
 /// Whether runs are still to come.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ToCome {
+pub(super) struct PendingRuns {
     pub(super) of_case: bool,
     pub(super) of_reference: bool,
 }
@@ -53,7 +53,7 @@ pub(super) fn checks(
     case: &Case,
     figures: &Figures,
     reference: Option<&Figures>,
-    to_come: ToCome,
+    pending_runs: PendingRuns,
     spoilt: &dyn Fn(&FigureName) -> Option<String>,
 ) -> Vec<ExpectationCheck> {
     let check = |expectation: &Expectation| {
@@ -76,8 +76,8 @@ pub(super) fn checks(
                 Some(values) => measured(expectation, values, base, published, decision),
             },
             verdict: match why_not {
-                _ if to_come.of_case => Verdict::Incomplete,
-                _ if rule.is_relative() && to_come.of_reference => Verdict::Incomplete,
+                _ if pending_runs.of_case => Verdict::Incomplete,
+                _ if rule.is_relative() && pending_runs.of_reference => Verdict::Incomplete,
                 Some(_) => Verdict::Invalid,
                 None => decision.map_or(Verdict::Failed, Verdict::of),
             },
@@ -90,7 +90,7 @@ pub(super) fn checks(
 pub(super) fn trends(trends: &[Trend], cases: &[CaseFigures<'_>]) -> Vec<ExpectationCheck> {
     let check = |trend: &Trend| {
         let mut own = cases.iter().filter(|c| trend.cases.contains(&c.case.name));
-        let to_come = own.any(|figures| figures.to_come);
+        let has_pending_runs = own.any(|figures| figures.has_pending_runs);
         let values = values_of(trend, cases);
         let decisions = values.as_ref().map(|values| steps(trend, values));
         let words = |(values, decisions): (&Vec<&[f64]>, &Vec<Decision>)| {
@@ -117,7 +117,7 @@ pub(super) fn trends(trends: &[Trend], cases: &[CaseFigures<'_>]) -> Vec<Expecta
                 .as_ref()
                 .zip(decisions.as_ref())
                 .map_or("not measured".to_owned(), words),
-            verdict: match (to_come, decisions) {
+            verdict: match (has_pending_runs, decisions) {
                 (true, _) => Verdict::Incomplete,
                 (false, None) => Verdict::Failed,
                 (false, Some(decisions)) => Verdict::of_all(decisions.into_iter().map(Verdict::of)),

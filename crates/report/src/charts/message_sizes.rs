@@ -6,7 +6,7 @@ use super::axis::Axis;
 use super::plot::{Curve, Plot, Point, Shape};
 use super::svg::MOST_SERIES;
 use super::{ChartQuestion, Drawing, file_name};
-use crate::analysis::{Across, Analysis, CaseFigures};
+use crate::analysis::{Analysis, CaseFigures, FigureOverRuns};
 use crate::interval::with_interval;
 use crate::meaning;
 use record::figure_name::FigureName;
@@ -133,7 +133,7 @@ fn draw(
 fn of_sizes<'a>(
     case: &'a CaseFigures<'_>,
     family: &'a FigureName,
-) -> impl Iterator<Item = (u64, &'a Across)> {
+) -> impl Iterator<Item = (u64, &'a FigureOverRuns)> {
     case.figures.iter().filter_map(|(name, across)| {
         let whole = FigureName {
             size: None,
@@ -154,7 +154,7 @@ fn curve(case: &CaseFigures<'_>, family: &FigureName, unit: Unit, look: usize) -
 }
 
 /// Returns a figure over the runs as a point at `x`, in this unit.
-pub(super) fn point((by, unit): Unit, x: f64, across: &Across, what: &str) -> Point {
+pub(super) fn point((by, unit): Unit, x: f64, across: &FigureOverRuns, what: &str) -> Point {
     let interval = across.interval.map(|own| own.in_units_of(by));
     let ends = interval.map(|own| own.ends);
     let of = interval.map_or_else(

@@ -21,7 +21,7 @@ const MOST_REPEATS: usize = 8;
 const SHARED_WITHIN: f64 = 10.0;
 
 /// The upper ends of the vertical axes that several drawings share, by quantity.
-type Tops = [Option<f64>; FROM_TOP.len()];
+type SharedMaxima = [Option<f64>; FROM_TOP.len()];
 
 /// One case, and a group of instruments that ran simultaneously in it.
 struct Panel<'a> {
@@ -53,28 +53,35 @@ pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
     panels.sort_by_key(|panel| !has_rate(&panel.seen));
     let kinds = distinct(panels.iter().map(|panel| panel.names.clone()));
     panels.sort_by_key(|panel| kinds.iter().position(|names| *names == panel.names));
-    let tops: Vec<Tops> = kinds.iter().map(|names| tops(&panels, names)).collect();
+    let shared_maxima: Vec<SharedMaxima> = kinds
+        .iter()
+        .map(|names| shared_maxima(&panels, names))
+        .collect();
     let drawings = panels.iter().map(|panel| {
-        let kind = kinds.iter().zip(&tops);
+        let kind = kinds.iter().zip(&shared_maxima);
         let mut own = kind.filter(|(names, _)| **names == panel.names);
-        panel.draw(own.next().map_or(&[None; FROM_TOP.len()], |(_, tops)| tops))
+        panel.draw(
+            own.next()
+                .map_or(&[None; FROM_TOP.len()], |(_, shared_maxima)| shared_maxima),
+        )
     });
     ChartQuestion {
         heading: "Over time",
-        note: note(&panels, &tops, most),
+        note: note(&panels, &shared_maxima, most),
         drawings: drawings.collect(),
     }
 }
 
 /// Returns the greatest value of each quantity in the drawings of these instruments; `None` if they differ too much to
 /// share an axis.
-fn tops(panels: &[Panel<'_>], names: &str) -> Tops {
+fn shared_maxima(panels: &[Panel<'_>], names: &str) -> SharedMaxima {
     FROM_TOP.map(|quantity| {
         let own = panels.iter().filter(|panel| panel.names == names);
-        let tops = own.filter_map(|panel| panel.seen.top(quantity));
-        let (least, greatest) = tops.fold((f64::INFINITY, 0.0_f64), |(least, most), top| {
-            (least.min(top), most.max(top))
-        });
+        let shared_maxima = own.filter_map(|panel| panel.seen.top(quantity));
+        let (least, greatest) = shared_maxima
+            .fold((f64::INFINITY, 0.0_f64), |(least, most), top| {
+                (least.min(top), most.max(top))
+            });
         (quantity == TrackQuantity::Loss || greatest <= least * SHARED_WITHIN).then_some(greatest)
     })
 }
@@ -84,7 +91,7 @@ fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// Returns the note on how to read the drawings.
-fn note(panels: &[Panel<'_>], shared: &[Tops], most: usize) -> String {
+fn note(panels: &[Panel<'_>], shared: &[SharedMaxima], most: usize) -> String {
     let any = |quantity: TrackQuantity| panels.iter().any(|panel| panel.seen.has(quantity));
     let tracks = || panels.iter().flat_map(|panel| &panel.seen.tracks);
     let several = panels.iter().any(|panel| panel.case.runs.len() > 1);
@@ -152,7 +159,7 @@ fn in_words(quantity: RateQuantity) -> &'static str {
 }
 
 impl Panel<'_> {
-    fn draw(&self, shared: &Tops) -> Drawing {
+    fn draw(&self, shared: &SharedMaxima) -> Drawing {
         let x = Axis::from_zero("seconds", self.seen.times());
         let looks = self.looks();
         let frames = FROM_TOP.into_iter().zip(shared);

@@ -17,7 +17,7 @@ const MOST_PARTS: usize = 40;
 const PROBES_A_PART: usize = 10;
 
 /// Points of a curve: seconds, and the value in the metric's unit.
-type Curved = Vec<(f64, f64)>;
+type CurvePoints = Vec<(f64, f64)>;
 
 /// The quantities of the frames, from top to bottom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(super) struct Track {
     /// Whether the values are the sending kernel's smoothed round-trip times.
     pub(super) is_smoothed: bool,
     pub(super) is_thinned: bool,
-    pub(super) points: Curved,
+    pub(super) points: CurvePoints,
 }
 
 impl ObservedGroup {
@@ -78,11 +78,11 @@ impl ObservedGroup {
                 .collect();
             let starts = starts(&together);
             for ((instrument, measured), start_s) in together.iter().zip(starts) {
-                let of_one = seen(instrument, &measured.measurement, most);
+                let of_one = tracks_of(instrument, &measured.measurement, most);
                 tracks.extend(of_one.into_iter().map(|track| Track {
                     repeat: run.repeat,
                     is_first: at == 0,
-                    points: later(track.points, start_s),
+                    points: shifted(track.points, start_s),
                     ..track
                 }));
             }
@@ -159,13 +159,13 @@ fn starts(together: &[(&PlannedInstrument, &Measured)]) -> Vec<f64> {
     together.iter().map(after).collect()
 }
 
-fn later(mut points: Curved, by_s: f64) -> Curved {
+fn shifted(mut points: CurvePoints, by_s: f64) -> CurvePoints {
     points.iter_mut().for_each(|point| point.0 += by_s);
     points
 }
 
 /// Returns all curves of one measurement.
-fn seen(instrument: &PlannedInstrument, measurement: &Measurement, most: usize) -> Vec<Track> {
+fn tracks_of(instrument: &PlannedInstrument, measurement: &Measurement, most: usize) -> Vec<Track> {
     let track = |quantity, what: Option<&str>, points, is_thinned| Track {
         quantity,
         instrument: instrument.name.clone(),
@@ -242,7 +242,7 @@ fn seen(instrument: &PlannedInstrument, measurement: &Measurement, most: usize) 
 
 /// Returns the samples of the first of these metrics that has any, without size and of the first stream, in order of
 /// time.
-fn of_first(measurement: &Measurement, metrics: &[Metric]) -> Curved {
+fn of_first(measurement: &Measurement, metrics: &[Metric]) -> CurvePoints {
     let of = |metric: &Metric| {
         let own = |sample: &&Sample| {
             let one = sample.size.is_none() && sample.stream.is_none_or(|stream| stream == 1);
@@ -252,8 +252,8 @@ fn of_first(measurement: &Measurement, metrics: &[Metric]) -> Curved {
         own.map(|sample| (sample.at_s, sample.value)).collect()
     };
     let mut all = metrics.iter().map(of);
-    let mut found: Curved = all
-        .find(|found: &Curved| !found.is_empty())
+    let mut found: CurvePoints = all
+        .find(|found: &CurvePoints| !found.is_empty())
         .unwrap_or_default();
     found.sort_by(|a, b| a.0.total_cmp(&b.0));
     found
@@ -261,7 +261,7 @@ fn of_first(measurement: &Measurement, metrics: &[Metric]) -> Curved {
 
 /// Thins a curve by keeping the least and the greatest of neighbouring values in their order, so that every peak
 /// remains.
-fn envelope(values: &[(f64, f64)], most: usize) -> Curved {
+fn envelope(values: &[(f64, f64)], most: usize) -> CurvePoints {
     if values.len() <= most {
         return values.to_vec();
     }
@@ -283,7 +283,7 @@ fn envelope(values: &[(f64, f64)], most: usize) -> Curved {
 }
 
 /// Returns the share of probes that were lost in each part of the time, in percent, at the middle of the part.
-fn lost_share(answered: &[(f64, f64)], lost: &[(f64, f64)]) -> Curved {
+fn lost_share(answered: &[(f64, f64)], lost: &[(f64, f64)]) -> CurvePoints {
     let count = answered.len() + lost.len();
     let count = (count / PROBES_A_PART).clamp(1, MOST_PARTS) as f64;
     let times = answered.iter().chain(lost).map(|probe| probe.0);
@@ -333,7 +333,7 @@ fn requested(case: &CaseFigures<'_>, tracks: &[Track]) -> Option<f64> {
 }
 
 /// Returns a point at the middle of each interval, thinned by averaging neighbours.
-fn thinned(intervals: &[ThroughputInterval], most: usize) -> Curved {
+fn thinned(intervals: &[ThroughputInterval], most: usize) -> CurvePoints {
     let together = intervals.len().div_ceil(most).max(1);
     let mut usual_s = None;
     let mut points = Vec::new();
@@ -418,10 +418,10 @@ mod tests {
             measurement.figures.push(asked.clone().toward(way));
             let analysis = crate::analysis::Analysis::of(&record);
             let case = &analysis.cases[0];
-            let seen = ObservedGroup::of(case, &case.case.instruments[..1], 100, 1);
-            let track = &seen.tracks[0];
+            let group = ObservedGroup::of(case, &case.case.instruments[..1], 100, 1);
+            let track = &group.tracks[0];
             let (axis, ..) = track.quantity.axis();
-            let level = seen.level(track.quantity);
+            let level = group.level(track.quantity);
             (track.label.clone(), axis, level)
         };
         // The requested rate is drawn for either sender, but never a published goodput.

@@ -59,7 +59,7 @@ fn against(analysis: &Analysis<'_>, path: &str, name: &FigureName) -> Vec<Drawin
         .iter()
         .filter(|case| value_of(case, path).is_some())
         .collect();
-    let Some(scaled) = Scaled::of(path, &swept) else {
+    let Some(scaled) = FieldValues::of(path, &swept) else {
         return Vec::new();
     };
     let others = others(path, &swept);
@@ -84,7 +84,7 @@ fn against(analysis: &Analysis<'_>, path: &str, name: &FigureName) -> Vec<Drawin
 }
 
 fn draw(
-    scaled: &Scaled,
+    scaled: &FieldValues,
     path: &str,
     name: &FigureName,
     part: usize,
@@ -191,13 +191,13 @@ fn label(case: &CaseFigures<'_>, fields: &BTreeSet<&str>) -> String {
 type Number = fn(&str) -> Option<f64>;
 
 /// The values of a field on an axis.
-enum Scaled {
+enum FieldValues {
     Unit(&'static str, Number),
     /// Values that are not numbers, in the order of the plan.
     Names(Vec<String>),
 }
 
-impl Scaled {
+impl FieldValues {
     fn of(path: &str, cases: &[&CaseFigures<'_>]) -> Option<Self> {
         const UNITS: [(&str, Number); 5] = [
             ("", |text| text.parse().ok()),

@@ -38,7 +38,7 @@ pub fn html(record: &Record) -> Result<String> {
         record,
         analysis: &analysis,
         questions: charts::questions(&analysis),
-        cases: standings(&analysis),
+        cases: case_statuses(&analysis),
         values: values.iter().map(Values::of).collect(),
         trust: figure_tables::trust(&values, !ramps.is_empty()),
         ramps,
@@ -54,7 +54,7 @@ struct Page<'a> {
     record: &'a Record,
     analysis: &'a Analysis<'a>,
     questions: Vec<ChartQuestion>,
-    cases: Vec<Standing<'a>>,
+    cases: Vec<CaseStatus<'a>>,
     values: Vec<Values<'a>>,
     trust: Vec<OccurringRow>,
     ramps: Vec<Table>,
@@ -146,17 +146,17 @@ impl Page<'_> {
 }
 
 /// A case, the conditions in force in it, and its verdict.
-struct Standing<'a> {
+struct CaseStatus<'a> {
     name: &'a str,
     title: &'a str,
     conditions: CaseConditions,
     verdict: Cell,
 }
 
-fn standings<'a>(analysis: &Analysis<'a>) -> Vec<Standing<'a>> {
+fn case_statuses<'a>(analysis: &Analysis<'a>) -> Vec<CaseStatus<'a>> {
     let standing = |figures: &CaseFigures<'a>| {
         let judged = !figures.checks.is_empty() || !figures.faults.is_empty();
-        Standing {
+        CaseStatus {
             name: &figures.case.name,
             title: &figures.case.title,
             conditions: case_conditions::in_force(figures.case),

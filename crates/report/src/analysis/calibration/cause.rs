@@ -1,6 +1,6 @@
 //! Finds the reason why a cell misses or deviates, from the record of its run.
 
-use super::standing::{CalibrationCell, Standing};
+use super::standing::{CalibrationCell, CellStatus};
 use super::truth::{Crossing, Truth};
 use crate::analysis::ceiling;
 use record::quantity;
@@ -27,9 +27,9 @@ pub(super) struct ObservedRun<'a> {
 /// Returns the cause in words, or `None` for a trusted cell.
 pub(super) fn of(cell: &CalibrationCell, seen: &ObservedRun<'_>) -> Option<String> {
     let cause = match (cell.standing, seen.interval) {
-        (Standing::Holds, _) if cell.is_trusted() => return spoilt(seen.runs),
-        (Standing::Holds, _) => seen.host().unwrap_or_else(|| within(cell)),
-        (Standing::Misses, Some(interval)) => seen.missed(cell.figure.metric, interval),
+        (CellStatus::Holds, _) if cell.is_trusted() => return spoilt(seen.runs),
+        (CellStatus::Holds, _) => seen.host().unwrap_or_else(|| within(cell)),
+        (CellStatus::Misses, Some(interval)) => seen.missed(cell.figure.metric, interval),
         _ => seen.unstated(),
     };
     Some(match spoilt(seen.runs) {

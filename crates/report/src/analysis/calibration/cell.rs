@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::cause::{self, ObservedRun};
-use super::standing::{CalibrationCell, Standing};
+use super::standing::{CalibrationCell, CellStatus};
 use super::truth::{Crossing, Truth};
 use record::figure_name::FigureName;
 use record::plan::{Case, PlannedInstrument};
@@ -18,7 +18,7 @@ const BY_CHANCE: f64 = 0.05;
 const MISSED: f64 = 40.0;
 
 /// The result of one run for one figure.
-struct Observed {
+struct RunObservation {
     truth: Truth,
     value: f64,
     interval: Option<[f64; 2]>,
@@ -116,7 +116,7 @@ fn spoilt(case: &Case, instrument: &PlannedInstrument, runs: &[&Run]) -> Option<
     };
     Some(CalibrationCell {
         cause: Some(cause),
-        ..CalibrationCell::empty(case, figure, Standing::NoTruth)
+        ..CalibrationCell::empty(case, figure, CellStatus::NoTruth)
     })
 }
 
@@ -125,13 +125,13 @@ impl CalibrationCell {
         let case = sound[0].case;
         let observe = |crossing: &Crossing<'_>| {
             let figure = name.find(crossing.measurement)?;
-            Some(Observed {
+            Some(RunObservation {
                 truth: crossing.truth(figure)?,
                 value: figure.value,
                 interval: stated(figure),
             })
         };
-        let seen: Vec<(&Crossing<'_>, Observed)> = sound
+        let seen: Vec<(&Crossing<'_>, RunObservation)> = sound
             .iter()
             .filter_map(|crossing| Some((crossing, observe(crossing)?)))
             .collect();
@@ -143,7 +143,7 @@ impl CalibrationCell {
         let covered = intervals()
             .filter(|(_, t, interval)| t.is_in(*interval))
             .count();
-        let mean = |of: &dyn Fn(&Observed) -> f64| {
+        let mean = |of: &dyn Fn(&RunObservation) -> f64| {
             t_interval::mean(&seen.iter().map(|(_, o)| of(o)).collect::<Vec<_>>())
         };
         let deviations: Vec<f64> = seen.iter().map(|(_, o)| o.value - o.truth.value).collect();
@@ -171,20 +171,20 @@ impl CalibrationCell {
                 case,
                 name.clone(),
                 match judged {
-                    0 => Standing::NoInterval,
+                    0 => CellStatus::NoInterval,
                     _ if covered as u64 >= least_by_chance(judged as u64, 0.95, BY_CHANCE) => {
-                        Standing::Holds
+                        CellStatus::Holds
                     }
-                    _ => Standing::Misses,
+                    _ => CellStatus::Misses,
                 },
             )
         };
         let missed = intervals().find(|(_, truth, interval)| !truth.is_in(*interval));
-        let (crossing, truth, interval) = match missed.filter(|_| cell.standing == Standing::Misses)
-        {
-            Some((crossing, truth, interval)) => (crossing, truth, Some(interval)),
-            None => (seen[0].0, seen[0].1.truth, seen[0].1.interval),
-        };
+        let (crossing, truth, interval) =
+            match missed.filter(|_| cell.standing == CellStatus::Misses) {
+                Some((crossing, truth, interval)) => (crossing, truth, Some(interval)),
+                None => (seen[0].0, seen[0].1.truth, seen[0].1.interval),
+            };
         cell.cause = cause::of(
             &cell,
             &ObservedRun {

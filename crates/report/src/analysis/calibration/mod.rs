@@ -13,7 +13,7 @@ use serde::Serialize;
 pub use self::pooled::PooledLosses;
 pub use self::suite::{Suite, SuiteCell};
 
-pub(crate) use self::standing::{CalibrationCell, CellConditions, Standing};
+pub(crate) use self::standing::{CalibrationCell, CellConditions, CellStatus};
 use record::Baseline;
 use record::Record;
 use record::{Direction, Metric, Statistic};
@@ -155,7 +155,7 @@ impl Subject {
 impl FigureCalibration {
     fn of(Subject(metric, statistic, direction): Subject, cells: Vec<CalibrationCell>) -> Self {
         let count = |standing| cells.iter().filter(|c| c.standing == standing).count();
-        let held = count(Standing::Holds);
+        let held = count(CellStatus::Holds);
         let trusted: Vec<&CalibrationCell> =
             cells.iter().filter(|cell| cell.is_trusted()).collect();
         let deviations = trusted.iter().filter_map(|cell| cell.deviation());
@@ -168,7 +168,7 @@ impl FigureCalibration {
             statistic,
             direction,
             held,
-            judged: held + count(Standing::Misses),
+            judged: held + count(CellStatus::Misses),
             worst_percent: percents.reduce(f64::max),
             worst: deviations.reduce(f64::max),
             trusted: trusted.len(),

@@ -49,7 +49,7 @@ impl PooledLosses {
         };
         let figures = first.measurement.figures.iter();
         let told = figures.filter_map(|figure| {
-            let told = first.told_loss(figure)?;
+            let told = first.configured_loss(figure)?;
             Some((FigureName::of(&instrument.name, figure), told))
         });
         let groups: Vec<Record> = runs

@@ -19,7 +19,7 @@ pub(crate) struct CalibrationCell {
     pub(crate) case: String,
     pub(crate) figure: FigureName,
     pub(crate) conditions: CellConditions,
-    pub(crate) standing: Standing,
+    pub(crate) standing: CellStatus,
     /// Runs with a truth and an interval, and those of them whose interval held the truth.
     pub(crate) runs: usize,
     pub(crate) covered: usize,
@@ -61,7 +61,7 @@ pub(crate) struct CellConditions {
 /// The verdict on a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Standing {
+pub(crate) enum CellStatus {
     /// The intervals contain the truth no more rarely than 95 % intervals do.
     Holds,
     /// The intervals contain the truth too rarely.
@@ -74,7 +74,7 @@ pub(crate) enum Standing {
 
 impl CalibrationCell {
     /// Creates a cell without results.
-    pub(super) fn empty(case: &Case, figure: FigureName, standing: Standing) -> Self {
+    pub(super) fn empty(case: &Case, figure: FigureName, standing: CellStatus) -> Self {
         Self {
             case: case.name.clone(),
             conditions: CellConditions::of(case),
@@ -111,7 +111,7 @@ impl CalibrationCell {
             "ms" | "%" => LEAST.min(MOST * truth),
             _ => 0.0,
         };
-        self.standing == Standing::Holds && deviation <= least.max(NEAR * truth)
+        self.standing == CellStatus::Holds && deviation <= least.max(NEAR * truth)
     }
 }
 

@@ -8,7 +8,7 @@ use record::{Record, quantity};
 use stats::proportion::{fewer_than, least_by_chance};
 
 use super::cell;
-use super::standing::{CalibrationCell, Standing};
+use super::standing::{CalibrationCell, CellStatus};
 
 /// Probability with which a 95 % interval contains the truth.
 const COVERAGE: f64 = 0.95;
@@ -164,7 +164,7 @@ impl fmt::Display for SuiteCell<'_> {
         )?;
         if self.is_red() {
             let cause = match self.cell.standing {
-                Standing::NoTruth => self.cell.cause.as_deref().unwrap_or_default(),
+                CellStatus::NoTruth => self.cell.cause.as_deref().unwrap_or_default(),
                 _ => "",
             };
             write!(f, "  RED {cause}")?;

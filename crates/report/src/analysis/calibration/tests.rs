@@ -102,7 +102,7 @@ fn a_round_trip_s_truth_is_what_the_log_says_of_both_ways() {
     let report = CalibrationReport::of(&measured(&[rtt(24.05, 0.1)]));
     let cell = only_cell(&report);
     assert!((cell.truth.unwrap() - 24.0).abs() < 1e-9, "{cell:?}");
-    assert_eq!(cell.standing, Standing::Holds);
+    assert_eq!(cell.standing, CellStatus::Holds);
     assert!(cell.is_trusted() && cell.cause.is_none());
     assert_eq!(cell.conditions.rtt_ms, 22.0);
     assert_eq!(cell.conditions.loss_percent, 1.0);
@@ -124,12 +124,12 @@ fn a_loss_is_held_against_the_probability_and_its_count_against_the_log() {
     // Each direction loses 1 %.
     assert_eq!(
         truths,
-        [(98_000.0, Standing::Holds), (199.0, Standing::Holds)]
+        [(98_000.0, CellStatus::Holds), (199.0, CellStatus::Holds)]
     );
     assert!(report.is_met());
     let off = Figure::new(Metric::ReceivedPackets, Statistic::Total, 981.0);
     let report = CalibrationReport::of(&measured(&[("ping", off)]));
-    assert_eq!(only_cell(&report).standing, Standing::Misses);
+    assert_eq!(only_cell(&report).standing, CellStatus::Misses);
 }
 
 #[test]
@@ -376,7 +376,7 @@ fn a_goodput_s_truth_is_the_payload_that_left_over_the_log_s_own_time() {
         // Each packet has 66 bytes of headers, and the transfer took 2 s.
         let payload = 990_000.0 - 66.0 * 990.0;
         assert_eq!(cell.truth, Some(payload * 4.0), "{cell:?}");
-        assert_eq!(cell.standing, Standing::Holds);
+        assert_eq!(cell.standing, CellStatus::Holds);
     }
 }
 
@@ -430,7 +430,7 @@ fn what_is_near_enough_is_so_much_of_the_truth() {
     let report = CalibrationReport::of(&record);
     let cell = only_cell(&report);
     // The deviation is 0.05 ms of 0.2 ms.
-    assert_eq!(cell.standing, Standing::Holds);
+    assert_eq!(cell.standing, CellStatus::Holds);
     assert!(!cell.is_trusted());
 }
 
@@ -444,7 +444,7 @@ fn flows_of(record: &mut Record) -> impl Iterator<Item = &mut CrossedFlow> {
 fn an_interval_beside_the_truth_misses_and_says_by_how_much() {
     let report = CalibrationReport::of(&measured(&[rtt(25.0, 0.1)]));
     let cell = only_cell(&report);
-    assert_eq!(cell.standing, Standing::Misses);
+    assert_eq!(cell.standing, CellStatus::Misses);
     let cause = cell.cause.as_deref().unwrap();
     assert!(
         cause.starts_with("outside by 0.900 ms: the stated interval is too narrow"),
@@ -480,7 +480,7 @@ fn a_miss_within_the_emulator_s_lateness_is_laid_to_that() {
 fn a_value_above_the_truth_whose_interval_holds_it_has_the_hosts_time() {
     let report = CalibrationReport::of(&measured(&[rtt(24.4, 0.5)]));
     let cell = only_cell(&report);
-    assert_eq!(cell.standing, Standing::Holds);
+    assert_eq!(cell.standing, CellStatus::Holds);
     assert!(!cell.is_trusted());
     assert!(
         cell.cause
@@ -495,7 +495,7 @@ fn a_value_above_the_truth_whose_interval_holds_it_has_the_hosts_time() {
 fn a_figure_without_an_interval_is_not_judged() {
     let bare = Figure::new(Metric::RttMs, Statistic::Median, 24.0);
     let report = CalibrationReport::of(&measured(&[("ping", bare)]));
-    assert_eq!(only_cell(&report).standing, Standing::NoInterval);
+    assert_eq!(only_cell(&report).standing, CellStatus::NoInterval);
     assert_eq!(report.instruments[0].judged, 0);
     assert!(!report.is_met());
 }
@@ -508,7 +508,7 @@ fn a_run_that_the_machine_spoilt_has_no_truth_and_says_why() {
     }
     let report = CalibrationReport::of(&record);
     let cell = only_cell(&report);
-    assert_eq!(cell.standing, Standing::NoTruth);
+    assert_eq!(cell.standing, CellStatus::NoTruth);
     assert_eq!(cell.cause.as_deref(), Some("INVALID: the ring was full"));
 }
 

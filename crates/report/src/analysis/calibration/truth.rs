@@ -213,13 +213,13 @@ impl Crossing<'_> {
             let lost: u64 = lost.map(|flow| flow.data.lost).sum();
             return (sent > 0).then(|| Truth::exact(100.0 * lost as f64 / sent as f64));
         }
-        let told = self.told_loss_percent(&ways)?;
+        let told = self.configured_loss_percent(&ways)?;
         (sent as f64 * told / 100.0 >= LEAST_LOSSES).then(|| Truth::exact(told))
     }
 
     /// Returns the configured probability, in percent, of losing the packets of a figure; `None` if the loss depends on
     /// anything else.
-    pub(super) fn told_loss(&self, figure: &Figure) -> Option<f64> {
+    pub(super) fn configured_loss(&self, figure: &Figure) -> Option<f64> {
         let is_share = (figure.metric, figure.statistic) == (Metric::LostPercent, Statistic::Mean);
         let ways = ways_of(figure.direction);
         let copies = self.link.up.copies + self.link.down.copies;
@@ -227,11 +227,11 @@ impl Crossing<'_> {
         let is_told = self.has_packets_of_its_own()
             && copies == 0
             && !ways.iter().any(|way| self.loses_by_traffic(*way));
-        let told = (is_whole && is_told).then(|| self.told_loss_percent(&ways))?;
+        let told = (is_whole && is_told).then(|| self.configured_loss_percent(&ways))?;
         told.filter(|told| *told > 0.0)
     }
 
-    fn told_loss_percent(&self, ways: &[Direction]) -> Option<f64> {
+    fn configured_loss_percent(&self, ways: &[Direction]) -> Option<f64> {
         let mut passes = 1.0;
         for way in ways {
             passes *= 1.0 - self.probability(*way)?;

@@ -33,11 +33,11 @@ struct Heading {
 struct Row<'a> {
     case: &'a str,
     size: Option<u64>,
-    values: Vec<Shown>,
+    values: Vec<ValueCell>,
 }
 
 /// A value, and the lines below it.
-struct Shown {
+struct ValueCell {
     value: String,
     /// The interval, with its scope if that is not the heading's: "± 0.106", "[10.00, 10.80]".
     interval: Option<String>,
@@ -55,7 +55,7 @@ impl<'a> Values<'a> {
                 .values
                 .iter()
                 .zip(table.columns.iter().zip(&labels))
-                .map(|(value, (column, label))| Shown::of(value, column.statistic, *label))
+                .map(|(value, (column, label))| ValueCell::of(value, column.statistic, *label))
                 .collect(),
         };
         Self {
@@ -101,7 +101,7 @@ impl Heading {
     }
 }
 
-impl Shown {
+impl ValueCell {
     fn of(value: &FigureValue, statistic: Statistic, label: Label) -> Self {
         Self {
             value: value.number(statistic),
