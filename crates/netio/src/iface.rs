@@ -89,8 +89,13 @@ impl Interface {
     pub fn all() -> Result<Vec<Self>, InterfaceError> {
         let ask = async |handle: Handle| {
             let what = || "list the interfaces".to_owned();
-            let links = handle.link().get().execute();
-            let links: Vec<LinkMessage> = links.try_collect().await.asked(what)?;
+            let links: Vec<LinkMessage> = handle
+                .link()
+                .get()
+                .execute()
+                .try_collect()
+                .await
+                .asked(what)?;
             let mut all: Vec<Self> = links.iter().map(from_message).collect();
             let defaults = defaults(&handle).await?;
             for interface in &mut all {
@@ -222,8 +227,10 @@ async fn look_up(
     what: impl Fn() -> String,
 ) -> Result<Interface, NetlinkError> {
     let mut links = chosen(handle.link().get()).execute();
-    let link = links.try_next().await.asked(&what)?;
-    let link = link
+    let link = links
+        .try_next()
+        .await
+        .asked(&what)?
         .ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
         .asked(&what)?;
     let mut interface = from_message(&link);

@@ -100,8 +100,7 @@ impl BorrowedNic {
             bed::up(&handle, "lo").await?;
             bed::up(&handle, name).await?;
             let index = bed::index_of(name)?;
-            let add = handle.address().add(index, address, prefix);
-            let add = add.execute().await;
+            let add = handle.address().add(index, address, prefix).execute().await;
             add.asked(|| format!("give interface {name} the address {address}/{prefix}"))?;
             if let Some(gateway) = config.gateway {
                 let route = RouteMessageBuilder::<IpAddr>::new();

@@ -110,8 +110,11 @@ impl Offloads {
     /// The interface is gone.
     pub fn name(&self) -> Result<String, OffloadError> {
         let name = self.request()?.ifr_name;
-        let bytes = name.iter().map(|byte| byte.cast_unsigned());
-        let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+        let bytes: Vec<u8> = name
+            .iter()
+            .map(|byte| byte.cast_unsigned())
+            .take_while(|byte| *byte != 0)
+            .collect();
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 

@@ -52,8 +52,9 @@ impl PrivateDir {
     /// may use different ones.
     pub fn all_own() -> Vec<Self> {
         let own = geteuid().as_raw();
-        let opened = Self::candidates().into_iter();
-        let opened = opened.filter_map(|path| Self::open(&path).ok());
+        let opened = Self::candidates()
+            .into_iter()
+            .filter_map(|path| Self::open(&path).ok());
         opened.filter(|dir| dir.is_only_of(own)).collect()
     }
 
@@ -74,8 +75,10 @@ impl PrivateDir {
             return Vec::new();
         };
         let runtime = format!("/run/user/{owner}/farwire").into();
-        let opened = [runtime, temporary(owner)].map(|path| Self::open(&path).ok());
-        let opened = opened.into_iter().flatten();
+        let opened = [runtime, temporary(owner)]
+            .map(|path| Self::open(&path).ok())
+            .into_iter()
+            .flatten();
         opened.filter(|dir| dir.is_only_of(owner)).collect()
     }
 

@@ -39,8 +39,12 @@ impl Redirect {
             added.asked(|| "have received frames filtered (sch_ingress)".to_owned())?;
             let what = || "redirect received frames (cls_u32, act_mirred)".to_owned();
             let mut filters = handle.traffic_filter(from.cast_signed());
-            let filter = filters.add().ingress().protocol(ALL_PROTOCOLS.to_be());
-            let filter = filter.redirect(to).asked(what)?;
+            let filter = filters
+                .add()
+                .ingress()
+                .protocol(ALL_PROTOCOLS.to_be())
+                .redirect(to)
+                .asked(what)?;
             filter.execute().await.asked(what)
         })?;
         Ok(Self { from, socket })

@@ -95,8 +95,9 @@ mod tests {
     #[test]
     fn what_makes_it_vain_stops_it_also_within_a_time_out_and_is_said() {
         let failed = Arc::default();
-        let stop = Stop::default().or(&failed, "the bed is gone");
-        let stop = stop.within(Duration::from_secs(3600));
+        let stop = Stop::default()
+            .or(&failed, "the bed is gone")
+            .within(Duration::from_secs(3600));
         assert_eq!(stop.cause(), None);
         failed.store(true, Ordering::Relaxed);
         assert_eq!(stop.cause(), Some(StopCause::InVain("the bed is gone")));

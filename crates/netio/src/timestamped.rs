@@ -300,8 +300,9 @@ fn report(notes: impl Iterator<Item = ControlMessageOwned>) -> Option<SendReport
         match note {
             ControlMessageOwned::ScmTimestampsns(stamps) => stamp = nanos(stamps.system),
             ControlMessageOwned::Ipv4RecvErr(e, by) => {
-                let by = by.filter(|by| i32::from(by.sin_family) == libc::AF_INET);
-                let by = by.map(|by| IpAddr::from(by.sin_addr.s_addr.to_ne_bytes()));
+                let by = by
+                    .filter(|by| i32::from(by.sin_family) == libc::AF_INET)
+                    .map(|by| IpAddr::from(by.sin_addr.s_addr.to_ne_bytes()));
                 error = Some((e, by));
             }
             ControlMessageOwned::Ipv6RecvErr(e, by) => {

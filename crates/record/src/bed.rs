@@ -476,8 +476,9 @@ impl Chain {
         let first = ends.client.min(ends.server);
         let last = ends.client.max(ends.server);
         let segments = self.segments().skip(first).take(last - first);
-        let hops = segments.map(|name| self.link(&name).hop("link"));
-        let mut hops: Vec<Hop> = hops.collect::<Result<_, Error>>()?;
+        let mut hops: Vec<Hop> = segments
+            .map(|name| self.link(&name).hop("link"))
+            .collect::<Result<_, Error>>()?;
         if ends.server < ends.client {
             hops = hops.into_iter().rev().map(Hop::reversed).collect();
         }
@@ -531,8 +532,9 @@ mod tests {
         let there = chain().path(&LinkSpec::default(), None).unwrap();
         assert_eq!((there.up.0.len(), there.down.0.len()), (2, 1));
         assert_eq!(delays(&there.up), [3_000_000]);
-        let back = chain().path(&LinkSpec::default(), Some(&ends("c", "b")));
-        let back = back.unwrap();
+        let back = chain()
+            .path(&LinkSpec::default(), Some(&ends("c", "b")))
+            .unwrap();
         assert!(back.up.0.is_empty());
         assert_eq!(delays(&back.down), [3_000_000]);
     }

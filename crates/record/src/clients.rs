@@ -263,8 +263,11 @@ fn each_goodput(all: &[Measurement], merged: &mut Measurement) {
         let Some(values) = goodputs.collect::<Option<Vec<f64>>>() else {
             continue;
         };
-        let at_s = merged.samples.iter().map(|sample| sample.at_s);
-        let at_s = at_s.fold(0.0, f64::max);
+        let at_s = merged
+            .samples
+            .iter()
+            .map(|sample| sample.at_s)
+            .fold(0.0, f64::max);
         merged
             .samples
             .extend((1..).zip(&values).map(|(number, value)| Sample {
@@ -300,11 +303,13 @@ fn fairness(values: &[f64]) -> Option<f64> {
 }
 
 fn failure(all: &[Measurement]) -> Option<String> {
-    let failed = (1..).zip(all).filter_map(|(number, one): (usize, _)| {
-        let cause = one.failure.as_ref()?;
-        Some(format!("client {number}: {cause}"))
-    });
-    let failed: Vec<String> = failed.collect();
+    let failed: Vec<String> = (1..)
+        .zip(all)
+        .filter_map(|(number, one): (usize, _)| {
+            let cause = one.failure.as_ref()?;
+            Some(format!("client {number}: {cause}"))
+        })
+        .collect();
     Some(match &failed[..] {
         [] => return None,
         [one] => one.clone(),
@@ -383,8 +388,10 @@ mod tests {
         );
         // (1 + 3)^2 / (2 (1 + 9))
         assert_eq!(value(Metric::FairnessIndex, Statistic::Mean), Some(0.8));
-        let received = merged.samples.iter();
-        let received = received.filter(|sample| sample.metric == Metric::ReceivedBytes);
+        let received = merged
+            .samples
+            .iter()
+            .filter(|sample| sample.metric == Metric::ReceivedBytes);
         assert_eq!(
             received.map(|sample| sample.value).collect::<Vec<_>>(),
             [40.0, 60.0]

@@ -18,14 +18,18 @@ impl DeclaredFigures {
             (figure.metric, figure.statistic) == (Metric::GoodputBitPerS, Statistic::Mean)
                 && (figure.phase, figure.size) == (None, None)
         };
-        let of_each = self.0.iter().filter(goodput).flat_map(|figure| {
-            clients::CLIENT_GOODPUT_FIGURES.map(|(metric, statistic)| FigureName {
-                metric,
-                statistic,
-                ..figure.clone()
+        let of_each: Vec<FigureName> = self
+            .0
+            .iter()
+            .filter(goodput)
+            .flat_map(|figure| {
+                clients::CLIENT_GOODPUT_FIGURES.map(|(metric, statistic)| FigureName {
+                    metric,
+                    statistic,
+                    ..figure.clone()
+                })
             })
-        });
-        let of_each: Vec<FigureName> = of_each.collect();
+            .collect();
         let all = self.0.into_iter().filter(|figure| {
             let FigureName {
                 metric,

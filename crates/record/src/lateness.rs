@@ -223,9 +223,11 @@ pub fn between(
             for direction in [Direction::Up, Direction::Down] {
                 let mut departed = Departed::default();
                 for flow in after.flows.iter().filter(|flow| one.has(flow.kind)) {
-                    let mut old = before.flows.iter();
-                    let old = old.find(|old| old.kind == flow.kind);
-                    let old = old.map_or(Departed::default(), |old| old.toward(direction));
+                    let old = before
+                        .flows
+                        .iter()
+                        .find(|old| old.kind == flow.kind)
+                        .map_or(Departed::default(), |old| old.toward(direction));
                     let new = flow.toward(direction);
                     departed.packets += new.packets - old.packets;
                     departed.late += new.late - old.late;
@@ -337,8 +339,9 @@ impl RowDepartures {
     fn invalid(&self, figures: &[Figure]) -> Option<String> {
         let late: u64 = self.departures.iter().map(|one| one.departed.late).sum();
         let mut own = figures.iter().filter(|figure| self.is_of(figure));
-        let cause = own.find_map(|figure| invalid(&self.departures, slice::from_ref(figure)));
-        let cause = cause.filter(|_| late > 1)?;
+        let cause = own
+            .find_map(|figure| invalid(&self.departures, slice::from_ref(figure)))
+            .filter(|_| late > 1)?;
         let size = self.size.map(|size| counted(size, "byte"));
         let phase = self.phase.map(|phase| phase.name().to_owned());
         let scope: Vec<_> = phase.into_iter().chain(size).collect();

@@ -413,8 +413,8 @@ impl<'a> Latest<'a> {
             // The measurement never yields this figure.
             return case.repeats.least;
         }
-        let needed = repeats::needed(&values, narrow.percent / 100.0);
-        let needed = needed.map_or(case.repeats.least, |n| u32::try_from(n).unwrap_or(u32::MAX));
+        let needed = repeats::needed(&values, narrow.percent / 100.0)
+            .map_or(case.repeats.least, |n| u32::try_from(n).unwrap_or(u32::MAX));
         let without = u32::try_from(without).unwrap_or(u32::MAX);
         needed.saturating_add(without).min(case.repeats.most)
     }

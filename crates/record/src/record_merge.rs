@@ -141,11 +141,14 @@ impl Merge {
     /// Returns the number of runs that a complete record would have.
     pub fn planned(&self) -> usize {
         // A spoilt run may be present and missing at the same time.
-        let kept = self.kept.iter().map(|group| {
-            let case = &self.head.plan.cases[group.case];
-            (case.name.as_str(), group.repeat)
-        });
-        let kept: HashSet<(&str, u32)> = kept.collect();
+        let kept: HashSet<(&str, u32)> = self
+            .kept
+            .iter()
+            .map(|group| {
+                let case = &self.head.plan.cases[group.case];
+                (case.name.as_str(), group.repeat)
+            })
+            .collect();
         let missing = self.missing.iter();
         let without = missing.filter(|(case, repeat)| !kept.contains(&(case.as_str(), *repeat)));
         kept.len() + without.count()
@@ -250,8 +253,12 @@ impl Merge {
     /// Returns the number of a source's host among all hosts, from 1.
     fn host(&self, source: &Source, own: Option<usize>) -> Result<usize> {
         let facts = source.host(own)?;
-        let at = self.head.hosts.iter().position(|host| host == facts);
-        let at = at.ok_or_else(|| Error::content("a host that was not there"))?;
+        let at = self
+            .head
+            .hosts
+            .iter()
+            .position(|host| host == facts)
+            .ok_or_else(|| Error::content("a host that was not there"))?;
         Ok(at + 1)
     }
 
@@ -545,8 +552,9 @@ fn missing(plan: &Plan, kept: &[Group]) -> Vec<(String, u32)> {
     let latest = Latest::of(kept.iter().flat_map(|group| &group.runs));
     let cases = plan.cases.iter();
     let repeats = cases.flat_map(|case| (1..=case.repeats.most).map(move |repeat| (case, repeat)));
-    let missing = repeats.map(|(case, repeat)| plan.run(case, repeat));
-    let missing = missing.filter(|planned| latest.lacks(planned, MOST_ATTEMPTS));
+    let missing = repeats
+        .map(|(case, repeat)| plan.run(case, repeat))
+        .filter(|planned| latest.lacks(planned, MOST_ATTEMPTS));
     missing
         .map(|PlannedRun { case, repeat, .. }| (case.name.clone(), repeat))
         .collect()

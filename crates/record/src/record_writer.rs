@@ -228,8 +228,9 @@ fn lock(file: &File) -> Result<()> {
     let begun = Instant::now();
     while let Err(TryLockError::WouldBlock) = file.try_lock() {
         if begun.elapsed() > LOCK_TIMEOUT {
-            let process = writer_of(file).map(|pid| format!(", process {pid}"));
-            let process = process.unwrap_or_default();
+            let process = writer_of(file)
+                .map(|pid| format!(", process {pid}"))
+                .unwrap_or_default();
             return Err(Error::content(format_args!(
                 "another farwire is writing it{process}"
             )));
@@ -245,8 +246,10 @@ fn writer_of(file: &File) -> Option<u32> {
     let is_wanted =
         |found: fs::Metadata| (found.dev(), found.ino()) == (wanted.dev(), wanted.ino());
     let has_open = |pid: &u32| {
-        let files = fs::read_dir(format!("/proc/{pid}/fd"));
-        let mut files = files.into_iter().flatten().flatten();
+        let mut files = fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten()
+            .flatten();
         files.any(|file| fs::metadata(file.path()).is_ok_and(is_wanted))
     };
     // The format is `1: FLOCK ADVISORY WRITE 4711 08:01:123456 0 EOF`.

@@ -19,8 +19,10 @@ pub(crate) const NEVER_WAIT: OFlag = OFlag::O_NONBLOCK.union(OFlag::O_NOCTTY);
 pub fn open(path: &Path) -> io::Result<File> {
     check(&fs::metadata(path)?)?;
     let mut options = OpenOptions::new();
-    let file = options.read(true).custom_flags(NEVER_WAIT.bits());
-    let file = file.open(path)?;
+    let file = options
+        .read(true)
+        .custom_flags(NEVER_WAIT.bits())
+        .open(path)?;
     // Another file may have taken this name in between.
     check(&file.metadata()?)?;
     Ok(file)

@@ -87,8 +87,10 @@ impl Pace {
             return None;
         }
         let (by, unit) = self.scale();
-        let way = self.direction.map(Direction::name);
-        let way = way.map_or_else(String::new, |way| format!(" {way}"));
+        let way = self
+            .direction
+            .map(Direction::name)
+            .map_or_else(String::new, |way| format!(" {way}"));
         Some(format!(
             "the sender fell short of its schedule: it sent {} of the requested {} {unit}{way}",
             shown(self.sent_per_s / by),

@@ -370,8 +370,8 @@ impl DirectionSummary {
             ("copied", self.copies),
             ("marked", self.marked),
             ("changed", self.edited),
-        ];
-        let done = done.map(|(what, count)| (what.to_owned(), count));
+        ]
+        .map(|(what, count)| (what.to_owned(), count));
         let occurred = others.chain(done).filter(|(_, count)| *count > 0);
         first.into_iter().chain(occurred).collect()
     }

@@ -163,8 +163,8 @@ fn summary(report: &InstrumentCalibration) -> Table {
 /// filled.
 fn found(report: &CalibrationReport) -> Option<Table> {
     let figures = report.instruments.iter().flat_map(|i| &i.figures);
-    let cells = figures.flat_map(|figure| &figure.cells);
-    let cells: Vec<(&CalibrationCell, f64)> = cells
+    let cells: Vec<(&CalibrationCell, f64)> = figures
+        .flat_map(|figure| &figure.cells)
         .filter_map(|cell| Some((cell, cell.line_percent?)))
         .collect();
     let names = cells
@@ -248,8 +248,11 @@ fn rate(value: f64) -> String {
 
 /// Returns every untrusted cell with its cause. Cells that hold but deviate for the same cause share a line.
 fn exceptions(report: &InstrumentCalibration) -> Vec<String> {
-    let cells = report.figures.iter().flat_map(|figure| &figure.cells);
-    let cells = cells.filter(|cell| !cell.is_trusted());
+    let cells = report
+        .figures
+        .iter()
+        .flat_map(|figure| &figure.cells)
+        .filter(|cell| !cell.is_trusted());
     let (deviating, others): (Vec<&CalibrationCell>, Vec<&CalibrationCell>) =
         cells.partition(|cell| cell.standing == CellStatus::Holds);
     let mut lines: Vec<String> = others.into_iter().map(exception).collect();
@@ -298,15 +301,17 @@ fn deviations(of: &str, cause: &str, cells: &[&CalibrationCell]) -> String {
         .map(|cell| (cell.deviation().unwrap_or(0.0), *cell))
         .collect();
     cells.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let each = cells.iter().map(|(by, cell)| {
-        let percent = 100.0 * by / cell.truth.unwrap_or(f64::NAN);
-        format!(
-            "{} by {} ({percent:.1} %)",
-            cell.case,
-            quantity(cell.figure.metric, *by)
-        )
-    });
-    let each: Vec<String> = each.collect();
+    let each: Vec<String> = cells
+        .iter()
+        .map(|(by, cell)| {
+            let percent = 100.0 * by / cell.truth.unwrap_or(f64::NAN);
+            format!(
+                "{} by {} ({percent:.1} %)",
+                cell.case,
+                quantity(cell.figure.metric, *by)
+            )
+        })
+        .collect();
     format!("deviates: {of}: {cause}: {}", each.join(", "))
 }
 
@@ -369,8 +374,8 @@ mod tests {
         let text = calibration_text(
             &CalibrationReport::of(&measured(&[rtt(25.0, 0.1)])),
             Terminal::NONE,
-        );
-        let text = text.replace("\n  ", " ");
+        )
+        .replace("\n  ", " ");
         for part in [
             "ping: intervals hold the truth in 0 of 1 cell",
             "misses: line: ping: rtt median: 25.00 ms where 24.00 ms is true, outside by 0.900 ms",

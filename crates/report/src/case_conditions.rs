@@ -60,8 +60,10 @@ pub(super) fn in_force(case: &Case) -> CaseConditions {
         _ => others.push(path(case)),
     }
     others.push(format!("TCP {}", case.congestion));
-    let conditions = case.axes.iter();
-    let conditions = conditions.filter(|(path, _)| !path.starts_with("published."));
+    let conditions = case
+        .axes
+        .iter()
+        .filter(|(path, _)| !path.starts_with("published."));
     let mut swept = Vec::new();
     for (path, value) in conditions {
         let words = words(path);
@@ -128,11 +130,13 @@ fn flatten(prefix: &str, table: &Value, parts: &mut Vec<String>) {
                     flatten("", table, &mut own);
                     parts.push(format!("{name} ({})", own.join(", ")));
                 }
-                let texts = plain.iter().map(|value| match value {
-                    Value::String(text) => text.clone(),
-                    other => other.to_string(),
-                });
-                let texts: Vec<String> = texts.collect();
+                let texts: Vec<String> = plain
+                    .iter()
+                    .map(|value| match value {
+                        Value::String(text) => text.clone(),
+                        other => other.to_string(),
+                    })
+                    .collect();
                 if !texts.is_empty() {
                     parts.push(format!("{name} {}", texts.join(" - ")));
                 }

@@ -41,8 +41,8 @@ mod tests {
         let before = [100.0, 100.1, 100.2, 100.1, 100.0, 100.2].map(|rate| rate * 1e6);
         let after = [
             101.0, 101.1, 101.0, 101.2, 101.1, 101.0, 101.1, 101.2, 101.0, 60.0,
-        ];
-        let after = after.map(|rate| rate * 1e6);
+        ]
+        .map(|rate| rate * 1e6);
         let (change, shift) = (Change::of(&before, &after), Shift::of(&before, &after));
         let words = in_words(&change.unwrap(), shift.as_ref(), Metric::GoodputBitPerS);
         assert!(

@@ -27,8 +27,7 @@ pub fn comparison(comparison: &Comparison, threshold: f64, terminal: Terminal) -
     };
     let table = Table::new("", columns).with(comparison.compared.iter().map(row));
     let across = comparison.across.iter();
-    let across = across.map(|links| format!("across links: {links}"));
-    let across = across.chain(
+    let across = across.map(|links| format!("across links: {links}")).chain(
         comparison
             .hosts
             .iter()
@@ -38,8 +37,10 @@ pub fn comparison(comparison: &Comparison, threshold: f64, terminal: Terminal) -
     let across = across.chain(unfinished.map(|which| {
         format!("the {which} is unfinished: --resume does the runs that are still to come")
     }));
-    let missing = comparison.missing.iter();
-    let missing = missing.map(|missing| format!("cannot tell: {missing}"));
+    let missing = comparison
+        .missing
+        .iter()
+        .map(|missing| format!("cannot tell: {missing}"));
     let worse = comparison.regressions(threshold).map(|one| {
         let (case, figure, words) = (&one.case, &one.figure, one.words());
         format!("REGRESSION: {case}: {figure}: {words}")

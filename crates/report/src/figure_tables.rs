@@ -148,9 +148,11 @@ pub(super) fn expected<'a>(analysis: &Analysis<'a>) -> Vec<&'a FigureName> {
 }
 
 fn value(figures: &CaseFigures<'_>, name: &FigureName, scale: f64) -> FigureValue {
-    let published = figures.case.published.iter();
-    let mut published = published.filter(|(published, _)| name.is_of(published));
-    let published = published
+    let published = figures
+        .case
+        .published
+        .iter()
+        .filter(|(published, _)| name.is_of(published))
         .next()
         .and_then(|(_, published)| published.in_words(scale));
     let Some(figure) = figures.figures.get(name) else {
@@ -219,12 +221,14 @@ impl FigureTable<'_> {
         let labels: Vec<Label> = (0..self.columns.len()).map(|at| self.label(at)).collect();
         let shown_columns = self.columns.iter().zip(&shown).zip(&labels);
         for (((column, [published, changed]), label), (_, unit)) in shown_columns.zip(&self.units) {
-            let lines = [
+            let lines: Vec<String> = [
                 Some(column.title()),
                 label.heading(),
                 Some((*unit).to_owned()),
-            ];
-            let lines: Vec<String> = lines.into_iter().flatten().collect();
+            ]
+            .into_iter()
+            .flatten()
+            .collect();
             let trust = TrustRow::of(self.profile, column.metric, column.statistic);
             columns.push(Column::numbers(lines.join("\n")).explained_at(trust.place()));
             let publication = || Column::numbers(format!("published\n{unit}")).beside();
@@ -465,8 +469,10 @@ mod tests {
     fn what_too_few_samples_do_not_tell_is_not_available() {
         let mut record = record();
         let of_ping = &mut record.runs[0].measurements[0].measurement.figures;
-        let median = of_ping.iter_mut().find(|f| f.metric == Metric::RttMs);
-        let median = median.unwrap();
+        let median = of_ping
+            .iter_mut()
+            .find(|f| f.metric == Metric::RttMs)
+            .unwrap();
         *median = median.clone().worth(9.0);
         let text = text(&record, false, Terminal::NONE);
         assert!(text.contains("1.100 [n/a]"), "{text}");

@@ -129,8 +129,10 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
     let mut lines: Vec<String> = bottlenecks.map(ChainBottleneck::words).collect();
     for figures in &analysis.cases {
         let name = &figures.case.name;
-        let faults = figures.faults.iter();
-        let faults = faults.filter(|fault| fault.verdict != Verdict::Incomplete);
+        let faults = figures
+            .faults
+            .iter()
+            .filter(|fault| fault.verdict != Verdict::Incomplete);
         lines.extend(faults.map(|fault| format!("{name}: {}", fault.text)));
         let unmet = figures.checks.iter().filter(|check| match check.verdict {
             Verdict::Met | Verdict::Incomplete => false,
@@ -244,8 +246,7 @@ mod tests {
                 ..Baseline::default()
             })
             .into();
-        let found = findings(&Analysis::of(&record));
-        let found = found
+        let found = findings(&Analysis::of(&record))
             .iter()
             .filter(|line| line.starts_with("the machine itself changed"));
         assert_eq!(found.count(), 1);

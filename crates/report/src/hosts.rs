@@ -36,8 +36,10 @@ pub(crate) fn of<'a>(record: &'a Record) -> Vec<RecordHost<'a>> {
     }
     let host = |(number, facts): (usize, &'a HostFacts)| {
         let namesakes = all.iter().filter(|other| other.name == facts.name);
-        let own = record.baselines.iter();
-        let own = own.filter(|baseline| baseline.host == Some(number));
+        let own = record
+            .baselines
+            .iter()
+            .filter(|baseline| baseline.host == Some(number));
         RecordHost {
             name: match namesakes.count() {
                 1 => facts.name.clone(),
@@ -69,8 +71,12 @@ pub(super) fn table(analysis: &Analysis<'_>) -> Option<Table> {
     columns.push(Column::numbers("TCP\nMbit/s"));
     columns.push(Column::numbers("round trip\nms"));
     let row = |(at, host): (usize, &RecordHost<'_>)| {
-        let runs = analysis.cases.iter().flat_map(|case| &case.runs);
-        let runs = runs.filter(|run| run.host == Some(at)).count();
+        let runs = analysis
+            .cases
+            .iter()
+            .flat_map(|case| &case.runs)
+            .filter(|run| run.host == Some(at))
+            .count();
         let mut cells = vec![Cell::from(host.name.as_str()), runs.to_string().into()];
         let off = figures
             .iter()
@@ -97,8 +103,8 @@ fn figures<'a>(analysis: &Analysis<'a>) -> Vec<(&'a str, FigureName)> {
     let mut found: Vec<(&str, FigureName)> = Vec::new();
     for case in &analysis.cases {
         let used = case.case.instruments.iter();
-        let new = used.filter(|one| found.iter().all(|(name, _)| *name != one.name));
-        let new: Vec<_> = new
+        let new: Vec<_> = used
+            .filter(|one| found.iter().all(|(name, _)| *name != one.name))
             .filter_map(|one| Some((one.name.as_str(), headline(case, one)?)))
             .collect();
         found.extend(new);

@@ -23,8 +23,11 @@ const MOST_ON_TERMINAL: usize = 60;
 /// Returns a table for each instrument, with a row for each main figure of a case that was measured or published in
 /// several runs; for a page, with a drawing of the runs.
 pub(super) fn tables(tables: &[FigureTable<'_>], drawn: bool) -> Vec<Table> {
-    let tables = tables.iter().map(|table| spread(table, drawn));
-    let mut tables: Vec<Table> = tables.filter(|table| !table.rows.is_empty()).collect();
+    let mut tables: Vec<Table> = tables
+        .iter()
+        .map(|table| spread(table, drawn))
+        .filter(|table| !table.rows.is_empty())
+        .collect();
     if let Some(last) = tables.last_mut() {
         last.note = NOTE.to_owned();
     }
@@ -62,8 +65,9 @@ fn spread(table: &FigureTable<'_>, drawn: bool) -> Table {
     let counts = found.iter().map(|figure| figure.summary.count());
     let tenths = counts.max().unwrap_or_default() >= FEWEST_FOR_TENTHS;
     let mut columns = vec![Column::words("case"), Column::words("figure")];
-    let numbers = ["n", "mean", "SD", "median", "least", "greatest"].into_iter();
-    let numbers = numbers.chain(tenths.then_some(["10 %", "90 %"]).into_iter().flatten());
+    let numbers = ["n", "mean", "SD", "median", "least", "greatest"]
+        .into_iter()
+        .chain(tenths.then_some(["10 %", "90 %"]).into_iter().flatten());
     columns.extend(numbers.chain(["far out"]).map(Column::numbers));
     columns.extend(drawn.then(|| Column::words("every run")));
     let rows = found.iter().map(|figure| {

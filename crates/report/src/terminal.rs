@@ -79,8 +79,9 @@ pub fn hanging(text: &str, terminal: Terminal, indent: usize) -> String {
         .word_splitter(WordSplitter::NoHyphenation);
     let wrapped = |line: &str| {
         let line = with_units_kept(&printable(line));
-        let lines = textwrap::wrap(&line, &options).into_iter();
-        let lines = lines.map(|line| format!("{}\n", line.trim_end().replace(NO_BREAK, " ")));
+        let lines = textwrap::wrap(&line, &options)
+            .into_iter()
+            .map(|line| format!("{}\n", line.trim_end().replace(NO_BREAK, " ")));
         lines.collect::<String>()
     };
     text.lines().map(wrapped).collect()
@@ -214,8 +215,10 @@ fn drawn(table: &Table, columns: &[usize], widths: &[usize], coloured: bool) -> 
         }
     };
     let row = |row: &Vec<Cell>| {
-        let cells = columns.iter().zip(widths);
-        let cells = cells.map(|(at, width)| cell(row, *at, *width));
+        let cells = columns
+            .iter()
+            .zip(widths)
+            .map(|(at, width)| cell(row, *at, *width));
         cells.collect::<Vec<_>>()
     };
     drawn.add_rows(table.rows.iter().map(row));
@@ -238,8 +241,10 @@ fn drawn(table: &Table, columns: &[usize], widths: &[usize], coloured: bool) -> 
 /// Returns the titles, wrapped and aligned at the bottom.
 fn header(table: &Table, columns: &[usize], widths: &[usize]) -> Vec<String> {
     let wrapped = |(at, width): (&usize, &usize)| {
-        let lines = table.columns[*at].title.lines();
-        let lines = lines.flat_map(|line| textwrap::wrap(line, *width));
+        let lines = table.columns[*at]
+            .title
+            .lines()
+            .flat_map(|line| textwrap::wrap(line, *width));
         lines.map(|line| line.into_owned()).collect::<Vec<_>>()
     };
     let titles: Vec<Vec<String>> = columns.iter().zip(widths).map(wrapped).collect();

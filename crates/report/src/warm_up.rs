@@ -24,8 +24,11 @@ const NOTE: &str = "Reached: when the rate of an interval first was the steady o
 /// Returns a table for each instrument that has intervals, with a row for each case and direction.
 pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {
     let names = instruments(&analysis.cases, &[SampleKind::Intervals]);
-    let tables = names.into_iter().map(|name| table(analysis, name));
-    let mut tables: Vec<Table> = tables.filter(|table| !table.rows.is_empty()).collect();
+    let mut tables: Vec<Table> = names
+        .into_iter()
+        .map(|name| table(analysis, name))
+        .filter(|table| !table.rows.is_empty())
+        .collect();
     if let Some(last) = tables.last_mut() {
         last.note = NOTE.to_owned();
     }
@@ -33,11 +36,14 @@ pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {
 }
 
 fn table(analysis: &Analysis<'_>, instrument: &str) -> Table {
-    let ways = analysis.cases.iter().flat_map(|case| {
-        let ways = Throughput::of(case, instrument).into_iter();
-        ways.map(|way| (case.name(), way))
-    });
-    let ways: Vec<(&str, Throughput)> = ways.collect();
+    let ways: Vec<(&str, Throughput)> = analysis
+        .cases
+        .iter()
+        .flat_map(|case| {
+            let ways = Throughput::of(case, instrument).into_iter();
+            ways.map(|way| (case.name(), way))
+        })
+        .collect();
     let shown: Vec<(RateQuantity, Label)> = RateQuantity::ALL
         .into_iter()
         .filter(|quantity| ways.iter().any(|(_, way)| way.quantity == *quantity))
@@ -203,8 +209,11 @@ mod tests {
         let analysis = Analysis::of(&record);
         let table = table(&analysis, &instrument);
         let titles: Vec<&str> = table.columns.iter().map(|c| c.title.as_str()).collect();
-        let row = table.rows.iter().find(|row| row[0].text == "base, up");
-        let row = row.unwrap();
+        let row = table
+            .rows
+            .iter()
+            .find(|row| row[0].text == "base, up")
+            .unwrap();
         let at = |title: &str| titles.iter().position(|known| known.starts_with(title));
         assert!(
             row[at("steady sent rate").unwrap()]

@@ -89,8 +89,10 @@ impl Capture {
 }
 
 fn wait_readable(port: &AfPacket) -> Result<()> {
-    let fds = port.fds().map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-    let mut fds: Vec<PollFd<'_>> = fds.collect();
+    let mut fds: Vec<PollFd<'_>> = port
+        .fds()
+        .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
+        .collect();
     match poll(&mut fds, PollTimeout::from(20u8)) {
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(error) => Err(error.into()),

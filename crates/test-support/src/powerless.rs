@@ -68,8 +68,11 @@ fn become_powerless(confined: bool, argv: &[OsString]) -> Result<Infallible> {
         std::fs::write("/proc/sys/user/max_user_namespaces", "0")?;
     }
     let (kept, argv) = argv.split_first().context("capabilities")?;
-    let kept = kept.to_str().context("capabilities have plain names")?;
-    let kept: Vec<&str> = kept.split(',').collect();
+    let kept: Vec<&str> = kept
+        .to_str()
+        .context("capabilities have plain names")?
+        .split(',')
+        .collect();
     // Root regains the capabilities of the bounding set at exec.
     for capability in caps::all() {
         if !kept.contains(&capability.to_string().as_str()) {

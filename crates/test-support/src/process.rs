@@ -178,8 +178,8 @@ pub fn ends_with(output: &Output, code: i32, words: impl AsRef<str>) -> Result<S
 
 /// Runs ip(8) in `ns` with the words of `line`; it must succeed.
 pub fn ip(ns: &NetNs, line: &str) -> Result<String> {
-    let output = succeeds_in(ns, Command::new("ip").args(line.split_whitespace()));
-    let output = output.with_context(|| format!("ip {line}"))?;
+    let output = succeeds_in(ns, Command::new("ip").args(line.split_whitespace()))
+        .with_context(|| format!("ip {line}"))?;
     Ok(String::from_utf8(output.stdout)?)
 }
 

@@ -20,8 +20,8 @@ pub struct State {
 
 impl State {
     pub fn of(ns: &NetNs, interface: &str) -> Result<Self> {
-        let features = ns.run(|| Offloads::open(interface)?.features())??;
-        let features = features
+        let features = ns
+            .run(|| Offloads::open(interface)?.features())??
             .into_iter()
             .map(|(name, state)| (name, state.active));
         Ok(Self {

@@ -41,8 +41,10 @@ impl Usage {
             Ok(fs::read_dir(&path).context(path)?.count())
         };
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let resident = resident.and_then(|text| text.split_whitespace().next());
+        let resident = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .and_then(|text| text.split_whitespace().next());
         Ok(Self {
             descriptors: entries("fd")?,
             threads: entries("task")?,
@@ -90,7 +92,7 @@ pub fn heap_kib(pid: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let anonymous = status
         .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"));
-    let anonymous = anonymous.and_then(|text| text.split_whitespace().next());
+        .find_map(|line| line.strip_prefix("RssAnon:"))
+        .and_then(|text| text.split_whitespace().next());
     Ok(anonymous.context("RssAnon")?.parse()?)
 }

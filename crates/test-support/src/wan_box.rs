@@ -185,8 +185,7 @@ impl WanBox {
         command.arg("--json").arg(json.path());
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(Stdio::piped());
-        let child = ns.run(|| command.spawn())?;
-        let mut child = child.context("starting the box")?;
+        let mut child = ns.run(|| command.spawn())?.context("starting the box")?;
         let stderr = child.stderr.take().context("a pipe was asked for")?;
         let printed = Arc::new(Mutex::new(String::new()));
         let shared = Arc::clone(&printed);

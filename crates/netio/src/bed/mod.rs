@@ -145,8 +145,10 @@ impl Bed {
             emulator.run(|| wait_running(&[CLIENT_PORT, SERVER_PORT]))??;
         }
         for (number, node) in (0..).zip(&bed.nodes) {
-            let names = Attachment::of(number, segments + 1);
-            let names: Vec<_> = names.iter().map(|interface| interface.name).collect();
+            let names: Vec<_> = Attachment::of(number, segments + 1)
+                .iter()
+                .map(|interface| interface.name)
+                .collect();
             node.run(|| wait_running(&names))??;
         }
         Ok(bed)

@@ -181,8 +181,11 @@ async fn route(
 ) -> Result<(), NetlinkError> {
     let there = Endpoint::network(segment);
     for ((network, prefix), (gateway, _)) in there.nets(ipv6).zip(gateway.nets(ipv6)) {
-        let add = handle.route().add(message(network, prefix, gateway));
-        let add = add.execute().await;
+        let add = handle
+            .route()
+            .add(message(network, prefix, gateway))
+            .execute()
+            .await;
         add.asked(|| format!("route {network}/{prefix} in the test bed through {gateway}"))?;
     }
     Ok(())

@@ -174,8 +174,11 @@ async fn connect_server(handle: Handle, clients: u16) -> Result<(), NetlinkError
 }
 
 async fn give(handle: &Handle, index: u32, own: Ipv4Addr) -> Result<(), NetlinkError> {
-    let add = handle.address().add(index, IpAddr::V4(own), 32);
-    let add = add.execute().await;
+    let add = handle
+        .address()
+        .add(index, IpAddr::V4(own), 32)
+        .execute()
+        .await;
     add.asked(|| format!("give the test bed the address {own}"))
 }
 

@@ -215,8 +215,8 @@ fn rewrite_ip(h: &mut [u8], ip: IpHeader, payload: usize, first: u32) {
 
 fn rewrite_tcp(h: &mut [u8], layout: &Layout, first: u32, last: bool) {
     let at = layout.transport();
-    let seq = u32::from_be_bytes([h[at + 4], h[at + 5], h[at + 6], h[at + 7]]);
-    let seq = seq.wrapping_add(first.wrapping_mul(layout.size.into()));
+    let seq = u32::from_be_bytes([h[at + 4], h[at + 5], h[at + 6], h[at + 7]])
+        .wrapping_add(first.wrapping_mul(layout.size.into()));
     h[at + 4..at + 8].copy_from_slice(&seq.to_be_bytes());
     if !last {
         h[at + 13] &= !FIN_PSH;

@@ -164,8 +164,9 @@ impl InterfaceLease {
     fn of(dir: PrivateDir, found: &Interface) -> Result<Self, LeaseError> {
         let journal = LeaseJournal::lock(&Arc::new(dir), found.index, &found.name, true)?
             .expect("it is created if there is none");
-        let left = journal.left_behind();
-        let left = left.filter(|(holder, _)| holder.mac == found.mac);
+        let left = journal
+            .left_behind()
+            .filter(|(holder, _)| holder.mac == found.mac);
         let mut lease = Self {
             offloads: Offloads::open(&found.name)?,
             journal,

@@ -23,8 +23,11 @@ pub fn keep(kept: &[Capability]) -> Result<(), CapsError> {
         }
     }
     let permitted = caps::read(None, CapSet::Permitted)?;
-    let kept = kept.iter().copied().filter(|c| permitted.contains(c));
-    let kept = kept.collect();
+    let kept = kept
+        .iter()
+        .copied()
+        .filter(|c| permitted.contains(c))
+        .collect();
     caps::clear(None, CapSet::Ambient)?;
     // An effective capability must be permitted, so the effective set is lowered first.
     for set in [CapSet::Effective, CapSet::Permitted] {

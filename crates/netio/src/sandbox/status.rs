@@ -61,8 +61,11 @@ fn left_in(status: &str, allowed: u64, filtered: bool) -> Option<String> {
         return Some(format!("{name} {}", value.trim()));
     }
     let names: Vec<&str> = lines.map(|(name, _)| name).collect();
-    let missing = SETS.iter().chain(&["NoNewPrivs"]);
-    let missing = missing.copied().find(|name| !names.contains(name));
+    let missing = SETS
+        .iter()
+        .chain(&["NoNewPrivs"])
+        .copied()
+        .find(|name| !names.contains(name));
     missing.map(|name| format!("no line {name}"))
 }
 

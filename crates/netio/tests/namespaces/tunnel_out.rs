@@ -139,8 +139,10 @@ pub(crate) fn receive(port: &mut AfPacket, count: usize) -> Vec<(Offload, Vec<u8
 fn a_train_arrives_whole_and_between_the_packets_that_it_was_sent_between() {
     let bed = plain();
     let mut port = out(&bed);
-    let client = bed.client().run(|| AfPacket::open(WAN, SLOTS).unwrap());
-    let mut client = client.unwrap();
+    let mut client = bed
+        .client()
+        .run(|| AfPacket::open(WAN, SLOTS).unwrap())
+        .unwrap();
     let kinds = (0..8u8).map(|bits| [1, 2, 4].map(|bit| bits & bit != 0));
     let frames: Vec<TxFrame<'_>> = (0..)
         .zip(kinds)
@@ -200,12 +202,14 @@ fn a_port_of_several_queues_has_none() {
     let add = "ip link add many numtxqueues 2 numrxqueues 2 type veth peer name other";
     let words: Vec<&str> = add.split(' ').collect();
     assert_eq!(run(bed.emulator(), &words).0, 0);
-    let refused = bed.emulator().run(|| {
-        let mut port = AfPacket::open("many", SLOTS).unwrap();
-        let refused = port.take_tunnels("many").unwrap_err();
-        assert!(!port.capabilities().tunnel_gso);
-        refused.to_string()
-    });
-    let refused = refused.unwrap();
+    let refused = bed
+        .emulator()
+        .run(|| {
+            let mut port = AfPacket::open("many", SLOTS).unwrap();
+            let refused = port.take_tunnels("many").unwrap_err();
+            assert!(!port.capabilities().tunnel_gso);
+            refused.to_string()
+        })
+        .unwrap();
     assert!(refused.contains("several transmit queues"), "{refused}");
 }

@@ -355,8 +355,10 @@ fn records_of_other_experiments_and_versions_are_refused_with_both_named() {
         change(&mut other);
         lines(&other, "b", &[], false)
     };
-    let newer = String::from_utf8(own.clone()).unwrap();
-    let newer = newer.replacen("\"version\":1", "\"version\":2", 1);
+    let newer =
+        String::from_utf8(own.clone())
+            .unwrap()
+            .replacen("\"version\":1", "\"version\":2", 1);
     for (other, causes) in [
         (
             changed(&|r| r.head.farwire = "9.9.9".to_owned()),

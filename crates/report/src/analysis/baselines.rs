@@ -61,15 +61,18 @@ pub(crate) fn in_words(baselines: &[Baseline]) -> String {
         let (name, shown) = (measure.name, (measure.shown)(first));
         Some(format!("{name} {shown}{}", later(first, values)))
     });
-    let failures = baselines.iter().filter_map(|one| one.failure.as_ref());
-    let failures = failures.map(|cause| format!("not all of it was measured: {cause}"));
+    let failures = baselines
+        .iter()
+        .filter_map(|one| one.failure.as_ref())
+        .map(|cause| format!("not all of it was measured: {cause}"));
     measured.chain(failures).collect::<Vec<_>>().join(", ")
 }
 
 /// Formats the relative deviations of later values, as in " (later -14 %, then +2 %)"; empty if there are none.
 fn later(first: f64, values: impl Iterator<Item = f64>) -> String {
-    let off = values.map(|value| format!("{:+.0} %", 100.0 * (value / first - 1.0)));
-    let off: Vec<String> = off.collect();
+    let off: Vec<String> = values
+        .map(|value| format!("{:+.0} %", 100.0 * (value / first - 1.0)))
+        .collect();
     if first <= 0.0 || off.is_empty() {
         return String::new();
     }

@@ -77,12 +77,14 @@ impl ChainBottleneck {
         figure: &FigureOverRuns,
     ) -> Option<Self> {
         let path = ends(whole)?;
-        let segments = cases.iter().filter_map(|case| {
-            let within = ends(case).is_some_and(|own| own.segments() == 1 && path.covers(own));
-            let alike = case.case.bed == whole.case.bed;
-            Some((case, case.figures.get(name).filter(|_| within && alike)?))
-        });
-        let mut segments: Vec<_> = segments.collect();
+        let mut segments: Vec<_> = cases
+            .iter()
+            .filter_map(|case| {
+                let within = ends(case).is_some_and(|own| own.segments() == 1 && path.covers(own));
+                let alike = case.case.bed == whole.case.bed;
+                Some((case, case.figures.get(name).filter(|_| within && alike)?))
+            })
+            .collect();
         segments.sort_by(|(_, a), (_, b)| a.value().total_cmp(&b.value()));
         let (slowest, slowest_figure) = *segments.first().filter(|_| segments.len() > 1)?;
         let busy = [whole, slowest].map(|case| busy_ends(case, &name.instrument));

@@ -71,8 +71,9 @@ impl Bound {
             congestion: congestion(case, carrier),
         };
         let theory = GoodputLimits::of(&conditions).ok()?.least();
-        let servers = data.shared_servers();
-        let servers = servers.filter_map(|server| of_server(server, stack, full));
+        let servers = data
+            .shared_servers()
+            .filter_map(|server| of_server(server, stack, full));
         let known = (theory.cause != Cause::Line).then(|| Self {
             bit_per_s: theory.bit_per_s,
             name: theory.cause.name(),

@@ -19,8 +19,10 @@ pub(crate) fn lines(analysis: &Analysis<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     for figures in &analysis.cases {
         for instrument in &figures.case.instruments {
-            let own = figures.figures.iter();
-            let own = own.filter(|(name, _)| name.instrument == instrument.name);
+            let own = figures
+                .figures
+                .iter()
+                .filter(|(name, _)| name.instrument == instrument.name);
             let values: Vec<MeasuredFigure> = own
                 .map(|(name, across)| (name.metric, name.statistic, across.value()))
                 .collect();

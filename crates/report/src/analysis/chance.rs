@@ -35,10 +35,16 @@ pub(crate) struct FalseAlarms<'a> {
 
 /// Returns the result for every rule and trend whose cases all have at least five runs.
 pub(crate) fn false_alarms<'a>(analysis: &Analysis<'a>) -> Vec<FalseAlarms<'a>> {
-    let reference = analysis.record.plan().reference.as_deref();
-    let reference = reference.and_then(|name| analysis.case(name));
-    let own = analysis.cases.iter();
-    let own = own.flat_map(|figures| of_case(figures, reference));
+    let reference = analysis
+        .record
+        .plan()
+        .reference
+        .as_deref()
+        .and_then(|name| analysis.case(name));
+    let own = analysis
+        .cases
+        .iter()
+        .flat_map(|figures| of_case(figures, reference));
     own.chain(of_trends(analysis)).collect()
 }
 
@@ -49,14 +55,17 @@ fn of_case<'a>(
     let case = figures.case;
     let alarms = case.expect.iter().filter_map(|expectation| {
         let (of, rule) = (&expectation.of, expectation.rule);
-        let base = reference.filter(|_| rule.is_relative());
-        let base = base.and_then(|reference| values(&reference.figures, of));
+        let base = reference
+            .filter(|_| rule.is_relative())
+            .and_then(|reference| values(&reference.figures, of));
         let samples: Vec<_> = [values(&figures.figures, of), base]
             .into_iter()
             .flatten()
             .collect();
-        let published = case.published.get(of);
-        let published = published.and_then(|known| known.over(expectation.judgement.over));
+        let published = case
+            .published
+            .get(of)
+            .and_then(|known| known.over(expectation.judgement.over));
         let decide = |drawn: &[Vec<f64>]| {
             let base = drawn.get(1).map(Vec::as_slice);
             let question = RuleTest::of_rule(rule, &drawn[0], base, published);
@@ -214,8 +223,9 @@ mod tests {
         let draws = draws(
             seed.wrapping_mul(0x9e37_79b9_7f4a_7c15),
             middles.len() * runs,
-        );
-        let draws = draws.chunks(runs).zip(middles);
+        )
+        .chunks(runs)
+        .zip(middles);
         draws
             .map(|(draws, middle)| {
                 draws

@@ -287,8 +287,9 @@ fn across(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName, FigureOverRu
                 .map(|ends| within_limits(name.metric, rounded(ends)))
         };
         let over = over.map(|ends| (ends, IntervalScope::Runs(runs)));
-        let interval = over.or(own.map(|ends| (ends, IntervalScope::TheRun)));
-        let interval = interval.filter(|_| !stated.at_least);
+        let interval = over
+            .or(own.map(|ends| (ends, IntervalScope::TheRun)))
+            .filter(|_| !stated.at_least);
         let across = FigureOverRuns {
             values: stated.values,
             summary,
@@ -708,8 +709,12 @@ pub(crate) mod tests {
             judgement: Judgement::default(),
         }];
         let slow = slow.name.clone();
-        let run = record.runs.iter().find(|run| run.case == slow);
-        let run = run.unwrap().clone();
+        let run = record
+            .runs
+            .iter()
+            .find(|run| run.case == slow)
+            .unwrap()
+            .clone();
         record.runs.retain(|run| run.case != slow);
         for (repeat, median) in (1..).zip([3.0, 3.1, 9.0, 3.0, 1.0]) {
             let mut run = run.clone();

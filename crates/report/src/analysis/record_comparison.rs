@@ -129,8 +129,11 @@ impl Comparison {
                 }));
             }
         }
-        let added = after.cases.iter().map(|new| &new.case.name);
-        let added = added.filter(|name| before.case(name).is_none());
+        let added = after
+            .cases
+            .iter()
+            .map(|new| &new.case.name)
+            .filter(|name| before.case(name).is_none());
         missing.extend(added.map(|name| Missing::case(name, MissingFrom::Reference)));
         let told = || compared.iter().filter_map(|one: &Compared| one.p);
         let mut adjusted = welch::holm(&told().collect::<Vec<_>>()).into_iter();
@@ -253,8 +256,9 @@ fn hosts(reference: &Record, record: &Record) -> Vec<String> {
         ("memory", &old.memory, &new.memory),
         ("clock source", &old.clocksource, &new.clocksource),
         ("farwire", &reference.head.farwire, &record.head.farwire),
-    ];
-    let pairs = pairs.into_iter().filter(|(_, old, new)| old != new);
+    ]
+    .into_iter()
+    .filter(|(_, old, new)| old != new);
     let mut words: Vec<String> = pairs
         .map(|(what, old, new)| format!("{what}: {old} against {new}"))
         .collect();
@@ -381,8 +385,7 @@ mod tests {
         one.measurements.remove(0);
         record.runs.clear();
         record.head.plan.cases.clear();
-        let draws = draws(seed, figures * runs as usize);
-        let mut draws = draws.iter();
+        let mut draws = draws(seed, figures * runs as usize).iter();
         for number in 0..figures {
             let mut case = case.clone();
             case.name = number.to_string();
@@ -455,8 +458,9 @@ mod tests {
         let mut other = record();
         let both = &mut other.head.plan.cases[1].link.both;
         both.at_first.set("1ms".parse::<DelaySpec>().unwrap());
-        let refusal = Comparison::of(&reference, &other, false, |_, _| true).unwrap_err();
-        let refusal = refusal.to_string();
+        let refusal = Comparison::of(&reference, &other, false, |_, _| true)
+            .unwrap_err()
+            .to_string();
         assert!(refusal.contains("`reference`"), "{refusal}");
         assert!(refusal.contains("--across-links"), "{refusal}");
         let comparison = Comparison::of(&reference, &other, true, |_, _| true).unwrap();

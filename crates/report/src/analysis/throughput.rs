@@ -61,8 +61,9 @@ impl Throughput {
         let ways = DIRECTIONS.into_iter().flat_map(|direction| {
             let measured = case.measured(instrument);
             let runs = measured.filter(|(_, measurement)| measurement.failure.is_none());
-            let series = runs.filter_map(|(_, m)| RateSeries::shown(m, direction));
-            let series: Vec<RateSeries> = series.collect();
+            let series: Vec<RateSeries> = runs
+                .filter_map(|(_, m)| RateSeries::shown(m, direction))
+                .collect();
             RateQuantity::ALL.into_iter().filter_map(move |quantity| {
                 let own = series.iter().filter(|one| one.quantity() == quantity);
                 let runs = own.filter_map(|one| Steady::of(one.intervals(), fixed));

@@ -185,26 +185,28 @@ fn measured(
             published.map(|published| format!("{:+.1} %", (value / published - 1.0) * 100.0))
         }
         ExpectationRule::Spread { .. } => {
-            let published = published.and_then(|published| Some(published.runs()?.1));
-            let published = published.and_then(|summary| spread_words(&summary));
+            let published = published
+                .and_then(|published| Some(published.runs()?.1))
+                .and_then(|summary| spread_words(&summary));
             published.map(|words| format!("published: {words}"))
         }
     };
-    let interval = decision.and_then(|decision| match (decision, rule.is_relative()) {
-        (
-            Decision::Decided {
-                interval: Some([low, high]),
-                ..
-            },
-            false,
-        ) => Some(format!(
-            "{} to {}",
-            quantity(of.metric, low),
-            quantity(of.metric, high)
-        )),
-        _ => interval_words(&decision),
-    });
-    let interval = interval.map(|words| format!("{}: {words}", percent(BEYOND)));
+    let interval = decision
+        .and_then(|decision| match (decision, rule.is_relative()) {
+            (
+                Decision::Decided {
+                    interval: Some([low, high]),
+                    ..
+                },
+                false,
+            ) => Some(format!(
+                "{} to {}",
+                quantity(of.metric, low),
+                quantity(of.metric, high)
+            )),
+            _ => interval_words(&decision),
+        })
+        .map(|words| format!("{}: {words}", percent(BEYOND)));
     let own = match rule {
         ExpectationRule::Spread { .. } => {
             SampleSummary::of(values).and_then(|summary| spread_words(&summary))

@@ -58,8 +58,10 @@ fn bounded(analysis: &Analysis<'_>) -> Vec<BoundedGoodput> {
             let goodput =
                 (name.metric, name.statistic) == (Metric::GoodputBitPerS, Statistic::Mean);
             // Small messages are limited by their exchange, for which there is no bound here.
-            let instrument = figures.case.instrument(&name.instrument);
-            let instrument = instrument.filter(|_| goodput && name.size.is_none());
+            let instrument = figures
+                .case
+                .instrument(&name.instrument)
+                .filter(|_| goodput && name.size.is_none());
             let bound = instrument.and_then(|i| Bound::of(figures.case, i, name.direction));
             let Some(bound) = bound else {
                 continue;

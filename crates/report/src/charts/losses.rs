@@ -54,11 +54,12 @@ impl Losses {
     }
 
     fn add(&mut self, measurement: &Measurement, way: Option<Direction>) {
-        let lost = measurement
+        let mut lost: Vec<u64> = measurement
             .samples
             .iter()
-            .filter(|s| s.metric == Metric::LostPackets && s.direction == way);
-        let mut lost: Vec<u64> = lost.map(|sample| sample.index).collect();
+            .filter(|s| s.metric == Metric::LostPackets && s.direction == way)
+            .map(|sample| sample.index)
+            .collect();
         lost.sort_unstable();
         lost.dedup();
         for run in lost.chunk_by(|a, b| a + 1 == *b) {

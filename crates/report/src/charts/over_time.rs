@@ -39,16 +39,19 @@ pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
         .map(|case| case.runs.len().min(MOST_REPEATS) * case.case.instruments.len())
         .sum();
     let most = (MOST_IN_ALL / tracks.max(1)).clamp(12, MOST_POINTS);
-    let panels = cases.iter().flat_map(|case| {
-        let groups = case.case.groups().into_iter();
-        groups.map(move |group| Panel {
-            case,
-            names: names(group.iter().map(|instrument| instrument.name.as_str())),
-            seen: ObservedGroup::of(case, group, most, MOST_REPEATS),
-            left_out: case.runs.len().saturating_sub(MOST_REPEATS),
+    let mut panels: Vec<Panel<'_>> = cases
+        .iter()
+        .flat_map(|case| {
+            let groups = case.case.groups().into_iter();
+            groups.map(move |group| Panel {
+                case,
+                names: names(group.iter().map(|instrument| instrument.name.as_str())),
+                seen: ObservedGroup::of(case, group, most, MOST_REPEATS),
+                left_out: case.runs.len().saturating_sub(MOST_REPEATS),
+            })
         })
-    });
-    let mut panels: Vec<Panel<'_>> = panels.filter(|panel| !panel.seen.is_empty()).collect();
+        .filter(|panel| !panel.seen.is_empty())
+        .collect();
     // Drawings of the same instruments are neighbours, to be compared; those with rates come first.
     panels.sort_by_key(|panel| !has_rate(&panel.seen));
     let kinds = distinct(panels.iter().map(|panel| panel.names.clone()));
@@ -162,9 +165,10 @@ impl Panel<'_> {
     fn draw(&self, shared: &SharedMaxima) -> Drawing {
         let x = Axis::from_zero("seconds", self.seen.times());
         let looks = self.looks();
-        let frames = FROM_TOP.into_iter().zip(shared);
-        let frames = frames.filter(|(quantity, _)| self.seen.has(*quantity));
-        let frames: Vec<Plot> = frames
+        let frames: Vec<Plot> = FROM_TOP
+            .into_iter()
+            .zip(shared)
+            .filter(|(quantity, _)| self.seen.has(*quantity))
             .map(|(quantity, shared)| {
                 let top = shared.or(self.seen.top(quantity)).unwrap_or_default();
                 self.frame(quantity, &x, top, &looks)
@@ -183,8 +187,9 @@ impl Panel<'_> {
 
     /// Describes each of its frames in a sentence.
     fn about(&self) -> String {
-        let shown = FROM_TOP.into_iter();
-        let shown = shown.filter(|quantity| self.seen.has(*quantity));
+        let shown = FROM_TOP
+            .into_iter()
+            .filter(|quantity| self.seen.has(*quantity));
         let sentences = shown.map(|quantity| {
             let (title, metric) = quantity.axis();
             format!("{title}: {}", metric.meaning())

@@ -183,8 +183,9 @@ fn tracks_of(instrument: &PlannedInstrument, measurement: &Measurement, most: us
     let mut tracks = Vec::new();
     match instrument.profile.samples {
         Some(SampleKind::Intervals) => {
-            let ways = DIRECTIONS.into_iter();
-            let ways = ways.filter_map(|way| Some((way, RateSeries::shown(measurement, way)?)));
+            let ways = DIRECTIONS
+                .into_iter()
+                .filter_map(|way| Some((way, RateSeries::shown(measurement, way)?)));
             for (way, series) in ways {
                 let (found, quantity) = (series.intervals(), series.quantity());
                 let points = thinned(found, most);

@@ -90,8 +90,10 @@ fn draw(
     part: usize,
     series: &[(String, Vec<(f64, &CaseFigures<'_>)>)],
 ) -> Drawing {
-    let values = series.iter().flat_map(|(_, cases)| cases);
-    let values = values.map(|(_, case)| case.figures[name].value().abs());
+    let values = series
+        .iter()
+        .flat_map(|(_, cases)| cases)
+        .map(|(_, case)| case.figures[name].value().abs());
     let unit = scale_for(name.metric, values.fold(0.0, f64::max));
     let mut curves = Vec::new();
     for (look, (label, cases)) in series.iter().enumerate() {
@@ -105,9 +107,10 @@ fn draw(
         let measured = measured.collect();
         curves.push(Curve::new(Some(own), look, Shape::Marked, measured));
         let theirs = format!("{label} published").trim().to_owned();
-        let points = cases.iter();
-        let points = points.filter_map(|(x, case)| published(case, name, unit, *x));
-        let points = points.collect();
+        let points = cases
+            .iter()
+            .filter_map(|(x, case)| published(case, name, unit, *x))
+            .collect();
         curves.push(Curve::new(Some(theirs), look, Shape::Hollow, points));
     }
     curves.retain(|curve| !curve.points.is_empty());

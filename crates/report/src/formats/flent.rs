@@ -42,8 +42,8 @@ type Points = Vec<(f64, f64)>;
 /// # Errors
 /// No instrument of the record has a test in flent, or samples of one span more than [`LONGEST_S`].
 pub(crate) fn flent(record: &Record) -> Result<NamedFiles> {
-    let files = data_files(record)?.into_iter();
-    let files: NamedFiles = files
+    let files: NamedFiles = data_files(record)?
+        .into_iter()
         .map(|file| (format!("{}.flent", file.name), file.content.to_string()))
         .collect();
     require!(
@@ -139,8 +139,7 @@ fn of_instrument<'a>(
     let points = |series: &FlentSeries| -> Points {
         if series.metric == Metric::GoodputBitPerS {
             // flent's names are for received data, so a sent rate has no place under them.
-            let arrived = [RateQuantity::Goodput, RateQuantity::IpCapacity];
-            let mut arrived = arrived.into_iter();
+            let mut arrived = [RateQuantity::Goodput, RateQuantity::IpCapacity].into_iter();
             let found = arrived.find_map(|of| RateSeries::of(measurement, series.direction, of));
             let intervals = found.iter().flat_map(RateSeries::intervals);
             return intervals

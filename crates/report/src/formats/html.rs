@@ -268,12 +268,18 @@ fn each_link(links: &[LinkCounts], line: impl Fn(&Summary) -> String) -> String 
 }
 
 fn counts(direction: &DirectionSummary) -> String {
-    let own = direction.emulator_lost.iter();
-    let own = own.map(|own| format!(", emulator lost {} ({})", own.count, own.cause));
-    let model = direction.in_words().into_iter();
-    let model = model.filter(|(_, count)| *count > 0);
-    let drops = model.map(|(what, count)| format!(", {count} {what}"));
-    let drops: String = drops.chain(own).collect();
+    let own = direction
+        .emulator_lost
+        .iter()
+        .map(|own| format!(", emulator lost {} ({})", own.count, own.cause));
+    let model = direction
+        .in_words()
+        .into_iter()
+        .filter(|(_, count)| *count > 0);
+    let drops: String = model
+        .map(|(what, count)| format!(", {count} {what}"))
+        .chain(own)
+        .collect();
     format!(
         "{} in, {} delivered{drops}",
         direction.packets, direction.delivered
@@ -392,8 +398,8 @@ mod tests {
         let page = html(&record).unwrap();
         let row = page
             .split("<tr>")
-            .find(|row| row.contains("data-label=\"conditions\"") && row.contains(">slow<"));
-        let row = row.unwrap();
+            .find(|row| row.contains("data-label=\"conditions\"") && row.contains(">slow<"))
+            .unwrap();
         assert!(row.contains("<li class=\"swept\">queue 300ms<li>"), "{row}");
         assert!(row.contains("<li>rate 20mbit"), "{row}");
     }

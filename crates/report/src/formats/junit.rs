@@ -70,8 +70,7 @@ fn skipped(cause: &str) -> TestCaseStatus {
 fn status(checks: &[ExpectationCheck], faults: &[&str]) -> TestCaseStatus {
     let decided =
         |check: &&ExpectationCheck| !matches!(check.verdict, Verdict::Met | Verdict::Incomplete);
-    let unmet = checks.iter().filter(decided);
-    let unmet: Vec<String> = unmet.map(words).collect();
+    let unmet: Vec<String> = checks.iter().filter(decided).map(words).collect();
     let (kind, what, message) = match (faults, unmet.as_slice()) {
         ([], []) => return TestCaseStatus::success(),
         ([], [first, ..]) => (NonSuccessKind::Failure, "expectation", first.clone()),

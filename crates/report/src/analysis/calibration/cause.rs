@@ -42,9 +42,13 @@ impl ObservedRun<'_> {
     /// Returns the influence of the host, if it had one.
     fn host(&self) -> Option<String> {
         let crossing = self.crossing;
-        let figures = crossing.measurement.figures.iter();
-        let figures = figures.filter(|figure| figure.stream.is_none());
-        let figures: Vec<_> = figures.map(|f| (f.metric, f.statistic, f.value)).collect();
+        let figures: Vec<_> = crossing
+            .measurement
+            .figures
+            .iter()
+            .filter(|figure| figure.stream.is_none())
+            .map(|f| (f.metric, f.statistic, f.value))
+            .collect();
         if let Some(near) = ceiling::near(self.record, crossing.case, crossing.instrument, &figures)
         {
             return Some(near);

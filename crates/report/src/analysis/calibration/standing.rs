@@ -120,14 +120,19 @@ impl CellConditions {
         let path = case.path().unwrap_or_default();
         let propagation = path.up.propagation() + path.down.propagation();
         let rate = path.up.slowest(FULL_FRAME).map(|(rate, _)| rate);
-        let rates = [rate, path.up.slowest_policer(), case.bed.tbf()];
-        let rates = rates.into_iter().flatten().map(|rate| rate.get() as f64);
+        let rates = [rate, path.up.slowest_policer(), case.bed.tbf()]
+            .into_iter()
+            .flatten()
+            .map(|rate| rate.get() as f64);
         // TOFFEE's server and a trace have no rate but a time per frame.
-        let others = path.up.bottlenecks();
-        let others = others.filter(|of| of.rate(FULL_FRAME).is_none());
+        let others = path
+            .up
+            .bottlenecks()
+            .filter(|of| of.rate(FULL_FRAME).is_none());
         let times = others.map(|of| of.time_for(FULL_FRAME).0 as f64);
-        let of_times = times.filter(|time| *time > 0.0);
-        let of_times = of_times.map(|time| FULL_FRAME.0 as f64 * 8e9 / time);
+        let of_times = times
+            .filter(|time| *time > 0.0)
+            .map(|time| FULL_FRAME.0 as f64 * 8e9 / time);
         Self {
             rate_bit_per_s: rates.chain(of_times).reduce(f64::min),
             rtt_ms: propagation.0 as f64 / 1e6,
