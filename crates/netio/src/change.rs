@@ -156,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_mark_changes_the_ecn_bits_alone_and_every_checksum_stays_right(
+        fn a_mark_changes_only_the_ecn_bits_and_keeps_checksums_right(
             v6: bool, tags in 0_usize..3, payload in prop::collection::vec(any::<u8>(), 0..600), in_head in 0_usize..120,
         ) {
             let packet = datagram(v6, tags, &payload);
@@ -176,7 +176,7 @@ mod tests {
         }
 
         #[test]
-        fn a_flipped_bit_is_the_only_difference_and_lies_behind_the_ip_header(
+        fn a_flipped_bit_is_the_only_difference_and_is_after_the_ip_header(
             v6: bool, tags in 0_usize..3, payload in prop::collection::vec(any::<u8>(), 0..600), in_head in 0_usize..120,
             number: u32, padding in 0_usize..9,
         ) {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ip_is_not_marked_and_flipped_behind_its_ethernet_header() {
+    fn other_protocols_are_not_marked_and_are_flipped_after_the_ethernet_header() {
         let mut frame = [[2; 12].as_slice(), &[0x88, 0xb5, 0, 0]].concat();
         let before = frame.clone();
         mark_ce(&mut frame);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_checksum_of_zero_complement_is_mended_as_rfc_1624_has_it() {
+    fn a_header_checksum_of_zero_is_updated_as_in_rfc_1624() {
         // The words of the header, without its checksum field, sum to all ones. Its checksum is therefore 0, and with a
         // mark 0xfffd or less.
         let mut frame = datagram(false, 0, &[]);

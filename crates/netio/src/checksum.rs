@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_example_of_rfc_1071_sums_as_there() {
+    fn the_example_of_rfc_1071_has_its_sum() {
         assert_eq!(
             sum(&[&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]]),
             0xddf2
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_of_nothing_is_said_by_all_but_udp() {
+    fn only_udp_replaces_a_checksum_of_zero() {
         let parts: [&[u8]; 1] = [&[0xf0, 0x0f, 0x0f, 0xf0]];
         assert_eq!(complete(&parts, 6), 0xffff);
         assert_eq!(complete(&parts, 16), 0);

@@ -113,13 +113,13 @@ mod tests {
     const HOUR: u64 = 3_600_000_000_000;
 
     #[test]
-    fn a_stamp_keeps_its_age() {
+    fn a_converted_timestamp_keeps_its_age() {
         let c = StampConverter::at(Nanos(5_000_000), Nanos(HOUR), Nanos(0));
         assert_eq!(c.convert(Nanos(HOUR - 300)), Nanos(5_000_000 - 300));
     }
 
     #[test]
-    fn a_frame_that_came_after_the_reading_asks_for_another() {
+    fn a_frame_after_the_reading_needs_another_reading() {
         let c = StampConverter::at(Nanos(5_000_000), Nanos(HOUR), Nanos(0));
         assert!(c.precedes(Nanos(HOUR + 1)));
         assert!(!c.precedes(Nanos(HOUR)));

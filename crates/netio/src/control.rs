@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn discovery_is_control_and_a_ping_is_not() {
+    fn neighbour_discovery_is_link_control_and_a_ping_is_not() {
         for kind in [130, 133, 134, 135, 136, 137, 143] {
             assert!(is_link_control(&icmpv6(kind)), "type {kind}");
         }
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_cut_short_are_not_control() {
+    fn truncated_frames_are_not_link_control() {
         let whole = icmpv6(135);
         for len in 0..whole.len() - 8 {
             assert!(!is_link_control(&whole[..len]), "{len} bytes");

@@ -45,7 +45,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn another_thread_s_time_is_read_until_it_ends() {
+    fn the_cpu_time_of_another_thread_can_be_read_until_it_ends() {
         let (tell, told) = mpsc::channel();
         let (end, ended) = mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn work_costs_time() {
+    fn work_takes_cpu_time() {
         let clock = ThreadClock::of_this_thread();
         let before = clock.elapsed().unwrap();
         let sum: u64 = (0..100_000_u64).map(std::hint::black_box).sum();

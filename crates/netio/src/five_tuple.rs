@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn no_frame_cut_short_is_misread() {
+    fn truncated_frames_have_no_five_tuple() {
         let whole = frame(0x0800, &v4());
         for len in 0..34 {
             assert_eq!(FiveTuple::of(&whole[..len]), None, "{len} bytes");

@@ -203,7 +203,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_repaired_differs_in_its_payload_by_so_many_bits_and_its_checksum_is_right(
+        fn a_repaired_packet_differs_by_the_flipped_bits_and_has_a_right_checksum(
             v6: bool, protocol in prop::sample::select(vec![1, TCP, UDP]), without: bool,
             payload in prop::collection::vec(prop_oneof![Just(0), Just(0xff), any::<u8>()], 1..200),
             first: u32, count: NonZeroU8, padding in 0_usize..5,
@@ -227,7 +227,7 @@ mod tests {
         }
 
         #[test]
-        fn bits_are_all_different_and_the_first_is_the_number_itself(first: u32, count: u8, bits in 1_usize..3_000) {
+        fn positions_are_distinct_and_the_first_is_the_given_number(first: u32, count: u8, bits in 1_usize..3_000) {
             let found = positions(first, count, bits);
             prop_assert_eq!(found[0], first as usize % bits);
             prop_assert_eq!(found.len(), usize::from(count).clamp(1, bits));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_repaired_stays_as_it_is() {
+    fn packets_that_cannot_be_repaired_are_unchanged() {
         let repaired = Edit::FlipBits {
             first: 7,
             count: NonZeroU8::MIN,
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_udp_checksum_that_comes_to_nothing_is_written_as_all_ones() {
+    fn a_udp_checksum_of_zero_is_written_as_all_ones() {
         let (mut before, at, carried) = packet(false, UDP, &[0, 0, 0, 0], false);
         // The payload for which the checksum is 0 after its first bit is flipped.
         let sum = u16_at(&before, at + 6).unwrap();

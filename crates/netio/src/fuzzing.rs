@@ -106,13 +106,13 @@ mod tests {
         })]
 
         #[test]
-        fn no_bytes_make_a_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn readers_do_not_panic_on_random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             frames(&bytes);
             netlink(&bytes);
         }
 
         #[test]
-        fn nothing_nearly_right_makes_a_reader_panic(
+        fn readers_do_not_panic_on_changed_messages(
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
             cut in any::<prop::sample::Index>(),
             whole in any::<bool>(),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_that_begins_beyond_the_frame_is_no_panic() {
+    fn a_checksum_start_after_the_frame_does_not_panic() {
         let mut bytes = frame();
         (bytes[1], bytes[10]) = (0, 1);
         bytes[6..10].fill(0xff);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_they_begin_with_is_right() {
+    fn the_unchanged_messages_are_valid() {
         let bytes = frame();
         let offload = virtio_header(*bytes.first_chunk().unwrap()).unwrap();
         let frame: Frame = Frame::new(Nanos::ZERO, offload, None, &bytes[11..]);

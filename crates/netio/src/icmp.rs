@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv4_sender_is_told_byte_for_byte_what_rfc_1191_says() {
+    fn an_ipv4_error_equals_that_of_rfc_1191_byte_for_byte() {
         let packet = udp_v4(4);
         let reply = too_big(&packet, 1400).unwrap();
         let mut expected = [A, B].concat();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_sender_is_told_byte_for_byte_what_rfc_4443_says() {
+    fn an_ipv6_error_equals_that_of_rfc_4443_byte_for_byte() {
         let packet = udp_v6(4);
         let reply = too_big(&packet, 1400).unwrap();
         let mut expected = [A, B].concat();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_packet_is_quoted_as_far_as_its_family_allows() {
+    fn a_long_packet_is_quoted_up_to_the_limit_of_its_family() {
         let reply = too_big(&udp_v4(1472), 1400).unwrap();
         assert_eq!(reply.len(), 14 + 576);
         assert_eq!(reply[42..], udp_v4(1472)[14..14 + 548]);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_goes_back_under_the_same_tags() {
+    fn an_error_has_the_same_vlan_tags() {
         for packet in [udp_v4(4), udp_v6(4)] {
             let plain = too_big(&packet, 1400).unwrap();
             assert_eq!(too_big(&tagged(&packet), 1400), Some(tagged(&plain)));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_behind_a_packet_is_not_quoted() {
+    fn padding_after_a_packet_is_not_quoted() {
         let padded = [udp_v4(4), vec![9; 14]].concat();
         assert_eq!(too_big(&padded, 1400), too_big(&udp_v4(4), 1400));
     }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_where_nothing_must_be_said() {
+    fn no_error_is_sent_where_it_is_forbidden() {
         let v4 = |bytes: &[(usize, u8)]| is_answered_with(udp_v4(4), bytes);
         let v6 = |bytes: &[(usize, u8)]| is_answered_with(udp_v6(4), bytes);
         assert!(v4(&[]) && v6(&[]));
@@ -267,7 +267,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hostile_bytes_never_panic_and_what_is_said_has_right_checksums(
+        fn hostile_bytes_never_panic_and_errors_have_right_checksums(
             mut bytes in prop::collection::vec(any::<u8>(), 0..1600), kind in 0..3, mtu: u16, tags in 0_usize..3,
         ) {
             if bytes.len() > 14 && kind > 0 {

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exit_code_is_the_command_s() {
+    fn the_exit_code_is_that_of_the_command() {
         assert_eq!(
             KillOnDrop::spawn(&mut shell("exit 3"))
                 .unwrap()

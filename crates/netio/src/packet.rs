@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_four_codepoints_are_read_from_either_family() {
+    fn the_ecn_codepoints_are_read_from_either_family() {
         let all = [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce];
         for (bits, ecn) in (0..).zip(all) {
             let tos = 0xb8 | bits;
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_in_the_bytes_and_beside_them_push_the_l3_header_back() {
+    fn tags_in_the_bytes_and_beside_them_shift_the_l3_header() {
         let vlan = Some(Vlan {
             tpid: 0x8100,
             tci: 7,
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fragment_of_a_packet_is_of_one_flow_and_has_the_ports_that_it_says() {
+    fn all_fragments_of_a_packet_belong_to_one_flow_and_only_the_first_has_ports() {
         let headers = |fragment| Headers::of(&frame(&v4(0, fragment, [1000, 53]), None));
         let (whole, first, later) = (headers(0), headers(0x2000), headers(0x2001));
         assert_eq!(first.flow, later.flow);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_hash_an_address_alike_and_a_flow_apart() {
+    fn both_directions_have_the_same_address_hash_and_different_flow_hashes() {
         let there = v4(0, 0, [1000, 53]);
         let mut back = v4(0, 0, [53, 1000]);
         back[26..34].copy_from_slice(&[10, 77, 0, 2, 10, 77, 0, 1]);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_that_differ_in_a_port_spread_over_a_power_of_two_as_chance_would() {
+    fn flows_that_differ_in_a_port_spread_evenly_over_buckets() {
         let mut met = [0_u32; 1024];
         let mut all = BTreeSet::new();
         for port in 0..16_384 {

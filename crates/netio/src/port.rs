@@ -283,7 +283,7 @@ mod tests {
     use crate::frame::PartialChecksum;
 
     #[test]
-    fn a_checksum_is_completed_wherever_it_stands() {
+    fn a_checksum_is_completed_in_head_and_body() {
         let packet: Vec<u8> = (0..101).collect();
         let completed = |in_head: usize| {
             let mut head = FrameHead::EMPTY;
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_goes_in_between() {
+    fn bytes_are_inserted_in_the_middle_of_a_head() {
         let mut head = FrameHead::EMPTY;
         head.extend(&[1, 2, 3, 6, 7]);
         head.insert(3, &[4, 5]);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_used_again_and_does_not_pile_up() {
+    fn memory_is_reused_and_does_not_accumulate() {
         let mut spare = Spare::default();
         for _ in 0..10 * KEPT {
             spare.take_back(vec![0; 9].into());

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_in_which_others_can_write_and_a_link_are_refused() {
+    fn a_directory_writable_by_others_and_a_link_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("farwire");
         assert_eq!(PrivateDir::make(&path).unwrap().path(), path);

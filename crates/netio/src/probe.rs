@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_of_all_of_a_segment_answers_it_also_where_numbers_go_round() {
+    fn an_acknowledgement_of_a_whole_segment_answers_it_across_wrap_around() {
         assert!(!answers(1099, 1000, 100));
         assert!(answers(1100, 1000, 100));
         assert!(answers(5000, 1000, 100));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_repeats_and_what_follows_does_not() {
+    fn a_retransmission_is_a_repetition_and_a_later_segment_is_not() {
         let at = |sequence| request(&tcp([CLIENT, SERVER], [sequence, 0], ACK, 100)).unwrap();
         let first = at(u32::MAX - 49);
         for again in [u32::MAX - 49, 0, u32::MAX - 1000, 49] {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syn_is_answered_and_padding_a_bare_acknowledgement_or_a_reset_is_not() {
+    fn a_syn_is_a_request_and_a_bare_acknowledgement_or_reset_is_not() {
         let syn = request(&tcp([CLIENT, SERVER], [7, 0], SYN, 0)).unwrap();
         let accepted = reply(&tcp([SERVER, CLIENT], [9, 8], SYN | ACK, 0)).unwrap();
         assert!(syn.is_answered_by(&accepted));
@@ -296,7 +296,7 @@ mod tests {
     type Echo = fn(u16, u16, bool) -> Vec<u8>;
 
     #[test]
-    fn an_echo_is_answered_by_its_own_reply_alone() {
+    fn an_echo_is_answered_only_by_its_reply() {
         let echoes: [Echo; 2] = [
             |id, number, is_reply| icmp(if is_reply { 0 } else { 8 }, id, number),
             |id, number, is_reply| icmpv6(if is_reply { 129 } else { 128 }, id, number),
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_fragments_nor_frames_cut_short_nor_anything_else_ask() {
+    fn fragments_and_truncated_frames_and_other_protocols_are_no_requests() {
         let whole = tcp([CLIENT, SERVER], [1000, 2000], ACK, 100);
         for len in 0..54 {
             assert_eq!(request(&whole[..len]), None, "{len} bytes");

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_addresses_of_the_internet_are_public() {
+    fn only_internet_addresses_are_public() {
         for address in [
             "8.8.8.8",
             "100.128.0.1",

@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_is_ignored_by_its_bit() {
+    fn an_ignored_signal_is_recognised_by_its_bit() {
         let status = "SigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n";
         assert!(is_ignored(status, SIGHUP));
         assert!(!is_ignored(status, SIGTERM));

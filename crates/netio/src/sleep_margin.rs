@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_settles_where_one_sleep_in_some_hundred_is_late() {
+    fn the_margin_settles_where_one_sleep_in_some_hundred_is_late() {
         // Sleeps end up to 100 us late, with a uniform distribution.
         let mut margin = SleepMargin::up_to(Nanos(200_000), 400);
         let (mut late, mut state) = (0, 1u64);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_no_further_than_it_may() {
+    fn the_margin_stops_at_its_maximum() {
         let mut margin = SleepMargin::up_to(Nanos(100_000), 400);
         (0..10).for_each(|_| margin.learn(true));
         assert_eq!(margin.time(), Nanos(100_000));

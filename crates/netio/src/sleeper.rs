@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_that_has_passed_is_not_waited_for() {
+    fn a_deadline_in_the_past_is_not_waited_for() {
         let until = Nanos(clock::now().0 - 1);
         let mut sleeper = Sleeper::default();
         let before = sleeper.margin;

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_makes_it_vain_stops_it_also_within_a_time_out_and_is_said() {
+    fn a_failed_dependency_stops_it_before_the_time_out_with_its_reason() {
         let failed = Arc::default();
         let stop = Stop::default()
             .or(&failed, "the bed is gone")

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parameters_fill_the_kernel_s_struct() {
+    fn the_parameters_have_the_size_of_the_kernel_struct() {
         let bucket = TbfConfig {
             rate: "8mbit".parse().unwrap(),
             burst: 6056,

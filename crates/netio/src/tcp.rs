@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_counted_at_both_ends() {
+    fn sent_bytes_are_counted_at_both_ends() {
         let (mut near, far) = pair();
         near.write_all(&[7; 1000]).unwrap();
         assert_eq!(discard(&far, 1 << 20).unwrap(), 1000);
@@ -179,20 +179,20 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_connection_gives_no_bytes() {
+    fn a_closed_connection_yields_no_bytes() {
         let (near, far) = pair();
         drop(near);
         assert_eq!(discard(&far, 1000).unwrap(), 0);
     }
 
     #[test]
-    fn another_socket_has_no_such_state() {
+    fn another_kind_of_socket_has_no_tcp_state() {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         assert!(TcpInfo::of(&socket).is_err());
     }
 
     #[test]
-    fn a_connection_s_mtu_is_that_of_its_interface() {
+    fn the_mtu_of_a_connection_is_that_of_its_interface() {
         let text = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
         let mtu: u32 = text.trim().parse().unwrap();
         for host in ["127.0.0.1:0", "[::1]:0"] {

@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_has_four_stamps_in_the_order_of_its_way() {
+    fn a_round_trip_has_four_timestamps_in_order() {
         let _stamping = stamping();
         for (far, to) in [
             ("127.0.0.1:0", "127.0.0.1"),
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_comes_from_the_address_that_was_asked() {
+    fn a_reply_comes_from_the_address_of_the_request() {
         for far in ["0.0.0.0:0", "[::]:0"] {
             // A connected socket accepts replies only from the address to which it sent the request.
             let (mut near, mut far) = pair(far, "127.0.0.9");
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_where_nobody_listens_is_reported_with_who_says_so() {
+    fn a_closed_port_is_reported_with_the_source_of_the_error() {
         for host in ["127.0.0.1", "::1"] {
             let ip: IpAddr = host.parse().unwrap();
             let (mut near, far) = pair(&SocketAddr::new(ip, 0).to_string(), host);
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_find_their_packets_after_one_that_could_not_be_sent() {
+    fn timestamps_match_their_packets_after_a_failed_send() {
         let (mut near, _far) = pair("127.0.0.1:0", "127.0.0.1");
         near.send(b"first").unwrap();
         near.send(&[0; 70_000]).unwrap_err();

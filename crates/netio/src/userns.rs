@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_inside_is_the_one_outside_that_the_map_says() {
+    fn a_user_inside_maps_to_the_user_outside() {
         let whole = "         0          0 4294967295\n";
         let container = "0 1000 1\n1 100000 65536\n";
         for (map, inside, right) in [

@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_has_a_link_between_neighbours_each_with_draws_of_its_own() {
+    fn a_chain_has_a_link_between_neighbours_with_independent_draws() {
         let links = chain().links(&LinkSpec::default(), 7).unwrap();
         let names: Vec<&str> = links.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["a-b", "b-c"]);
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_back_has_the_hops_turned_round() {
+    fn the_path_back_has_the_hops_reversed() {
         let there = chain().path(&LinkSpec::default(), None).unwrap();
         assert_eq!((there.up.0.len(), there.down.0.len()), (2, 1));
         assert_eq!(delays(&there.up), [3_000_000]);
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_chain_can_be_is_refused_by_its_key() {
+    fn an_invalid_chain_is_refused_with_its_key() {
         let text = "kind = 'chain'\nnodes = ['a', 'b']\nlinks = { a-c = {} }";
         let refused = refusal(&bed(text), None);
         assert_eq!(refused, "bed: links: there is no `a-c`; there are: a-b");
@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn every_client_has_a_link_of_its_own_with_draws_of_its_own() {
+    fn every_client_has_a_separate_link_with_independent_draws() {
         let three = bed("kind = 'netns'\nclients = 3\nwire = { rate = '1mbit' }");
         let links = three.links(&LinkSpec::default(), 7).unwrap();
         let names: Vec<&str> = links.iter().map(|(name, _)| name.as_str()).collect();
@@ -583,14 +583,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bed_of_one_client_is_written_as_it_was_before_there_could_be_more() {
+    fn a_bed_of_one_client_is_written_without_the_number_of_clients() {
         let one = bed("kind = 'netns'\nclients = 1");
         assert_eq!(one, Bed::default());
         assert!(!toml::to_string(&one).unwrap().contains("clients"));
     }
 
     #[test]
-    fn what_no_bed_of_clients_can_be_is_refused_by_its_key() {
+    fn an_invalid_number_of_clients_is_refused_with_its_key() {
         for clients in [0, 1001] {
             let refused = refusal(&bed(&format!("clients = {clients}")), None);
             assert_eq!(
@@ -609,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_is_a_millisecond_deep_but_holds_four_frames() {
+    fn a_token_bucket_holds_a_millisecond_but_at_least_four_frames() {
         let of = |rate: &str| TokenBucket::new(rate.parse().unwrap(), 1514);
         assert_eq!(of("1gbit").burst, 125_000);
         assert_eq!(of("1gbit").limit, 12_500_000);

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_and_amounts_add_up_and_each_client_has_its_own() {
+    fn rates_and_amounts_are_summed_and_each_client_has_a_goodput() {
         let all = vec![stream(1e6, [10.0, 20.0]), stream(3e6, [30.0, 40.0])];
         let merged = together(all, Some(SampleKind::Intervals));
         let value = |metric, statistic| {
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_are_those_of_all_probes_and_loss_is_by_what_was_sent() {
+    fn round_trips_are_pooled_and_loss_is_weighted_by_sent_packets() {
         let all = vec![
             pinged(&[1.0, 9.0], 0),
             pinged(&[2.0], 1),
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn one_client_that_fails_fails_the_whole() {
+    fn one_failed_client_fails_the_whole_measurement() {
         let all = vec![
             pinged(&[1.0], 0),
             Measurement::failed("no answer"),
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_client_measured_is_left_as_it_is() {
+    fn the_measurement_of_a_single_client_is_unchanged() {
         let one = pinged(&[1.0], 0);
         assert_eq!(together(vec![one.clone()], None), one);
     }

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stated_is_found_by_its_name_and_the_only_direction_without_saying_it() {
+    fn a_declared_figure_is_found_with_or_without_its_only_direction() {
         let both = [Direction::Up, Direction::Down];
         let stated = declared([
             MetricRow::mean(Metric::GoodputBitPerS).toward(&both),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_are_of_the_same_metric_first() {
+    fn the_nearest_figures_have_the_same_metric() {
         let stated = declared([
             MetricRow::new(Metric::RttMs, &[Statistic::Median, Statistic::Max]),
             MetricRow::new(Metric::HostMs, &[Statistic::P99]),

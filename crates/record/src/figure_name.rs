@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_reads_back_as_it_is_written() {
+    fn a_written_name_reads_back() {
         for text in [
             "ping.rtt_ms.median",
             "probe.one_way_delay_ms.p99.up.loaded",
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_figure_is_refused_with_the_nearest_that_is() {
+    fn an_unknown_figure_is_refused_with_the_nearest_name() {
         for (text, cause) in [
             ("ping", "no metric"),
             ("ping.rtt.median", "did you mean `rtt_ms`?"),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn values_have_the_metrics_units() {
+    fn values_are_parsed_in_the_unit_of_the_metric() {
         assert_eq!(name("a.rtt_ms.mean").value("1500us").unwrap(), 1.5);
         assert_eq!(name("a.rtt_ms.mean").value("-2ms").unwrap(), -2.0);
         assert_eq!(name("a.lost_percent.mean").value("15%").unwrap(), 15.0);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_of_one_direction_is_found_without_saying_it() {
+    fn a_figure_with_one_direction_is_found_without_naming_it() {
         let up = Figure::new(Metric::GoodputBitPerS, Statistic::Mean, 1.0).toward(Direction::Up);
         let down =
             Figure::new(Metric::GoodputBitPerS, Statistic::Mean, 2.0).toward(Direction::Down);

@@ -339,9 +339,8 @@ impl RowDepartures {
     fn invalid(&self, figures: &[Figure]) -> Option<String> {
         let late: u64 = self.departures.iter().map(|one| one.departed.late).sum();
         let mut own = figures.iter().filter(|figure| self.is_of(figure));
-        let cause = own
-            .find_map(|figure| invalid(&self.departures, slice::from_ref(figure)))
-            .filter(|_| late > 1)?;
+        let cause = own.find_map(|figure| invalid(&self.departures, slice::from_ref(figure)));
+        let cause = cause.filter(|_| late > 1)?;
         let size = self.size.map(|size| counted(size, "byte"));
         let phase = self.phase.map(|phase| phase.name().to_owned());
         let scope: Vec<_> = phase.into_iter().chain(size).collect();
@@ -681,7 +680,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_time_has_no_more_looks_than_there_is_room_for() {
+    fn a_long_time_keeps_a_limited_number_of_readings() {
         let mut polls = Polls::default();
         for look in 0..100_000_u32 {
             polls.add(Duration::from_millis(50) * look, Vec::new());
@@ -743,7 +742,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instrument_has_its_own_packets_in_its_own_time() {
+    fn an_instrument_is_judged_by_its_packets_in_its_time() {
         let flow = |protocol, port, packets, late| FlowDepartures {
             kind: FlowKind { protocol, port },
             up: Departed { packets, late },

@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_is_found_by_what_it_is_of() {
+    fn a_figure_is_found_by_metric_and_statistic() {
         let figures = vec![
             Figure::new(Metric::RttMs, Statistic::Mean, 1.0).stream(1),
             Figure::new(Metric::RttMs, Statistic::Mean, 2.0),
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_bound_alone_survives_json() {
+    fn a_lower_bound_survives_json() {
         let figure = Figure::new(Metric::IpCapacityBitPerS, Statistic::Max, 9e8).at_least(8e8);
         let text = serde_json::to_string(&figure).unwrap();
         assert!(text.contains(r#""interval":[800000000.0,null]"#), "{text}");

@@ -277,14 +277,14 @@ mod tests {
     use strum::IntoEnumIterator as _;
 
     #[test]
-    fn a_metric_is_named_alike_in_the_record_and_in_the_csv() {
+    fn a_metric_has_the_same_name_in_record_and_csv() {
         for metric in Metric::iter() {
             assert_eq!(serde_json::to_value(metric).unwrap(), metric.name());
         }
     }
 
     #[test]
-    fn a_meaning_is_a_sentence_that_stands_alone() {
+    fn a_meaning_is_a_complete_sentence() {
         let statistics = Statistic::iter().map(Statistic::meaning);
         let all = Metric::iter().map(Metric::meaning).chain(statistics);
         for meaning in all.chain(Direction::iter().map(Direction::meaning)) {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_documentation_says_of_every_metric_what_reports_say() {
+    fn the_documentation_has_the_meaning_of_every_metric() {
         let documented = include_str!("../../../docs/instruments.md");
         for metric in Metric::iter() {
             let row = format!("| `{}` | {} |", metric.name(), metric.meaning());
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_s_name_ends_in_its_unit() {
+    fn the_name_of_a_metric_ends_in_its_unit() {
         assert_eq!(Metric::GoodputBitPerS.unit(), "bit/s");
         assert_eq!(Metric::GoodputBitPerS.title(), "goodput");
         assert_eq!(Metric::LateRttMs.title(), "late rtt");

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_states_every_combination_and_names_what_people_look_for() {
+    fn a_row_has_all_combinations_and_its_main_figures() {
         let table = MetricTable::new([
             MetricRow::new(Metric::RttMs, &[Statistic::Mean, Statistic::Median])
                 .headlines(&[Statistic::Median])

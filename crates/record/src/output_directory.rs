@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_the_directory_is_replaced_or_refused_and_never_followed() {
+    fn a_symbolic_link_is_replaced_or_refused_and_never_followed() {
         let (all, directory, outside) = directories();
         let link = |name: &str| symlink(&outside, directory.path().join(name)).unwrap();
         for name in ["replaced", "created", "written", "appended", "read"] {
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_a_folder_in_it_is_refused() {
+    fn a_name_with_a_directory_is_refused() {
         let (_all, directory, outside) = directories();
         for name in ["../outside", "/etc/passwd", ".", "..", "", "a/b", "a/"] {
             assert!(written(&directory, name, "new").is_err(), "{name}");
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_several_names_and_a_fifo_are_refused_without_waiting() {
+    fn a_hard_linked_file_and_a_fifo_are_refused_without_blocking() {
         let (_all, directory, outside) = directories();
         fs::hard_link(&outside, directory.path().join("linked")).unwrap();
         mkfifo(&directory.path().join("fifo"), FILE_MODE).unwrap();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_fails_leaves_the_old_file_and_no_other() {
+    fn a_failed_write_leaves_only_the_old_file() {
         let (_all, directory, _) = directories();
         written(&directory, "file", "old").unwrap();
         let file = directory.path().join("file");

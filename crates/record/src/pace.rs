@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_passes_every_rate_and_waits_at_the_slowest_alone() {
+    fn a_message_queues_only_at_the_slowest_rate() {
         let two = pace("rate = '98.44mbit', delay = '20us'", "rate = '98.44mbit'");
         // A frame has 67 bytes and crosses two lines in each direction.
         let one_b = 4.0 * 67.0 * 8.0 / 98.44e6 + 40e-6 + HOSTS_S;
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_takes_what_its_law_says_and_some_of_the_time_outs() {
+    fn loss_adds_the_time_of_its_law_and_of_some_time_outs() {
         let lossy = pace("rate = '50mbit', delay = '10ms'", "loss = '1%'");
         // The law allows 12.247 segments in 20 ms.
         let law_s = 1e6 / (12.247 * 1448.0 / 20e-3);

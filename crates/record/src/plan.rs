@@ -495,7 +495,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_published_value_is_printed_as_published_and_a_mean_is_called_that() {
+    fn a_published_value_is_printed_as_published_and_a_mean_is_labelled() {
         let quoted = |value, text: &str| Published::Quoted {
             value,
             text: text.to_owned(),

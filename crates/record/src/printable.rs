@@ -92,7 +92,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_a_terminal_obeys_is_seen_as_its_number() {
+    fn control_characters_are_escaped() {
         assert_eq!(printable("reno"), "reno");
         assert_eq!(printable("Zürich → 東京"), "Zürich → 東京");
         assert_eq!(printable("a\nb\x1b[2J"), r"a\nb\u{1b}[2J");
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_a_log_has_at_most_160_columns() {
+    fn a_log_line_has_at_most_160_columns() {
         let whole = "x".repeat(COLUMNS);
         assert_eq!(log_line(&whole), whole);
         let cut = log_line(&"ü\n".repeat(COLUMNS));
@@ -112,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn json_of_any_text_means_the_text_and_shows_all_of_it(text in any::<String>()) {
+        fn printable_json_is_equivalent_and_has_no_control_characters(text in any::<String>()) {
             let json = serde_json::to_string(&text).unwrap();
             let json = printable_json(&json);
             prop_assert!(!json.contains(is_unfit));

@@ -88,7 +88,7 @@ mod tests {
     use crate::Direction;
 
     #[test]
-    fn a_figure_names_what_it_is_of_and_its_unit() {
+    fn a_figure_is_formatted_with_scope_and_unit() {
         let figure = Figure::new(Metric::GoodputBitPerS, Statistic::Mean, 9.435e8)
             .toward(Direction::Up)
             .stream(2);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_has_no_more_digits_than_it_deserves_and_small_rates_are_in_kbit() {
+    fn a_value_has_four_digits_and_small_rates_are_in_kbit() {
         for (value, shown) in [
             (18_848_000.0, "18.85 Mbit/s"),
             (13_575_131_000.0, "13580 Mbit/s"),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_no_plural() {
+    fn one_has_no_plural() {
         let counts = [0_u32, 1, 2].map(|count| counted(count, "run"));
         assert_eq!(counts, ["0 runs", "1 run", "2 runs"]);
     }

@@ -759,7 +759,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_refused_with_its_cause() {
+    fn a_file_that_is_no_record_is_refused_with_the_cause() {
         for (text, cause) in [
             ("", "not a farwire record"),
             ("{}", "not a farwire record"),
@@ -789,7 +789,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_no_scenario_becomes_is_refused_with_its_key() {
+    fn an_invalid_plan_is_refused_with_its_key() {
         let repeats = r#""repeats":{"least":1,"most":1,"until":null}"#;
         let count = |least: u64, most: u64| {
             format!(r#""repeats":{{"least":{least},"most":{most},"until":null}}"#)
@@ -868,7 +868,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_would_fill_the_memory_is_refused_where_it_becomes_too_long() {
+    fn a_record_that_would_fill_memory_is_refused() {
         let small = changed("", "");
         let refused = |file: &mut dyn Read| {
             let error = Record::from_reader(file).unwrap_err();
@@ -932,7 +932,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_finished_when_its_last_whole_line_says_so() {
+    fn a_record_is_finished_if_its_last_complete_line_says_so() {
         let directory = tempfile::tempdir().unwrap();
         let finished = |text: &str| {
             std::fs::write(directory.path().join(FILE), text).unwrap();

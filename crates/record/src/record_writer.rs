@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_equal() {
+    fn a_written_record_reads_back() {
         let directory = tempfile::tempdir().unwrap();
         let mut record = record();
         record.baselines = [2e10, 1e10]
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn any_prefix_has_the_runs_that_are_whole_in_it() {
+    fn a_truncated_record_has_its_complete_runs() {
         let directory = tempfile::tempdir().unwrap();
         let record = record();
         let bytes = written(directory.path(), &record);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_resumed_goes_on_after_its_last_whole_run() {
+    fn a_resumed_record_continues_after_its_last_complete_run() {
         let directory = tempfile::tempdir().unwrap();
         let record = record();
         let bytes = written(directory.path(), &record);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_goes_on_elsewhere_says_what_was_where() {
+    fn a_record_continued_elsewhere_names_the_host_of_each_run() {
         let directory = tempfile::tempdir().unwrap();
         let mut record = record();
         let first = record.head.host.clone();
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_for_which_there_is_no_room_is_not_there_in_part() {
+    fn a_line_without_room_is_not_written_in_part() {
         let directory = tempfile::tempdir().unwrap();
         let record = record();
         let mut writer = RecordWriter::begin(directory.path(), &record.head, false).unwrap();
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_before_the_last_line_is_named() {
+    fn damage_before_the_last_line_is_reported_with_its_line() {
         let directory = tempfile::tempdir().unwrap();
         let mut bytes = written(directory.path(), &record());
         let head = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_replaced_only_where_that_was_asked_for() {
+    fn a_record_is_replaced_only_on_request() {
         let directory = tempfile::tempdir().unwrap();
         let record = record();
         let before = written(directory.path(), &record);

@@ -56,7 +56,7 @@ mod tests {
     use nix::unistd::mkfifo;
 
     #[test]
-    fn only_a_regular_file_is_opened_and_nothing_is_waited_for() {
+    fn only_a_regular_file_is_opened_and_without_blocking() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         fs::write(at("file"), "text").unwrap();

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_of_one_packet_an_interval_is_judged_by_when_the_last_left() {
+    fn a_sender_with_an_interval_is_judged_by_its_last_packet() {
         let sent = |sent, last_s| {
             let pace = Pace::of_interval(PaceUnit::Requests, 0.02, sent, last_s);
             pace.and_then(|pace| pace.shortfall(Duration::from_millis(1)))

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shard_is_one_of_so_many() {
+    fn a_shard_number_is_in_range() {
         assert_eq!("3/16".parse(), Ok(ShardNumber { index: 3, of: 16 }));
         for (text, cause) in [
             ("0/4", "shards count from 1"),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_its_own_runs_and_no_others() {
+    fn a_shard_has_only_its_runs() {
         let text = r#"{"index":2,"of":3,"by":"run","runs":{"a":[1,4]}}"#;
         let shard: Shard = serde_json::from_str(text).unwrap();
         assert!(shard.has("a", 1) && shard.has("a", 4));

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_of_a_table_is_obeyed_by_a_terminal() {
+    fn control_characters_in_tables_are_escaped() {
         let columns = [
             Column::words("a\u{1b}[2J"),
             Column::numbers("b\u{202e}\nms"),

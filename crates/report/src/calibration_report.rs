@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_run_is_one_line_and_in_no_sum() {
+    fn cases_that_did_not_run_are_one_line_and_in_no_sum() {
         let mut record = measured(&[rtt(24.05, 0.1)]);
         record.finished_at = None;
         let planned = record.plan().cases.len();

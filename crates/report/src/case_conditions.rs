@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conditions_are_one_line() {
+    fn conditions_are_formatted_on_one_line() {
         let spec = "delay = '1ms'\nsize_delay = 2\ntoffee = 'drop=2'\n[up]\nloss = '1%'";
         let line = link(&toml::from_str(spec).unwrap());
         assert_eq!(line, "delay 1ms, size delay 2, toffee drop 2, up loss 1%");
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sweep_set_stands_apart_as_it_is_in_force() {
+    fn swept_conditions_are_separate_and_as_in_force() {
         let mut case = crate::analysis::tests::record().head.plan.cases[0].clone();
         case.link = toml::from_str("rate = '20mbit'\nqueue = '300ms'").unwrap();
         let axis = |path: &str, value: &str| (path.to_owned(), value.to_owned());
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_its_nodes_and_its_links() {
+    fn a_chain_is_formatted_as_nodes_and_links() {
         let mut case = crate::analysis::tests::record().head.plan.cases[0].clone();
         let bed_text =
             "kind = 'chain'\nnodes = ['a', 'b', 'c']\nlinks = { a-b = { rate = '1mbit' } }";

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mean_that_fell_while_most_runs_grew_is_said_to_differ_in_shape() {
+    fn a_mean_that_fell_while_most_runs_grew_is_reported_as_a_change_of_shape() {
         let before = [100.0, 100.1, 100.2, 100.1, 100.0, 100.2].map(|rate| rate * 1e6);
         let after = [
             101.0, 101.1, 101.0, 101.2, 101.1, 101.0, 101.1, 101.2, 101.0, 60.0,

@@ -72,7 +72,7 @@ mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn every_figure_has_a_row_and_what_cannot_be_told_is_said() {
+    fn every_figure_has_a_row_and_undecided_ones_are_reported() {
         let record = record();
         let same = Comparison::of(&record, &record, false, |_, _| true).unwrap();
         let wide = Terminal {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_got_worse_only_where_that_can_be_told() {
+    fn nothing_got_worse_is_printed_only_if_it_is_decided() {
         let mut four = record();
         four.head.plan.cases.truncate(1);
         four.head.plan.cases[0].repeats = record::plan::Repeats::fixed(4);

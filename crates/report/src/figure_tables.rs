@@ -394,7 +394,7 @@ mod tests {
     use record::Figure;
 
     #[test]
-    fn a_one_sided_interval_of_one_run_is_stated_as_it_is_and_said_to_be_of_the_run() {
+    fn a_one_sided_interval_of_one_run_is_printed_with_its_scope() {
         let mut record = record();
         record.runs.truncate(1);
         record.head.plan.cases.truncate(1);
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn where_one_case_ran_once_and_another_twice_each_says_what_its_interval_is_of() {
+    fn intervals_over_different_numbers_of_runs_are_printed_with_their_scope() {
         let mut record = record();
         let goodput = &mut record.runs[0].measurements[1].measurement.figures[0];
         *goodput = goodput.clone().within(goodput.value, 1.08 * goodput.value);
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_of_small_rates_is_in_kbit_and_published_values_stand_as_published() {
+    fn a_column_of_small_rates_is_in_kbit_and_published_values_are_unchanged() {
         use record::plan::Published;
         let mut record = record();
         for run in &mut record.runs {
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_has_the_rows_of_trust_of_its_own_figures_and_no_others() {
+    fn a_report_has_only_the_rows_of_trust_of_its_figures() {
         let record = record();
         let analysis = Analysis::of(&record);
         let tables = tables(&analysis);
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn what_too_few_samples_do_not_tell_is_not_available() {
+    fn values_of_too_few_samples_are_not_available() {
         let mut record = record();
         let of_ping = &mut record.runs[0].measurements[0].measurement.figures;
         let median = of_ping

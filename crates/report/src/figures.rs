@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_the_interval_beside_the_value() {
+    fn the_table_has_value_and_interval() {
         let figure = Figure::new(Metric::LostPercent, Statistic::Mean, 1.0).within(0.5, 2.0);
         let measurement = Measurement {
             figures: vec![figure],
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc_3550_jitter_says_why_it_has_no_interval() {
+    fn rfc_3550_jitter_has_a_reason_instead_of_an_interval() {
         let measurement = Measurement {
             figures: vec![Figure::new(Metric::JitterMs, Statistic::Mean, 0.0123)],
             ..Measurement::default()

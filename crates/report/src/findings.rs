@@ -238,7 +238,7 @@ mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn a_machine_that_changed_while_it_was_measured_is_a_finding() {
+    fn a_machine_that_changed_during_the_experiment_is_a_finding() {
         let mut record = record();
         record.baselines = [1e10, 6e9]
             .map(|rate| Baseline {

@@ -37,7 +37,7 @@ mod tests {
     const BYTES: &[u8] = b"0159-e.\"}],:n ";
 
     #[test]
-    fn nothing_nearly_right_makes_a_report_panic() {
+    fn reports_of_changed_records_do_not_panic() {
         assert!(Record::from_reader(SMALL.as_bytes()).is_ok());
         let mut random = fastrand::Rng::with_seed(1);
         for _ in 0..if cfg!(miri) { 3 } else { 300 } {

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_whose_runs_lie_apart_is_seen_beside_its_baseline() {
+    fn a_deviating_host_is_shown_with_its_baseline() {
         let record = two_hosts();
         let table = table(&Analysis::of(&record)).unwrap();
         let texts = |row: &Vec<Cell>| row.iter().map(|cell| cell.text.clone()).collect::<Vec<_>>();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn every_report_has_the_hosts_and_takes_none_for_a_machine_that_changed() {
+    fn every_report_has_the_hosts_and_none_counts_as_a_changed_machine() {
         let record = two_hosts();
         for report in [
             text(&record, false, Terminal::NONE),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_host_and_of_cases_that_ran_on_one_nothing_is_said() {
+    fn a_single_host_is_not_compared() {
         assert!(table(&Analysis::of(&record())).is_none());
         let mut record = two_hosts();
         record.runs.iter_mut().for_each(|run| run.host = Some(1));

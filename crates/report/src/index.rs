@@ -69,7 +69,7 @@ mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn every_experiment_has_its_verdict_its_pictures_and_the_way_to_its_report() {
+    fn every_experiment_has_a_verdict_drawings_and_a_link_to_its_report() {
         let met = record();
         let mut unmet = record();
         unmet.runs.pop();

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_that_lie_unlike_far_away_are_stated_as_they_are() {
+    fn asymmetric_ends_are_printed_as_an_interval() {
         for (value, ends, text) in [
             (10.0, [10.0, 10.8], "10.00 [10.00, 10.80]"),
             (20.5, [19.9, 20.4], "20.50 [19.90, 20.40]"),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heading_says_of_what_its_intervals_are_and_a_cell_where_it_differs() {
+    fn a_heading_has_the_scope_of_its_intervals_and_a_cell_a_different_one() {
         let label = Label::of([
             IntervalScope::Runs(5),
             IntervalScope::TheRun,

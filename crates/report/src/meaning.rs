@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_says_its_metric_unit_statistic_and_direction() {
+    fn a_figure_is_explained_with_metric_unit_statistic_and_direction() {
         let text = of(
             Metric::GoodputBitPerS,
             Statistic::Mean,

@@ -43,7 +43,7 @@ mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn what_a_case_has_come_to_is_what_the_report_says() {
+    fn interim_figures_equal_those_of_the_report() {
         let mut record = record();
         let whole = record.clone();
         let analysis = Analysis::of(&whole);

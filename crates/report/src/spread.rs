@@ -192,7 +192,7 @@ mod tests {
     use record::plan::Published;
 
     #[test]
-    fn a_figure_of_several_runs_has_a_row_and_one_of_a_single_run_none() {
+    fn only_figures_of_several_runs_have_a_row() {
         let record = record();
         let analysis = Analysis::of(&record);
         let text = text(&tables(&analysis), Terminal::NONE);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn published_runs_have_their_spread_below_ours() {
+    fn the_spread_of_published_runs_is_below_that_of_measured_ones() {
         let mut record = record();
         let of_slow = &mut record.head.plan.cases[1].published;
         let name = "ping.rtt_ms.median".parse().unwrap();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_far_out_is_listed_and_ringed() {
+    fn outliers_are_listed_and_ringed() {
         let values = [10.0, 11.0, 12.0, 11.0, 10.0, 30.0];
         let summary = SampleSummary::of(&values).unwrap();
         assert_eq!(far_out(Metric::RttMs, &summary), "30.00");

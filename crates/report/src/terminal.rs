@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_no_wider_than_the_terminal_and_no_number_is_cut() {
+    fn a_table_fits_the_terminal_without_truncated_numbers() {
         for width in [60, 80, 100, 200] {
             let terminal = Terminal {
                 width,
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_one_table_as_wide_as_what_stands_in_it() {
+    fn a_table_that_fits_is_as_wide_as_its_content() {
         let columns = [Column::words("case"), Column::numbers("rtt median\nms")];
         let table = Table::new("ping", columns).with([["base", "1.844 ± 0.066"]]);
         let lines = [
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_is_wrapped_and_a_number_keeps_its_unit() {
+    fn prose_is_wrapped_without_separating_numbers_from_units() {
         let terminal = Terminal {
             width: 30,
             ..Terminal::NONE
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_wrapped_after_a_point_and_a_number_never() {
+    fn a_name_is_wrapped_after_points_and_a_number_is_not() {
         let wrapped = in_parts("download.goodput_bit_per_s.mean: 18.85 Mbit/s", 20);
         let lines = ["download.", "goodput_bit_per_s.", "mean: 18.85 Mbit/s"];
         assert_eq!(wrapped.lines().collect::<Vec<_>>(), lines);

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn places_have_a_name_each() {
+    fn anchors_are_unique() {
         let mut anchors: Vec<&str> = ROWS.iter().map(|row| row.anchor).collect();
         anchors.sort_unstable();
         anchors.dedup();

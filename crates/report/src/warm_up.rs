@@ -148,7 +148,7 @@ mod tests {
     use crate::interval::{ConfidenceInterval, IntervalScope};
 
     #[test]
-    fn warm_ups_are_told_in_words() {
+    fn warm_ups_are_formatted() {
         let found = [
             LeftOutStart::Found(0.5),
             LeftOutStart::Found(2.0),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_that_is_not_sure_is_marked() {
+    fn an_untrusted_interval_is_marked() {
         let way = Throughput {
             quantity: RateQuantity::Goodput,
             direction: None,
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(steady(&sure, 1e6, Label::default()), "5.0 ± 1.0");
     }
     #[test]
-    fn a_sent_rate_has_its_own_column_beside_the_requested_rate_and_never_stands_under_goodput() {
+    fn a_sent_rate_has_a_separate_column_beside_the_requested_rate() {
         use record::{Figure, Sample, Statistic};
         let mut record = crate::analysis::tests::record();
         let up = Direction::Up;

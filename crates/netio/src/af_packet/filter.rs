@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_stretches_become_fewer_and_leave_nothing_out() {
+    fn too_many_ranges_are_merged_without_losing_an_interface() {
         let ranges: Vec<_> = (1..=2000).map(|n| (n * 3, n * 3)).collect();
         let program = program(FrameLengths::UpTo(1920), &ranges).unwrap();
         assert!(program.len() <= 4096, "{}", program.len());

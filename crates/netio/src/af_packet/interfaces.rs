@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_are_found_by_their_interfaces_also_after_one_is_another() {
+    fn ports_are_found_by_interface_even_after_a_replacement() {
         let mut interfaces = Interfaces::sharing(vec![9, 4, 5, 8]);
         assert_eq!(interfaces.ranges(), [(4, 5), (8, 9)]);
         assert_eq!(
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_of_one_interface_are_bound_to_it() {
+    fn the_sockets_of_one_interface_are_bound_to_it() {
         let interfaces = Interfaces::one(7);
         assert_eq!((interfaces.bound_to(), interfaces.port(6)), (7, Some(0)));
         assert!(interfaces.address(0).is_none() && interfaces.ranges().is_empty());

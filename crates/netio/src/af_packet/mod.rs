@@ -446,7 +446,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_departure_has_the_send_call_and_the_place_in_it() {
+    fn departure_times_follow_from_the_call_and_the_place_in_it() {
         let at = |place, count| left_at(Nanos(1_000), Nanos(9_000), place, count).0;
         assert_eq!(at(0, 1), 9_000);
         assert_eq!(

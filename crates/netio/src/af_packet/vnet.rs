@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn a_written_header_reads_back() {
         let offload = Offload {
             gso: Some(Gso {
                 kind: GsoKind::TcpV6,
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tunnel_stands_beside_what_its_segments_are() {
+    fn a_tunnel_header_has_the_kinds_of_tunnel_and_segments() {
         let offload = Offload {
             gso: Some(Gso {
                 kind: GsoKind::TcpV4,
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_kind_of_gso_frame_is_not_guessed_at() {
+    fn an_unknown_kind_of_gso_frame_is_refused() {
         assert_eq!(read([0, 3, 0, 0, 0, 0, 0, 0, 0, 0]), None);
     }
 }

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_client_has_an_address_of_its_own() {
+    fn every_client_has_a_different_address() {
         assert_eq!(address(1).to_string(), "10.78.0.1");
         assert_eq!(address(Star::MOST_CLIENTS).to_string(), "10.78.3.232");
         assert_eq!(mac(300), [2, 0, 10, 78, 1, 44]);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bed_of_no_client_or_of_too_many_is_refused() {
+    fn a_bed_with_no_client_or_too_many_is_refused() {
         for clients in [0, 1001] {
             let refused = Star::build(&BedConfig::default(), clients).unwrap_err();
             assert!(matches!(refused, BedError::Clients(_)), "{refused}");

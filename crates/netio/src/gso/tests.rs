@@ -260,7 +260,7 @@ fn bytes(frame: &TxFrame<'_>) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn each_segment_taken_by_itself_is_the_packet_built_by_itself(flow in flow()) {
+    fn each_segment_equals_the_packet_built_separately(flow in flow()) {
         let frame = flow.frame();
         let gso = GsoFrame::of(&frame).unwrap();
         prop_assert_eq!(gso.segments() as usize, flow.segments());
@@ -276,7 +276,7 @@ proptest! {
     }
 
     #[test]
-    fn a_run_of_segments_is_itself_a_gso_frame_of_those_packets(
+    fn a_run_of_segments_is_a_gso_frame_of_those_packets(
         flow in flow(), a in 0.0..1.0f64, b in 0.0..1.0f64,
     ) {
         let frame = flow.frame();
@@ -300,7 +300,7 @@ proptest! {
     }
 
     #[test]
-    fn a_tunnels_train_is_itself_a_gso_frame_of_those_packets(
+    fn a_train_of_a_tunnel_is_a_gso_frame_of_those_packets(
         flow in flow(), a in 0.0..1.0f64, b in 0.0..1.0f64,
     ) {
         let flow = Flow { tags: 0, vlan: None, ..flow };

@@ -450,7 +450,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_lists_allow_is_documented() {
+    fn allowed_calls_are_documented() {
         let page = include_str!("../../../../docs/hardening.md");
         for purpose in FAR_END.iter().chain(EMULATOR) {
             assert!(page.contains(purpose.name), "{}", purpose.name);
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn no_call_is_listed_twice_since_the_last_one_would_count() {
+    fn no_call_is_listed_twice() {
         for list in [FAR_END, EMULATOR] {
             let mut names: Vec<_> = list
                 .iter()

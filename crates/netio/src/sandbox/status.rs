@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_found() {
+    fn a_remaining_privilege_is_found() {
         let admin = Capability::CAP_NET_ADMIN.bitmask();
         let (none, one) = ("0000000000000000", "0000000000001000");
         assert_eq!(left_in(&status(none, 1, 2), 0, true), None);

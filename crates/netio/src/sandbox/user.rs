@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_that_is_not_there_is_named() {
+    fn a_missing_user_is_named_in_the_error() {
         let error = OtherUser::named("no-such-user").unwrap_err();
         assert_eq!(
             error.to_string(),

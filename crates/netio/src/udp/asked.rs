@@ -125,7 +125,7 @@ mod tests {
 
     /// All addresses of 127.0.0.0/8 belong to this host, and 127.0.0.1 is the preferred one.
     #[test]
-    fn an_answer_leaves_from_the_address_that_was_asked() {
+    fn an_answer_leaves_from_the_address_of_the_request() {
         for (bound, asked) in [
             ("0.0.0.0:0", "127.0.0.7"),
             ("[::]:0", "127.0.0.7"),

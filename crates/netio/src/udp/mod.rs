@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_arrives_as_the_datagrams_that_it_was_made_of() {
+    fn a_train_arrives_as_its_datagrams() {
         let (mut sender, receiver) = pair();
         let train: Vec<u8> = (0..=u8::MAX).cycle().take(10 * SEGMENT).collect();
         assert_eq!(sender.send(&train).unwrap(), 10);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_stamps_what_arrives() {
+    fn the_kernel_timestamps_arriving_datagrams() {
         let (mut sender, receiver) = pair();
         sender.send(&[7; SEGMENT]).unwrap();
         await_datagram(&receiver);
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_socket_dropped_is_counted_at_once_and_with_what_comes_next() {
+    fn drops_of_a_full_socket_are_counted_immediately_and_with_the_next_datagram() {
         let (mut sender, receiver) = pair();
         setsockopt(&receiver.socket, sockopt::RcvBuf, &1).unwrap();
         let datagram = [0; SEGMENT];

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_port_gives_each_peer_its_socket_and_the_rest_to_the_first() {
+    fn a_shared_port_separates_connected_peers_from_the_others() {
         // The host prefers 127.0.0.1 for packets to itself.
         for (wildcard, asked) in [
             ("0.0.0.0:0", "127.0.0.1"),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_is_bound_but_not_connected_takes_nobodys_datagrams() {
+    fn a_bound_but_unconnected_socket_gets_no_datagrams() {
         let mut port = SharedPort::bind("127.0.0.1:0".parse().unwrap(), None).unwrap();
         let _unconnected: Vec<UdpSocket> =
             (0..8).map(|_| bound(port.address, None).unwrap()).collect();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_into_a_socket_before_it_was_connected_is_not_lost() {
+    fn datagrams_before_the_connection_of_a_socket_are_not_lost() {
         for (address, asked) in [("127.0.0.1:0", "127.0.0.1"), ("[::]:0", "127.0.0.7")] {
             let mut port = SharedPort::bind(address.parse().unwrap(), None).unwrap();
             let to = SocketAddr::new(asked.parse().unwrap(), port.address.port());
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_of_another_socket_is_refused() {
+    fn a_port_in_use_is_refused() {
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
         let error = SharedPort::bind(taken.local_addr().unwrap(), None).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);

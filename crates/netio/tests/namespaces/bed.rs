@@ -56,7 +56,7 @@ fn ping(bed: &Bed, options: &[&str]) -> String {
 }
 
 #[test_support::test(serial, Namespaces, Tool("ping"))]
-fn the_first_ping_crosses_over_ipv4_and_ipv6() {
+fn the_first_ping_passes_over_ipv4_and_ipv6() {
     let bed = bridged(&BedConfig::default());
     for address in [SERVER.v4.to_string(), SERVER.v6.to_string()] {
         let out = ping(&bed, &["-c", "1", "-W", "5", &address]);
@@ -65,7 +65,7 @@ fn the_first_ping_crosses_over_ipv4_and_ipv6() {
 }
 
 #[test_support::test(serial, Namespaces, Tool("ping"))]
-fn a_jumbo_ping_crosses_whole() {
+fn a_jumbo_ping_passes_unfragmented() {
     let bed = bridged(&BedConfig {
         mtu: 9000,
         ..BedConfig::default()
@@ -79,7 +79,7 @@ fn a_jumbo_ping_crosses_whole() {
 }
 
 #[test_support::test(serial, Namespaces, Tool("ping"))]
-fn a_small_mtu_leaves_ipv4() {
+fn a_small_mtu_disables_ipv6() {
     let bed = bridged(&BedConfig {
         mtu: 576,
         ..BedConfig::default()
@@ -104,7 +104,7 @@ fn an_mtu_out_of_range_is_refused() {
 
 /// The check uses an interface in a namespace of the test itself, whose peer is in the bed and disappears with it.
 #[test_support::test(serial, Namespaces)]
-fn nothing_is_left_when_it_is_dropped() {
+fn nothing_is_left_after_a_bed_is_dropped() {
     let before = open_namespaces();
     let outside = NetNs::create().unwrap();
     let bed = plain();
@@ -138,7 +138,7 @@ fn nothing_is_left_when_it_is_dropped() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn the_ends_keep_their_offloads_but_cut_tunnels_themselves() {
+fn the_ends_keep_their_offloads_except_for_tunnels() {
     let bed = plain();
     for end in [bed.client(), bed.server()] {
         assert!(active(end, "tx-tcp-segmentation"));
@@ -150,7 +150,7 @@ fn the_ends_keep_their_offloads_but_cut_tunnels_themselves() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn without_offloads_the_ends_cut_all_themselves() {
+fn without_offloads_the_ends_segment_everything() {
     let bed = Bed::build(&BedConfig {
         offloads: false,
         ..BedConfig::default()
@@ -202,7 +202,7 @@ fn the_emulators_ports_have_no_address() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn an_interface_is_found_with_its_facts() {
+fn an_interface_is_found_with_its_properties() {
     let bed = plain();
     let (loopback, wan, routed) = bed
         .client()
@@ -230,7 +230,7 @@ fn an_interface_is_found_with_its_facts() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn an_interface_is_configured_by_addresses_and_routes_that_are_not_the_kernels() {
+fn addresses_and_routes_not_added_by_the_kernel_count_as_configured() {
     let bed = plain();
     let configured = |name| Interface::find(name).unwrap().is_configured().unwrap();
     assert!(bed.client().run(|| configured(WAN)).unwrap());
@@ -254,7 +254,7 @@ fn an_interface_is_configured_by_addresses_and_routes_that_are_not_the_kernels()
 }
 
 #[test_support::test(serial, Namespaces)]
-fn a_missing_interface_is_named() {
+fn a_missing_interface_is_named_in_the_error() {
     for name in ["nosuch", "", "a-name-that-no-kernel-takes"] {
         let error = Interface::find(name).unwrap_err().to_string();
         assert_eq!(error, format!("there is no interface {name}"));
@@ -262,7 +262,7 @@ fn a_missing_interface_is_named() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn a_panic_goes_on_in_the_caller() {
+fn a_panic_continues_in_the_caller() {
     let ns = NetNs::create().unwrap();
     let quiet = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));

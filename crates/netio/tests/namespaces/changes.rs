@@ -24,7 +24,7 @@ fn in_a_namespace(within: impl FnOnce(&TempDir) + Send) {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn a_feature_and_the_state_are_put_back() {
+fn a_feature_and_the_state_are_restored() {
     in_a_namespace(|dir| {
         let mut lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
         assert_eq!(lease.switch(TSO, false).unwrap(), SwitchResult::Changed);
@@ -39,7 +39,7 @@ fn a_feature_and_the_state_are_put_back() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn what_a_killed_process_left_is_put_back() {
+fn changes_of_a_killed_process_are_undone() {
     in_a_namespace(|dir| {
         kill_holder(dir);
         let lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
@@ -49,7 +49,7 @@ fn what_a_killed_process_left_is_put_back() {
 }
 
 #[test_support::test(serial, Namespaces, Tool("ip"))]
-fn what_a_killed_process_left_is_put_back_under_another_name() {
+fn changes_of_a_killed_process_are_undone_after_a_rename() {
     in_a_namespace(|dir| {
         kill_holder(dir);
         ip(&["link", "set", WAN, "name", "lan"]);
@@ -61,7 +61,7 @@ fn what_a_killed_process_left_is_put_back_under_another_name() {
 
 /// It may be another interface, which has got the number of the first one.
 #[test_support::test(serial, Namespaces, Tool("ip"))]
-fn an_interface_of_another_address_is_left_alone() {
+fn an_interface_with_another_address_is_left_alone() {
     in_a_namespace(|dir| {
         kill_holder(dir);
         ip(&["link", "set", WAN, "address", "02:00:00:00:00:77"]);
@@ -72,7 +72,7 @@ fn an_interface_of_another_address_is_left_alone() {
 }
 
 #[test_support::test(serial, Namespaces, Tool("ip"))]
-fn a_renamed_interface_is_put_back() {
+fn a_renamed_interface_is_restored() {
     in_a_namespace(|dir| {
         let mut lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
         lease.switch(TSO, false).unwrap();
@@ -97,7 +97,7 @@ fn ip(arguments: &[&str]) {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn an_interface_is_leased_once() {
+fn an_interface_cannot_be_leased_twice() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
@@ -115,7 +115,7 @@ fn an_interface_is_leased_once() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn a_feature_that_is_unknown_or_fixed_is_told() {
+fn an_unknown_or_fixed_feature_is_reported() {
     in_a_namespace(|dir| {
         let mut lease = InterfaceLease::take_in(dir.path(), WAN).unwrap();
         let absent = lease.switch("no-such-feature", true).unwrap();
@@ -126,7 +126,7 @@ fn a_feature_that_is_unknown_or_fixed_is_told() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn the_carrier_is_seen_to_go_and_come() {
+fn loss_and_return_of_the_carrier_are_reported() {
     let bed = plain();
     let (mut watcher, index) = watch_wan(&bed);
     let port = bed
@@ -142,7 +142,7 @@ fn the_carrier_is_seen_to_go_and_come() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn the_last_state_is_told_though_changes_were_lost() {
+fn the_last_state_is_reported_after_lost_notifications() {
     let bed = plain();
     let (mut watcher, index) = watch_wan(&bed);
     let wan = bed.client().run(|| Offloads::open(WAN).unwrap()).unwrap();

@@ -10,7 +10,7 @@ use crate::bed::{bridged, plain};
 use crate::helper::run;
 
 #[test_support::test(serial, Namespaces, Tool("ping"), Ingress)]
-fn the_host_is_deaf_while_it_lives_and_taps_still_see() {
+fn the_host_gets_no_packets_while_it_exists_but_taps_do() {
     let bed = bridged(&BedConfig::default());
     assert!(answers(&bed));
 
@@ -26,7 +26,7 @@ fn the_host_is_deaf_while_it_lives_and_taps_still_see() {
 }
 
 #[test_support::test(serial, Namespaces, Ingress)]
-fn two_interfaces_are_guarded_at_once() {
+fn two_interfaces_are_guarded_simultaneously() {
     let bed = plain();
     let guards = bed
         .emulator()
@@ -35,7 +35,7 @@ fn two_interfaces_are_guarded_at_once() {
 }
 
 #[test_support::test(serial, Namespaces, Ingress)]
-fn an_interface_is_guarded_once() {
+fn an_interface_cannot_be_guarded_twice() {
     let bed = plain();
     let within = || {
         let _first = IngressDrop::new(&[WAN]).unwrap();
@@ -46,7 +46,7 @@ fn an_interface_is_guarded_once() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn a_missing_interface_is_named() {
+fn a_missing_interface_is_named_in_the_error() {
     let error = IngressDrop::new(&["nosuch"]).err().unwrap().to_string();
     assert!(error.contains("nosuch"), "{error}");
 }

@@ -112,7 +112,7 @@ fn cross(segments: bool, count: usize) -> Vec<(Offload, Vec<u8>)> {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn whom_the_kernel_takes_them_apart_for_gets_them_as_they_were() {
+fn joined_datagrams_arrive_unchanged_after_segmentation() {
     let frames = frames();
     let arrived = cross(false, frames.len());
     assert_eq!(arrived.len(), frames.len());
@@ -127,7 +127,7 @@ fn whom_the_kernel_takes_them_apart_for_gets_them_as_they_were() {
 }
 
 #[test_support::test(serial, Namespaces)]
-fn alike_leave_as_one_and_no_others() {
+fn only_matching_datagrams_are_joined() {
     let arrived = cross(true, GROUPS.len());
     let frames = frames();
     let mut rest = frames.as_slice();

@@ -136,7 +136,7 @@ pub(crate) fn receive(port: &mut AfPacket, count: usize) -> Vec<(Offload, Vec<u8
 }
 
 #[test_support::test(serial, Namespaces, TunnelGso)]
-fn a_train_arrives_whole_and_between_the_packets_that_it_was_sent_between() {
+fn a_train_arrives_unsegmented_and_in_order() {
     let bed = plain();
     let mut port = out(&bed);
     let mut client = bed
@@ -182,7 +182,7 @@ fn a_train_that_the_interface_refuses_is_counted() {
 }
 
 #[test_support::test(serial, Namespaces, TunnelGso)]
-fn its_interface_goes_with_the_port() {
+fn the_tap_disappears_with_the_port() {
     let bed = plain();
     let count = || bed.emulator().run(interfaces).unwrap();
     let before = count();
@@ -197,7 +197,7 @@ fn interfaces() -> usize {
 }
 
 #[test_support::test(serial, Namespaces, TunnelGso, Tool("ip"))]
-fn a_port_of_several_queues_has_none() {
+fn a_port_with_several_queues_sends_no_trains() {
     let bed = plain();
     let add = "ip link add many numtxqueues 2 numrxqueues 2 type veth peer name other";
     let words: Vec<&str> = add.split(' ').collect();

@@ -140,7 +140,7 @@ fn runs_in(bytes: &[u8]) -> usize {
 }
 
 #[test]
-fn after_any_losses_duplicates_and_sudden_ends_every_run_is_there_once_or_named() {
+fn after_losses_duplicates_and_truncations_every_run_is_present_once_or_missing() {
     let record = record();
     for seed in 0..150 {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -176,7 +176,7 @@ fn after_any_losses_duplicates_and_sudden_ends_every_run_is_there_once_or_named(
 }
 
 #[test]
-fn what_went_on_elsewhere_is_of_both_hosts() {
+fn a_record_continued_elsewhere_has_both_hosts() {
     let record = record();
     let mut file = lines(&record, "b", &[run(&record, 0, 1, 10)], false);
     let elsewhere = HostFacts {
@@ -202,7 +202,7 @@ fn what_went_on_elsewhere_is_of_both_hosts() {
 }
 
 #[test]
-fn each_run_and_baseline_says_on_which_host() {
+fn each_run_and_baseline_has_its_host() {
     let record = record();
     let files = [("b", 1), ("a", 2)]
         .map(|(host, repeat)| lines(&record, host, &[run(&record, 0, repeat, 10 * repeat)], true));
@@ -231,7 +231,7 @@ fn each_run_and_baseline_says_on_which_host() {
 }
 
 #[test]
-fn what_was_merged_is_merged_again_and_never_resumed() {
+fn a_merged_record_can_be_merged_again_but_not_resumed() {
     let record = record();
     let files = [("b", 1), ("a", 2), ("c", 3)]
         .map(|(host, repeat)| lines(&record, host, &[run(&record, 0, repeat, 10 * repeat)], true));
@@ -249,7 +249,7 @@ fn what_was_merged_is_merged_again_and_never_resumed() {
 }
 
 #[test]
-fn of_two_the_one_with_all_its_attempts_is_kept_then_the_sound_one_then_the_first() {
+fn a_complete_group_is_kept_before_a_valid_one_and_that_before_the_first() {
     let record = record();
     let at = |second| run(&record, 0, 1, second);
     let owed = vec![invalid(at(1), 1), invalid(at(2), 2)];
@@ -271,7 +271,7 @@ fn of_two_the_one_with_all_its_attempts_is_kept_then_the_sound_one_then_the_firs
 }
 
 #[test]
-fn a_run_whose_attempts_did_not_all_take_place_is_kept_and_missing() {
+fn a_run_with_attempts_left_is_kept_and_missing() {
     let record = record();
     let (_all, paths) = directories(&[lines(
         &record,
@@ -287,7 +287,7 @@ fn a_run_whose_attempts_did_not_all_take_place_is_kept_and_missing() {
 }
 
 #[test]
-fn where_the_scatter_decides_what_is_missing_is_what_the_first_five_say() {
+fn missing_runs_follow_from_the_scatter_of_the_first_five() {
     let mut record = record();
     record.head.plan.cases.truncate(1);
     let of: FigureName = "ping.rtt_ms.median".parse().unwrap();
@@ -325,7 +325,7 @@ fn where_the_scatter_decides_what_is_missing_is_what_the_first_five_say() {
 }
 
 #[test]
-fn who_owes_a_run_is_its_shard() {
+fn the_owner_of_a_missing_run_is_its_shard() {
     let mut record = record();
     let name = record.plan().cases[0].name.clone();
     let shard = |index: u32, repeats: &[u32]| Shard {
@@ -347,7 +347,7 @@ fn who_owes_a_run_is_its_shard() {
 }
 
 #[test]
-fn records_of_other_experiments_and_versions_are_refused_with_both_named() {
+fn records_of_other_experiments_and_versions_are_refused_with_both_names() {
     let record = record();
     let own = lines(&record, "a", &[], false);
     let changed = |change: &dyn Fn(&mut Record)| {
@@ -394,7 +394,7 @@ fn records_of_other_experiments_and_versions_are_refused_with_both_named() {
 }
 
 #[test]
-fn a_run_that_its_plan_has_not_and_damage_before_the_end_are_refused() {
+fn an_unplanned_run_and_damage_before_the_end_are_refused() {
     let record = record();
     for wrong in [
         Run {
@@ -433,7 +433,7 @@ fn a_run_that_its_plan_has_not_and_damage_before_the_end_are_refused() {
 }
 
 #[test]
-fn one_of_the_records_is_never_replaced_by_them_all() {
+fn a_merged_record_never_replaces_one_of_its_sources() {
     let record = record();
     let (_all, paths) = directories(&[lines(&record, "a", &[run(&record, 0, 1, 1)], true)]);
     let before = fs::read(paths[0].join(FILE)).unwrap();
@@ -444,7 +444,7 @@ fn one_of_the_records_is_never_replaced_by_them_all() {
 }
 
 #[test]
-fn files_are_referred_to_from_where_the_merged_record_is() {
+fn file_paths_are_relative_to_the_merged_record() {
     let record = record();
     let with_files = |repeat| {
         let mut run = run(&record, 0, repeat, repeat);

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_said_beside_what_it_came_to() {
+    fn requested_shares_are_printed_beside_achieved_ones() {
         let all = after(100_000, "up.loss = '1%'\nup.duplicate = '2%'");
         let [loss, copies] = all.as_slice() else {
             panic!("{all:?}");
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_widen_the_interval_and_are_held_against_those_asked_for() {
+    fn bursts_widen_the_interval_and_are_compared_with_requested_ones() {
         let all = after(400_000, "up.loss = '1%,burst=8'");
         let bursts = &all[0];
         let (share, run) = (bursts.share().unwrap(), bursts.run().unwrap());
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn of_netem_it_is_what_the_correlation_leaves() {
+    fn for_netem_the_expected_share_follows_from_the_correlation() {
         let all = after(400_000, "up.netem = 'delay 1ms loss 10% 25%'");
         let text = all[0].to_string();
         assert!(text.starts_with("box.up.netem: "), "{text}");
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_as_asked_is_said_to_be_outside() {
+    fn a_requested_share_outside_the_interval_is_marked() {
         let share = ShareSummary {
             stage: "box.up.loss".to_owned(),
             what: "lost".to_owned(),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_or_does_nothing_is_not_held_against_anything() {
+    fn changed_or_inactive_stages_have_no_share() {
         assert_eq!(after(100, "up.loss = '0%'\ndown.loss = '1%'"), []);
         let changes = "up.loss = '1%'\nup.schedule = [{ at = '5ms', loss = '2%' }]";
         assert_eq!(after(100, changes), []);

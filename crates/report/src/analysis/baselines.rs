@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_first_has_beside_it_how_far_later_ones_are_off() {
+    fn the_first_baseline_is_followed_by_the_deviations_of_later_ones() {
         let first = baseline(2, 9.4e9, 0.05);
         assert_eq!(
             in_words(std::slice::from_ref(&first)),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_differs_by_more_than_a_third_is_told_with_its_times() {
+    fn a_rate_that_changes_by_more_than_a_third_is_reported_with_times() {
         let alike = [baseline(2, 10e9, 0.05), baseline(31, 6.67e9, 0.1)];
         assert!(changes(&alike).is_empty(), "{:?}", changes(&alike));
         let slower = [
@@ -220,14 +220,14 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_that_doubles_is_told() {
+    fn a_round_trip_that_doubles_is_reported() {
         let change = changes(&[baseline(2, 1e9, 0.05), baseline(31, 1e9, 0.101)]);
         assert_eq!(change.len(), 1);
         assert!(change[0].contains("round trip from 0.050 ms to 0.101 ms"));
     }
 
     #[test]
-    fn two_records_are_told_apart_where_their_baselines_lie_apart_and_none_from_itself() {
+    fn records_differ_if_their_baseline_ranges_do_not_overlap() {
         let [old, new] = [[baseline(2, 10e9, 0.05)], [baseline(2, 5e9, 0.05)]];
         assert!(against(&old, &old).is_empty());
         assert!(against(&old, &[]).is_empty());

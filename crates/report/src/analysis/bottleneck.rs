@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_segment_is_named_with_how_much_faster_the_next_is() {
+    fn the_slowest_segment_is_named_with_the_lead_of_the_next() {
         let words = words([94.0, 20.0, 20.0], 3.0);
         assert!(
             words.contains("the bottleneck is b to c (b-c) with 20.06 Mbit/s"),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_path_that_loses_more_than_its_segments_do_says_so() {
+    fn a_path_slower_than_its_slowest_segment_is_reported() {
         let words = words([94.0, 20.0, 15.0], 99.0);
         assert!(words.contains("slower"), "{words}");
         assert!(words.contains("less than any of its segments"), "{words}");
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_chain_there_is_none() {
+    fn without_a_chain_there_is_no_bottleneck() {
         assert!(bottlenecks(&Analysis::of(&record()).cases).is_empty());
     }
 }

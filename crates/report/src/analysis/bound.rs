@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slower_of_two_rates_binds() {
+    fn the_slower_of_two_rates_is_the_bound() {
         let of = |link, way| bound(link, way).unwrap().bit_per_s / 1448.0 * 1514.0 / 1e6;
         assert!((of("", None) - 60.9).abs() < 1e-6);
         assert!((of("rate = '10mbit'", None) - 10.0).abs() < 1e-6);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_goodput_of_several_clients_is_bound_by_all_their_links() {
+    fn the_bound_of_several_clients_is_the_sum_over_their_links() {
         let mut case = record().head.plan.cases[0].clone();
         let of = |case: &Case| Bound::of(case, &case.instruments[1], None).unwrap();
         case.bed = bed("rate = '10mbit'");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_of_netem_binds_where_nothing_passes_it() {
+    fn a_rate_of_netem_is_a_bound_without_reordering() {
         let of = |options: &str| bound(&format!("netem = '{options}'"), None);
         let binding = of("rate 8mbit 100").unwrap().bit_per_s;
         assert!(
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_and_a_shared_server_bind_by_name() {
+    fn loss_and_a_shared_server_are_named_as_bounds() {
         let lossy = bound("toffee = 'drop=1'", None).unwrap();
         assert_eq!(lossy.name, "Padhye's law of loss");
         let served = bound("toffee = 'delay=1ms'", None).unwrap();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_condition_nothing_is_claimed() {
+    fn without_conditions_there_is_no_bound() {
         let mut case = record().head.plan.cases[0].clone();
         let instrument = case.instruments[1].clone();
         assert_eq!(Bound::of(&case, &instrument, None), None);

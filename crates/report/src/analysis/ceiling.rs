@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_within_80_percent_of_the_ceiling_is_marked() {
+    fn a_rate_above_80_percent_of_the_machine_s_limit_is_marked() {
         let ceiling = |tcp| Baseline {
             tcp_bit_per_s: Some(tcp),
             ..Baseline::default()
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_that_is_mostly_the_hosts_is_marked() {
+    fn a_delay_mostly_caused_by_the_hosts_is_marked() {
         let floor = |rtt| Baseline {
             rtt_floor_ms: Some(rtt),
             ..Baseline::default()
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bed_of_another_mtu_is_held_against_nothing() {
+    fn a_bed_with_another_mtu_is_not_compared() {
         let mut record = record();
         record.baselines.push(Baseline {
             mtu: 9000,

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn cases_that_are_alike_contradict_a_trend_in_fewer_than_one_in_a_thousand_experiments() {
+    fn equal_cases_contradict_a_trend_in_fewer_than_one_in_a_thousand_experiments() {
         let [_, not_met] = verdicts(&[1e8, 1e8, 1e8], UNLESS_CONTRADICTED, 20_000);
         assert!(not_met < 20, "{not_met}");
         // By value, a trend of three equal cases is met in one experiment of six.
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_have_no_logarithm_are_drawn_again_themselves() {
+    fn values_without_a_logarithm_are_resampled() {
         // One of five values is 10. The mean of five draws is 0 in 0.8^5 of experiments, which is 33 %.
         let mut record = of(&[vec![0.0, 0.0, 0.0, 0.0, 10.0]]);
         record.head.plan.cases[0].expect = vec![Expectation {
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn trends_are_drawn_case_by_case_and_too_few_runs_show_nothing() {
+    fn trends_are_drawn_case_by_case_and_need_enough_runs() {
         let mut record = of(&drawn(&[2e8, 1e8, 1e8], 0.1, 5, 1));
         falls(&mut record, Judgement::default());
         let [(by_value, false)] = not_met(&record)[..] else {

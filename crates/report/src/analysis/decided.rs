@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_met_by_the_value_unless_its_interval_contradicts_or_when_that_shows_it() {
+    fn a_rule_is_met_by_value_or_by_its_interval() {
         let by_value = Judgement::default();
         // The columns are by value, unless contradicted, and when shown.
         for (rule, expected) in [
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_is_held_against_its_ends_in_percent_of_the_median() {
+    fn a_spread_is_compared_in_percent_of_the_median() {
         let decide = |least, most, values: &[f64]| {
             let rule = ExpectationRule::Spread { least, most };
             let question = RuleTest::of_rule(rule, values, None, None).unwrap();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_contradicted_only_by_an_interval_wholly_on_the_wrong_side() {
+    fn a_step_is_contradicted_only_by_an_interval_entirely_on_the_wrong_side() {
         let times = |factor: f64| RUNS.map(|value| value * factor);
         let falls =
             |values: &[f64], judgement| match RuleTest::of_step(TrendWay::Falling, &RUNS, values)
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_does_not_follow_one_run_that_lies_far_out() {
+    fn the_median_ignores_one_outlier() {
         let runs = [100.0, 101.0, 99.0, 100.5, 500.0];
         let rule = range(95.0, 105.0);
         assert!(!is_met(rule, &runs, Judgement::default()));
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_too_few_runs_say_is_not_decided() {
+    fn too_few_runs_decide_nothing() {
         let of = |values, judgement| {
             let question = RuleTest::of_rule(range(0.0, 1.0), values, None, None).unwrap();
             question.decide(judgement, BEYOND)

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrived_is_shown_before_what_was_sent() {
+    fn received_rates_are_shown_before_sent_ones() {
         let mut both = sampled(Metric::SentBytes, 2e6);
         both.samples
             .extend(sampled(Metric::ReceivedBytes, 1e6).samples);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capacity_of_ip_packets_is_no_goodput_of_payload() {
+    fn an_ip_capacity_is_not_a_goodput() {
         let capacity = sampled(Metric::IpCapacityBitPerS, 9e6);
         let series = RateSeries::shown(&capacity, Some(Direction::Up)).unwrap();
         assert_eq!(series.quantity(), RateQuantity::IpCapacity);

@@ -63,7 +63,7 @@ mod tests {
     use crate::analysis::tests::late_pings;
 
     #[test]
-    fn runs_that_lack_the_same_figures_are_one_line() {
+    fn runs_without_the_same_figures_share_a_line() {
         let record = late_pings(2);
         let mut second = record.runs[0].clone();
         second.repeat = 2;

@@ -485,7 +485,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn whole_percent_readings_that_are_alike_are_no_surer_than_their_step() {
+    fn equal_rounded_readings_have_an_interval_of_one_step() {
         let mut record = record();
         for run in &mut record.runs {
             let cpu = Figure::new(Metric::ReceiverCpuPercent, Statistic::Mean, 0.0);
@@ -505,7 +505,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_figure_that_decides_the_repeats_has_steins_interval() {
+    fn the_figure_that_decides_the_repeats_has_an_interval_by_stein() {
         let mut record = record();
         let (one, of) = (record.runs[0].clone(), name("ping.rtt_ms.median"));
         record.head.plan.cases.truncate(1);
@@ -550,7 +550,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_expectation_that_is_not_met_fails_its_case_and_the_whole() {
+    fn an_unmet_expectation_fails_its_case_and_the_experiment() {
         let mut record = record();
         record.runs[0].measurements[1].measurement = downloaded(1e6);
         let analysis = Analysis::of(&record);
@@ -561,7 +561,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_run_that_failed_or_is_missing_fails_its_case_with_the_cause() {
+    fn a_failed_or_missing_run_fails_its_case_with_the_cause() {
         let mut record = record();
         spoil(&mut record.runs[0], "the ring dropped 3");
         record.runs.pop();
@@ -607,7 +607,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn one_invalid_run_in_five_is_told_and_the_others_stand() {
+    fn one_invalid_run_in_five_is_left_out_and_reported() {
         let mut record = record();
         record.head.plan.cases.truncate(1);
         record.head.plan.trends.clear();
@@ -642,7 +642,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_instrument_that_is_spoilt_takes_none_with_it_and_is_named() {
+    fn a_spoilt_instrument_does_not_affect_others_and_is_named() {
         let record = late_pings(10);
         let analysis = Analysis::of(&record);
         let base = &analysis.cases[0];
@@ -668,7 +668,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_median_is_held_against_the_median_of_published_runs_and_a_mean_against_their_mean() {
+    fn a_median_is_compared_with_the_published_median_and_a_mean_with_the_mean() {
         let mut record = record();
         let of = name("ping.rtt_ms.median");
         let slow = &mut record.head.plan.cases[1];
@@ -743,7 +743,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn late_packets_in_the_tail_mark_the_p99_and_the_loss_and_nothing_else() {
+    fn late_packets_in_the_tail_mark_only_the_p99_and_the_loss() {
         let mut record = late_pings(2);
         let p99 = name("ping.rtt_ms.p99");
         let expectation = &mut record.head.plan.cases[0].expect;
@@ -779,7 +779,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_has_not_run_yet_is_incomplete_and_nothing_about_it_is_decided() {
+    fn an_unfinished_case_is_incomplete_and_undecided() {
         let mut record = record();
         record.finished_at = None;
         record.runs.pop();
@@ -803,7 +803,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_run_that_was_attempted_again_counts_as_the_last_attempt() {
+    fn the_last_attempt_of_a_run_counts() {
         let mut record = record();
         let mut again = record.runs[0].clone();
         again.attempt = 2;
@@ -815,7 +815,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_expectation_about_nothing_measured_has_failed() {
+    fn an_expectation_without_a_measurement_has_failed() {
         let mut record = record();
         record.runs[1].measurements.clear();
         record.runs[2].measurements.clear();
@@ -829,7 +829,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_lower_bound_in_one_run_makes_the_figure_one() {
+    fn a_lower_bound_in_one_run_makes_the_figure_a_lower_bound() {
         let mut record = record();
         let figure = &mut record.runs[0].measurements[1].measurement.figures[0];
         *figure = figure.clone().at_least(figure.value * 0.99);

@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn two_percent_show_with_thirty_runs() {
+    fn a_change_of_two_percent_is_found_with_thirty_runs() {
         let comparison = compare(&repeated(30, 1.0, 1), &repeated(30, 0.98, 2));
         let slower: Vec<_> = comparison.regressions(0.0).collect();
         assert_eq!(slower.len(), 1);
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn of_equal_records_of_many_figures_few_are_called_worse() {
+    fn few_equal_records_with_many_figures_are_called_worse() {
         let share = worse(2_000, 50, 1.0, 0.0);
         assert!(share <= 0.06, "{share}");
     }
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_differ_are_compared_when_asked_for() {
+    fn different_links_are_compared_on_request() {
         let reference = record();
         let mut other = record();
         let both = &mut other.head.plan.cases[1].link.both;
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_runs_cannot_tell_and_say_how_many_would_do() {
+    fn too_few_runs_are_undecided_with_the_number_needed() {
         let comparison = compare(&repeated(3, 1.0, 1), &repeated(3, 3.0, 2));
         assert_eq!(comparison.untold(), comparison.compared.len());
         for one in &comparison.compared {
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_record_lacks_is_named() {
+    fn missing_figures_and_cases_are_named() {
         let mut other = record();
         other.head.plan.cases.truncate(1);
         let lacks = |reference: &Record, record: &Record| {
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_that_differ_with_nothing_in_the_way_are_told() {
+    fn different_machine_limits_are_reported() {
         let [reference, record] = [1e9, 5e8].map(|rate| {
             let mut record = repeated(4, 1.0, 1);
             record.baselines.push(Baseline {

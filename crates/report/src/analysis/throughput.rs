@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_start_is_left_out_and_its_length_is_said() {
+    fn a_slow_start_is_left_out_and_its_length_is_reported() {
         let run = Steady::of(&rising(12), None).unwrap();
         assert!(matches!(run.warm_up, LeftOutStart::Found(s) if (s - 1.5).abs() < 1e-9));
         assert!((run.mean - 1_000.0).abs() < 1.0, "{}", run.mean);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_warm_up_is_left_out_whatever_is_found() {
+    fn a_fixed_warm_up_is_left_out() {
         let run = Steady::of(&rising(12), Some(Nanos(5_000_000_000))).unwrap();
         assert_eq!(run.warm_up, LeftOutStart::Fixed(5.0));
         let ramp = run.ramp_s.unwrap();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_settle_or_is_short_is_left_whole_and_said() {
+    fn unsettled_and_short_series_are_kept_whole_and_marked() {
         let unsettled = Steady::of(&rising(100), None).unwrap();
         assert_eq!(unsettled.warm_up, LeftOutStart::Unsettled);
         assert_eq!(unsettled.ramp_s, None);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn one_run_is_as_sure_as_its_series_and_several_as_their_spread() {
+    fn one_run_has_an_interval_from_its_series_and_several_from_their_spread() {
         let run = || Steady::of(&rising(0), None).unwrap();
         let one = Throughput::over(RateQuantity::Goodput, None, &[run()]).unwrap();
         assert!(one.trusted && one.interval.is_some());

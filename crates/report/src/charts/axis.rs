@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn values_stand_in_proportion_and_never_outside() {
+    fn values_are_placed_in_proportion_and_within_the_axis() {
         let axis = Axis::log("", [1.0, 100.0].into_iter());
         assert!((axis.place(10.0) - 0.5).abs() < 1e-12);
         assert_eq!((axis.place(0.0), axis.place(1e9)), (0.0, 1.0));

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_rise_to_all_whatever_the_count() {
+    fn steps_end_at_one_for_any_count() {
         for count in [2_u32, 199, 200, 201, 12_345] {
             let values: Vec<f64> = (1..=count).map(f64::from).collect();
             let points = steps(&values, f64::from(count));

@@ -144,7 +144,7 @@ mod tests {
     use record::{Figure, Sample};
 
     #[test]
-    fn neighbouring_losses_are_one_run() {
+    fn consecutive_losses_are_one_burst() {
         let lost =
             |index: u64| Sample::new(0.0, Metric::LostPackets, index, 1.0).toward(Direction::Up);
         let measurement = Measurement {

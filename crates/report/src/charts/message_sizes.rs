@@ -199,7 +199,7 @@ mod tests {
     use record::Figure;
 
     #[test]
-    fn every_size_is_a_mark_with_its_interval_and_what_was_published_beside() {
+    fn every_size_has_a_mark_with_interval_and_published_value() {
         let mut record = record();
         for run in &mut record.runs {
             let of = |size: u64| {

@@ -91,7 +91,7 @@ pub(super) mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn drawings_are_svg_with_a_name_of_their_own() {
+    fn drawings_are_svg_with_unique_names() {
         let record = record();
         let analysis = Analysis::of(&record);
         let questions = questions(&analysis);
@@ -114,7 +114,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_file_name_leads_nowhere_else() {
+    fn a_file_name_contains_no_path() {
         assert_eq!(file_name(&["delay", "../../etc"]), "delay-------etc");
     }
 }

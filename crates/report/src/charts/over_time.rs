@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_stand_under_the_goodput_of_the_same_seconds_on_one_axis() {
+    fn round_trips_are_below_the_goodput_on_the_same_time_axis() {
         let question = question_of(&together());
         assert_eq!(question.drawings.len(), 2);
         for drawing in &question.drawings {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_have_a_frame_below_where_there_are_any() {
+    fn losses_have_a_frame_if_there_are_any() {
         let mut record = together();
         let losses = |record: &Record| {
             let question = question_of(record);
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_began_later_is_drawn_later() {
+    fn an_instrument_that_started_later_is_drawn_later() {
         let record = together();
         let analysis = Analysis::of(&record);
         let case = &analysis.cases[0];
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_run_at_the_same_time_shares_no_axis() {
+    fn instruments_that_did_not_run_simultaneously_share_no_axis() {
         let record = crate::analysis::tests::record();
         let drawings = question_of(&record).drawings;
         assert_eq!(drawings.len(), 4);

@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn no_mark_of_a_legend_begins_before_the_text_in_front_of_it_ends() {
+    fn legend_entries_do_not_overlap() {
         let curve = |name: &str| Curve {
             label: Some(name.to_owned()),
             ..Curve::default()

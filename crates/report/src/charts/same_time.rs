@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_add_up_and_rates_are_rates() {
+    fn streams_are_summed_and_rates_are_kept() {
         let bytes = measurement(Metric::ReceivedBytes, 10, 3, 1e5);
         let series = RateSeries::shown(&bytes, Some(Direction::Down)).unwrap();
         let curve = thinned(series.intervals(), 100);
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_called_so_and_not_held_against_what_was_published() {
+    fn a_sent_rate_is_labelled_and_not_compared_with_a_published_goodput() {
         let mut record = crate::analysis::tests::record();
         let case = &mut record.head.plan.cases[0];
         let instrument = &mut case.instruments[0];
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_shares_of_the_probes_of_the_same_time() {
+    fn losses_are_shares_of_simultaneous_probes() {
         let at = |from: u32, to: u32| (from..to).map(|n| (f64::from(n), 1.0)).collect::<Vec<_>>();
         let shares = lost_share(&at(0, 30), &at(30, 40));
         assert_eq!(shares.len(), 4);

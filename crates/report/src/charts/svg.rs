@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_a_name_says_becomes_markup() {
+    fn markup_in_names_is_escaped() {
         let hostile = "<script>\"&'\u{0}\u{1b}[1m\n</svg>";
         let safe = "&lt;script&gt;&quot;&amp;&#39;\u{fffd}\u{fffd}[1m &lt;/svg&gt;";
         assert_eq!(escaped(hostile), safe);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_has_the_room_that_the_widest_font_needs() {
+    fn the_estimated_width_suffices_for_the_widest_font() {
         // A browser measures these widths in DejaVu Sans of 11.5 px.
         let measured = [
             ("blocks[mtu=1500]", 107.4),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_differ_in_more_than_colour() {
+    fn neighbouring_series_differ_in_more_than_colour() {
         for first in 0..MOST_SERIES - 1 {
             let (a, b) = (Look(first), Look(first + 1));
             assert!(a.colour() != b.colour() && a.dash() != b.dash());

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn each_headline_is_drawn_against_a_field_of_three_values() {
+    fn each_main_figure_is_drawn_over_a_field_with_three_values() {
         let record = swept(&[
             &[("link.delay", "1ms")],
             &[("link.delay", "10ms")],
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_go_together_are_one_curve_and_others_are_several() {
+    fn fields_that_change_together_are_one_curve() {
         let zipped = swept(&[
             &[("a", "1"), ("b", "x")],
             &[("a", "2"), ("b", "y")],
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn values_without_numbers_are_names() {
+    fn values_that_are_not_numbers_are_names() {
         let record = swept(&[&[("tcp", "cubic")], &[("tcp", "bbr")], &[("tcp", "reno")]]);
         let analysis = Analysis::of(&record);
         let svg = &question(&analysis).drawings[0].svg;

@@ -78,7 +78,7 @@ mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn a_name_that_begins_as_a_formula_is_none() {
+    fn a_name_that_starts_like_a_formula_is_quoted() {
         let mut record = record();
         record.runs.truncate(1);
         record.runs[0].case = "=cmd|' /C calc'!A0".to_owned();

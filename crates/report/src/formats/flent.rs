@@ -252,7 +252,7 @@ mod tests {
     use record::Direction;
 
     #[test]
-    fn what_ran_apart_is_a_file_of_its_own() {
+    fn instruments_that_ran_separately_have_separate_files() {
         let files = data_files(&record()).unwrap();
         let tests: Vec<_> = files
             .iter()
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_no_series_of_flents_which_are_of_what_arrived() {
+    fn a_sent_rate_is_not_a_series_of_flent() {
         let series = FlentSeries::of_streams("UDP");
         let of = |metric| {
             let sample = |index: u64| record::Sample::new(index as f64, metric, index, 1e6);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ran_together_shares_a_file_and_its_axis() {
+    fn instruments_that_ran_simultaneously_share_a_file_and_its_axis() {
         let mut record = record();
         for instrument in &mut record.head.plan.cases[0].instruments {
             instrument.group = Some("both".to_owned());

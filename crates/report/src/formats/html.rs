@@ -316,7 +316,7 @@ mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn the_page_stands_alone_and_has_a_row_and_a_curve_a_case() {
+    fn the_page_is_self_contained_with_a_row_and_a_curve_per_case() {
         let page = html(&record()).unwrap();
         assert!(page.starts_with("<!doctype html>"));
         for foreign in ["http://", "https://", "<link", "@import", "url(", " src="] {
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn every_heading_of_a_figure_carries_its_meaning() {
+    fn every_heading_of_a_figure_has_its_meaning() {
         for record in fixtures() {
             let page = html(&record).unwrap();
             let analysis = Analysis::of(&record);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn every_heading_of_a_figure_leads_to_how_far_to_trust_it_on_the_same_page() {
+    fn every_heading_of_a_figure_links_to_its_row_of_trust() {
         for record in fixtures() {
             let page = html(&record).unwrap();
             let links: Vec<&str> = page.split("href=\"#trust-").skip(1).collect();
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn the_conditions_of_a_swept_case_are_its_values() {
+    fn a_swept_case_shows_its_swept_values() {
         let mut record = record();
         let case = &mut record.head.plan.cases[1];
         case.axes = vec![("link.queue".to_owned(), "300ms".to_owned())];
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn every_table_scrolls_in_a_box_of_its_own_and_folds_with_its_labels() {
+    fn every_table_scrolls_separately_and_folds_with_its_labels() {
         for record in fixtures() {
             let page = html(&record).unwrap();
             let tables = page.matches("<table").count();
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_stands_below_its_value_and_adds_no_column() {
+    fn a_change_is_below_its_value_and_adds_no_column() {
         let record = record();
         let page = html(&record).unwrap();
         let table = page.split("<table class=\"values\">").nth(1).unwrap();
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn an_experiment_that_expects_nothing_is_not_said_to_have_met_it() {
+    fn an_experiment_without_expectations_is_not_reported_as_met() {
         let mut record = record();
         for case in &mut record.head.plan.cases {
             case.expect.clear();
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_a_user_or_a_peer_says_becomes_markup() {
+    fn markup_from_users_and_peers_is_escaped() {
         const HOSTILE: &str = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>&";
         let mut record = record();
         let plan = &mut record.head.plan;

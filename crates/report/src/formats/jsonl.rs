@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_that_reports_do_not_count_says_why() {
+    fn an_invalid_figure_has_its_cause() {
         let mut record = record();
         let mut again = record.runs[0].clone();
         spoil(&mut record.runs[0], "late");

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_run_yet_is_skipped_with_the_cause() {
+    fn a_case_that_has_not_run_is_skipped_with_the_cause() {
         let mut record = record();
         record.finished_at = None;
         record.runs.retain(|run| run.case == "base");
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_met_fails_and_what_went_wrong_is_an_error() {
+    fn an_unmet_expectation_is_a_failure_and_a_failed_run_an_error() {
         let mut record = record();
         record.head.plan.cases[1].expect[0].of = "ping.lost_percent.mean".parse().unwrap();
         record.runs[0].outcome = RunOutcome::Failed {

@@ -76,7 +76,7 @@ mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn it_has_the_tables_of_the_terminal_and_the_conditions() {
+    fn markdown_has_the_tables_of_the_terminal_and_the_conditions() {
         let text = markdown(&record()).unwrap();
         for part in [
             "# A small experiment\n\n**Met: 4 of 4 expectations met.**",

@@ -92,7 +92,7 @@ mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn every_figure_is_a_gauge_with_its_interval_and_families_stand_together() {
+    fn every_figure_is_a_gauge_with_its_interval_in_one_family() {
         let mut record = record();
         record.head.plan.name = "a \"small\"\none".to_owned();
         let text = openmetrics(&record).unwrap();

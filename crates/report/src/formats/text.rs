@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn every_case_has_a_row_of_measured_beside_published() {
+    fn every_case_has_a_row_with_measured_and_published_values() {
         for text in [
             text(&record(), false, Terminal::NONE),
             text(&record(), true, Terminal::NONE),
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_screen_holds_figures_verdicts_and_what_spoils_them_and_says_where_the_rest_is() {
+    fn the_short_report_has_figures_verdicts_and_faults_and_names_the_full_one() {
         let text = brief(&record(), Terminal::NONE);
         assert!(text.lines().count() <= 30, "{text}");
         for elsewhere in ["warm-up", "over the runs", "Student"] {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn an_experiment_that_expects_nothing_says_so() {
+    fn an_experiment_without_expectations_is_reported_as_such() {
         let mut record = record();
         for case in &mut record.head.plan.cases {
             case.expect.clear();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_met_is_named_below_the_table() {
+    fn unmet_expectations_are_listed_below_the_table() {
         let mut record = record();
         record.head.plan.cases[1].expect[0].rule = ExpectationRule::Gain {
             gain: 5.0,

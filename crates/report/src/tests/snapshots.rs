@@ -13,7 +13,7 @@ fn look_alike(name: &str, report: &str) {
 }
 
 #[test]
-fn the_reports_of_an_experiment_look_as_they_did() {
+fn the_reports_of_an_experiment_match_their_snapshots() {
     let record = record();
     for format in FORMATS {
         match format.make {
@@ -38,7 +38,7 @@ fn the_reports_of_an_experiment_look_as_they_did() {
 }
 
 #[test]
-fn the_reports_of_a_calibration_look_as_they_did() {
+fn the_reports_of_a_calibration_match_their_snapshots() {
     let report = CalibrationReport::of(&measured(&[rtt(25.0, 0.1)]));
     look_alike(
         "calibration_text",

@@ -98,7 +98,7 @@ fn only_cell(report: &CalibrationReport) -> &CalibrationCell {
 }
 
 #[test]
-fn a_round_trip_s_truth_is_what_the_log_says_of_both_ways() {
+fn the_truth_of_a_round_trip_is_the_sum_of_both_logged_delays() {
     let report = CalibrationReport::of(&measured(&[rtt(24.05, 0.1)]));
     let cell = only_cell(&report);
     assert!((cell.truth.unwrap() - 24.0).abs() < 1e-9, "{cell:?}");
@@ -112,7 +112,7 @@ fn a_round_trip_s_truth_is_what_the_log_says_of_both_ways() {
 }
 
 #[test]
-fn a_loss_is_held_against_the_probability_and_its_count_against_the_log() {
+fn a_loss_is_compared_with_the_probability_and_its_count_with_the_log() {
     let lost = figure(Metric::LostPercent, Statistic::Mean, 2.0, 0.5);
     let answered = Figure::new(Metric::ReceivedPackets, Statistic::Total, 980.0);
     let report = CalibrationReport::of(&measured(&[("ping", lost), ("ping", answered)]));
@@ -133,7 +133,7 @@ fn a_loss_is_held_against_the_probability_and_its_count_against_the_log() {
 }
 
 #[test]
-fn losses_too_rare_for_a_probability_have_none() {
+fn too_rare_losses_have_no_truth() {
     let lost = figure(Metric::LostPercent, Statistic::Mean, 2.0, 0.5);
     let mut record = measured(&[("ping", lost)]);
     for flow in flows_of(&mut record) {
@@ -167,7 +167,7 @@ fn loss_truth(link: &str, dropped: &[(&str, u64)]) -> Option<f64> {
 }
 
 #[test]
-fn a_policer_s_drops_are_part_of_the_true_loss() {
+fn drops_of_a_policer_are_part_of_the_true_loss() {
     let link = "loss = '1%'\npolice = '4mbit,burst=64KiB'";
     // The link dropped 40 of 1,000 packets in each direction.
     assert_eq!(
@@ -179,7 +179,7 @@ fn a_policer_s_drops_are_part_of_the_true_loss() {
 }
 
 #[test]
-fn the_true_loss_is_the_share_dropped_where_that_depends_on_the_traffic_else_the_probability() {
+fn the_true_loss_is_the_dropped_share_if_it_depends_on_the_traffic() {
     let loss = &[("loss", 10)][..];
     let probability = Some(1.99);
     let share = Some(2.0);
@@ -243,7 +243,7 @@ fn the_true_loss_is_the_share_dropped_where_that_depends_on_the_traffic_else_the
 }
 
 #[test]
-fn the_true_loss_of_damaged_packets_is_the_probability_of_damage_that_a_checksum_shows() {
+fn the_true_loss_includes_the_probability_of_detectable_damage() {
     let truth = |link: &str, copies: u64, queue_full: u64| {
         let lost = figure(Metric::LostPercent, Statistic::Mean, 6.0, 1.0);
         let mut record = measured(&[("ping", lost)]);
@@ -267,7 +267,7 @@ fn the_true_loss_of_damaged_packets_is_the_probability_of_damage_that_a_checksum
 }
 
 #[test]
-fn rare_losses_are_judged_by_five_runs_together() {
+fn rare_losses_are_pooled_over_five_runs() {
     use record::plan::Repeats;
     use stats::losses::Losses;
     let pooled = |lost: [u64; 10]| {
@@ -312,7 +312,7 @@ fn assert_near(found: Option<f64>, expected: Option<f64>, of: &str) {
 }
 
 #[test]
-fn a_round_trip_has_a_truth_only_where_packets_of_one_length_take_the_same_time() {
+fn a_round_trip_has_a_truth_only_if_delays_do_not_vary() {
     let is_known = |link: &str| {
         let mut record = measured(&[rtt(24.05, 0.1)]);
         for case in &mut record.head.plan.cases {
@@ -365,7 +365,7 @@ fn a_policer_a_server_and_a_trace_limit_the_rate() {
 }
 
 #[test]
-fn a_goodput_s_truth_is_the_payload_that_left_over_the_log_s_own_time() {
+fn the_truth_of_a_goodput_is_the_payload_over_the_logged_time() {
     let up = |figure: Figure| ("tcp", figure.toward(Direction::Up));
     let goodput = || up(figure(Metric::GoodputBitPerS, Statistic::Mean, 3.7e6, 1e5));
     let elapsed = |seconds| up(Figure::new(Metric::ElapsedS, Statistic::Total, seconds));
@@ -381,7 +381,7 @@ fn a_goodput_s_truth_is_the_payload_that_left_over_the_log_s_own_time() {
 }
 
 #[test]
-fn a_download_s_time_begins_where_its_client_s_clock_does() {
+fn the_time_of_a_download_starts_with_the_first_departure() {
     let goodput = figure(Metric::GoodputBitPerS, Statistic::Mean, 3.7e6, 1e5);
     let goodput = ("tcp", goodput.toward(Direction::Down));
     let found = |timed| {
@@ -401,7 +401,7 @@ fn a_download_s_time_begins_where_its_client_s_clock_does() {
 }
 
 #[test]
-fn a_log_with_gaps_is_no_truth() {
+fn an_incomplete_log_yields_no_truth() {
     let mut record = measured(&[rtt(24.05, 0.1)]);
     for run in &mut record.runs {
         let log = run.links[0].summary.packet_log.as_mut().unwrap();
@@ -411,7 +411,7 @@ fn a_log_with_gaps_is_no_truth() {
 }
 
 #[test]
-fn a_wide_interval_scores_no_better_than_a_narrow_one_that_misses_a_little() {
+fn a_wide_interval_scores_no_better_than_a_narrow_one_with_a_small_miss() {
     let score = |half, value| {
         let report = CalibrationReport::of(&measured(&[rtt(value, half)]));
         only_cell(&report).score.unwrap()
@@ -422,7 +422,7 @@ fn a_wide_interval_scores_no_better_than_a_narrow_one_that_misses_a_little() {
 }
 
 #[test]
-fn what_is_near_enough_is_so_much_of_the_truth() {
+fn the_accepted_deviation_is_relative_to_the_truth() {
     let mut record = measured(&[rtt(0.25, 0.06)]);
     for flow in flows_of(&mut record) {
         flow.data.median_delay_ns = Some(100_000);
@@ -441,7 +441,7 @@ fn flows_of(record: &mut Record) -> impl Iterator<Item = &mut CrossedFlow> {
 }
 
 #[test]
-fn an_interval_beside_the_truth_misses_and_says_by_how_much() {
+fn an_interval_without_the_truth_misses_with_its_distance() {
     let report = CalibrationReport::of(&measured(&[rtt(25.0, 0.1)]));
     let cell = only_cell(&report);
     assert_eq!(cell.standing, CellStatus::Misses);
@@ -456,14 +456,14 @@ fn an_interval_beside_the_truth_misses_and_says_by_how_much() {
 }
 
 #[test]
-fn a_miss_by_a_fraction_of_the_width_is_said_to_be_what_chance_does() {
+fn a_miss_by_a_fraction_of_the_width_is_attributed_to_chance() {
     let report = CalibrationReport::of(&measured(&[rtt(24.52, 0.5)]));
     let cause = only_cell(&report).cause.clone().unwrap();
     assert!(cause.contains("one 95 % interval in twenty"), "{cause}");
 }
 
 #[test]
-fn a_miss_within_the_emulator_s_lateness_is_laid_to_that() {
+fn a_miss_within_the_departure_error_is_attributed_to_it() {
     let mut record = measured(&[rtt(24.5, 0.1)]);
     record.runs[0].links[0].summary.departure_error.p99_ns = 500_000;
     let cause = only_cell(&CalibrationReport::of(&record))
@@ -477,7 +477,7 @@ fn a_miss_within_the_emulator_s_lateness_is_laid_to_that() {
 }
 
 #[test]
-fn a_value_above_the_truth_whose_interval_holds_it_has_the_hosts_time() {
+fn a_value_above_the_truth_within_its_interval_is_attributed_to_the_hosts() {
     let report = CalibrationReport::of(&measured(&[rtt(24.4, 0.5)]));
     let cell = only_cell(&report);
     assert_eq!(cell.standing, CellStatus::Holds);
@@ -501,7 +501,7 @@ fn a_figure_without_an_interval_is_not_judged() {
 }
 
 #[test]
-fn a_run_that_the_machine_spoilt_has_no_truth_and_says_why() {
+fn a_spoilt_run_has_no_truth_and_a_cause() {
     let mut record = measured(&[rtt(24.0, 0.1)]);
     for run in &mut record.runs {
         spoil(run, "the ring was full");
