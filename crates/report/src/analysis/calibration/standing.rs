@@ -8,9 +8,9 @@ use record::plan::Case;
 
 /// Largest mean deviation of a trusted cell as a share of the truth.
 const NEAR: f64 = 0.01;
-/// For a delay in milliseconds and a loss in percentage points, this deviation is accepted, too,
+/// A deviation of a delay in milliseconds, or of a loss in percentage points, that is accepted even if it is above [`NEAR`].
 const LEAST: f64 = 0.1;
-/// unless it exceeds this share of the truth. A round trip of 0.1 ms may not deviate by 0.1 ms.
+/// Share of the truth that [`LEAST`] must not exceed: a round trip of 0.1 ms may not deviate by 0.1 ms.
 const MOST: f64 = 0.1;
 
 /// One figure under one set of conditions.
