@@ -27,7 +27,7 @@ pub(crate) fn join(name: &str, ports: [u32; 2]) -> Result<(), InterfaceError> {
             .arp(false)
             .down();
         let add = handle.link().add(bridge.build()).execute().await;
-        add.asked(|| format!("make the bridge {name}"))
+        add.context(|| format!("make the bridge {name}"))
     })?;
     let index = Interface::find(name)?.index;
     netlink::call_here(async |handle| {
@@ -35,17 +35,17 @@ pub(crate) fn join(name: &str, ports: [u32; 2]) -> Result<(), InterfaceError> {
             let what = || format!("put interface number {port} into the bridge {name}");
             let enter = LinkUnspec::new_with_index(port).controller(index).up();
             let set = handle.link().set(enter.build()).execute().await;
-            set.asked(what)?;
+            set.context(what)?;
             let groups = InfoBridgePort::GroupFwdMask(LINK_LOCAL_GROUPS);
             let groups = LinkBridgePort::new(port).append_info_data(groups);
             let set = handle.link().set_port(groups.build()).execute().await;
-            set.asked(what)?;
+            set.context(what)?;
         }
         let set_up = || format!("set the bridge {name} up");
         // A kernel without IPv6 does not support this mode, and does not need it.
         let _ = handle.link().set(without_ipv6(index)).execute().await;
         let up = LinkUnspec::new_with_index(index).up().build();
-        handle.link().set(up).execute().await.asked(set_up)
+        handle.link().set(up).execute().await.context(set_up)
     })?;
     Ok(())
 }
@@ -62,7 +62,7 @@ pub(crate) fn remove(name: &str) -> Result<(), InterfaceError> {
     };
     let removed = netlink::call_here(async |handle| {
         let del = handle.link().del(bridge.index).execute().await;
-        del.asked(|| format!("remove the bridge {name}"))
+        del.context(|| format!("remove the bridge {name}"))
     });
     match removed {
         Err(error) if is_gone(&error) => Ok(()),

@@ -95,7 +95,7 @@ impl Interface {
                 .execute()
                 .try_collect()
                 .await
-                .asked(what)?;
+                .context(what)?;
             let mut all: Vec<Self> = links.iter().map(from_message).collect();
             let defaults = defaults(&handle).await?;
             for interface in &mut all {
@@ -136,7 +136,7 @@ impl Interface {
             let mut found = with_addresses(&handle).await?;
             // The kernel creates the other routes for an address or for the interface.
             let given = |route: &RouteMessage| route.header.protocol != RouteProtocol::Kernel;
-            found.extend(ways_out(&handle, given).await?);
+            found.extend(interfaces_of_routes(&handle, given).await?);
             Ok(found)
         };
         Ok(netlink::call_here(ask)?)
@@ -230,9 +230,9 @@ async fn look_up(
     let link = links
         .try_next()
         .await
-        .asked(&what)?
+        .context(&what)?
         .ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
-        .asked(&what)?;
+        .context(&what)?;
     let mut interface = from_message(&link);
     interface.default_route = defaults(&handle).await?.contains(&interface.index);
     Ok(interface)
@@ -273,11 +273,11 @@ async fn defaults(handle: &Handle) -> Result<BTreeSet<u32>, NetlinkError> {
     let leads_anywhere = |route: &RouteMessage| {
         route.header.destination_prefix_length == 0 && route.header.kind == RouteType::Unicast
     };
-    ways_out(handle, leads_anywhere).await
+    interfaces_of_routes(handle, leads_anywhere).await
 }
 
 /// Returns the interfaces out of which routes of any table and family lead that are `wanted`.
-async fn ways_out(
+async fn interfaces_of_routes(
     handle: &Handle,
     wanted: impl Fn(&RouteMessage) -> bool,
 ) -> Result<BTreeSet<u32>, NetlinkError> {
@@ -287,9 +287,9 @@ async fn ways_out(
         all.header.address_family = family;
         let mut routes = handle.route().get(all).execute();
         let what = || "list the routes".to_owned();
-        while let Some(route) = routes.try_next().await.asked(what)? {
+        while let Some(route) = routes.try_next().await.context(what)? {
             if wanted(&route) {
-                found.extend(leaves_by(&route));
+                found.extend(output_interfaces(&route));
             }
         }
     }
@@ -301,7 +301,7 @@ async fn with_addresses(handle: &Handle) -> Result<BTreeSet<u32>, NetlinkError> 
     let mut found = BTreeSet::new();
     let mut addresses = handle.address().get().execute();
     let what = || "list the addresses".to_owned();
-    while let Some(AddressMessage { header, .. }) = addresses.try_next().await.asked(what)? {
+    while let Some(AddressMessage { header, .. }) = addresses.try_next().await.context(what)? {
         let is_link_local =
             header.family == AddressFamily::Inet6 && header.scope == AddressScope::Link;
         if !is_link_local {
@@ -312,7 +312,7 @@ async fn with_addresses(handle: &Handle) -> Result<BTreeSet<u32>, NetlinkError> 
 }
 
 /// Returns the interfaces out of which a route leads.
-fn leaves_by(route: &RouteMessage) -> impl Iterator<Item = u32> {
+fn output_interfaces(route: &RouteMessage) -> impl Iterator<Item = u32> {
     route
         .attributes
         .iter()
@@ -330,10 +330,10 @@ pub(crate) fn changes_in(messages: &[u8]) -> usize {
 
 /// Returns the changes in a datagram of netlink messages.
 fn read_changes(messages: &[u8]) -> impl Iterator<Item = LinkChange> {
-    netlink::payloads(messages).filter_map(as_change)
+    netlink::payloads(messages).filter_map(parse_change)
 }
 
-fn as_change(payload: NetlinkPayload<RouteNetlinkMessage>) -> Option<LinkChange> {
+fn parse_change(payload: NetlinkPayload<RouteNetlinkMessage>) -> Option<LinkChange> {
     let (link, gone) = match payload {
         NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => (link, false),
         NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => (link, true),

@@ -91,7 +91,7 @@ impl IngressDrop {
             let index = nix::net::if_::if_nametoindex(*interface)
                 .map_err(|e| fail(interface, Step::FindInterface, e.into()))?;
             let is_last = place + 1 == interfaces.len();
-            messages.extend(guarding(place, &table(index), interface, is_last));
+            messages.extend(guard_messages(place, &table(index), interface, is_last));
             indices.push(index);
         }
         let open = |e| fail(interfaces[0], Step::OpenSocket, e);
@@ -253,7 +253,7 @@ impl Step {
 
 /// Returns the messages that create `table` with one chain that drops everything that `interface` receives. The kernel
 /// always answers a refusal, but a success only for the last interface.
-fn guarding(place: usize, table: &str, interface: &str, is_last: bool) -> Vec<u8> {
+fn guard_messages(place: usize, table: &str, interface: &str, is_last: bool) -> Vec<u8> {
     let mut owned_table = string(NFTA_TABLE_NAME, table);
     owned_table.extend(number(NFTA_TABLE_FLAGS, NFT_TABLE_F_OWNER));
 

@@ -38,11 +38,11 @@ impl NetlinkError {
 
 /// Adds the purpose of a request to its error.
 pub(crate) trait RequestContext<T> {
-    fn asked(self, what: impl FnOnce() -> String) -> Result<T, NetlinkError>;
+    fn context(self, what: impl FnOnce() -> String) -> Result<T, NetlinkError>;
 }
 
 impl<T> RequestContext<T> for Result<T, rtnetlink::Error> {
-    fn asked(self, what: impl FnOnce() -> String) -> Result<T, NetlinkError> {
+    fn context(self, what: impl FnOnce() -> String) -> Result<T, NetlinkError> {
         self.map_err(|error| NetlinkError::Refused {
             what: what(),
             source: match error {
@@ -54,7 +54,7 @@ impl<T> RequestContext<T> for Result<T, rtnetlink::Error> {
 }
 
 impl<T> RequestContext<T> for io::Result<T> {
-    fn asked(self, what: impl FnOnce() -> String) -> Result<T, NetlinkError> {
+    fn context(self, what: impl FnOnce() -> String) -> Result<T, NetlinkError> {
         self.map_err(|source| NetlinkError::Refused {
             what: what(),
             source,
@@ -95,7 +95,7 @@ where
     F: FnOnce(Handle) -> Fut + Send,
     Fut: Future<Output = Result<T, NetlinkError>>,
 {
-    ns.run(|| converse(f))?
+    ns.run(|| run_connection(f))?
 }
 
 /// Runs `f` in the namespace of the calling thread. Entering even that namespace by [`call`] would require
@@ -106,10 +106,10 @@ where
     F: FnOnce(Handle) -> Fut + Send,
     Fut: Future<Output = Result<T, NetlinkError>>,
 {
-    in_thread(|| converse(f))?
+    in_thread(|| run_connection(f))?
 }
 
-fn converse<T, F, Fut>(f: F) -> Result<T, NetlinkError>
+fn run_connection<T, F, Fut>(f: F) -> Result<T, NetlinkError>
 where
     F: FnOnce(Handle) -> Fut,
     Fut: Future<Output = Result<T, NetlinkError>>,
@@ -118,9 +118,9 @@ where
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .build()
-        .asked(open)?;
+        .context(open)?;
     runtime.block_on(async {
-        let (connection, handle, _) = rtnetlink::new_connection().asked(open)?;
+        let (connection, handle, _) = rtnetlink::new_connection().context(open)?;
         tokio::spawn(connection);
         f(handle).await
     })

@@ -75,7 +75,7 @@ impl BorrowedNic {
             .build();
         netlink::call_here(async |handle| {
             let set = handle.link().set(message).execute().await;
-            set.asked(|| format!("move interface {} into a namespace", interface.name))
+            set.context(|| format!("move interface {} into a namespace", interface.name))
         })?;
         let borrowed = Self {
             name: interface.name,
@@ -101,13 +101,13 @@ impl BorrowedNic {
             bed::up(&handle, name).await?;
             let index = bed::index_of(name)?;
             let add = handle.address().add(index, address, prefix).execute().await;
-            add.asked(|| format!("give interface {name} the address {address}/{prefix}"))?;
+            add.context(|| format!("give interface {name} the address {address}/{prefix}"))?;
             if let Some(gateway) = config.gateway {
                 let route = RouteMessageBuilder::<IpAddr>::new();
                 let refused = || format!("route through {gateway} on interface {name}");
                 let route = route.gateway(gateway).map_err(std::io::Error::other);
-                let add = handle.route().add(route.asked(refused)?.build());
-                add.execute().await.asked(refused)?;
+                let add = handle.route().add(route.context(refused)?.build());
+                add.execute().await.context(refused)?;
             }
             Ok(())
         })?;
@@ -122,7 +122,7 @@ impl BorrowedNic {
             .build();
         netlink::call(&self.namespace, async |handle| {
             let set = handle.link().set(message).execute().await;
-            set.asked(|| format!("move interface {name} back"))
+            set.context(|| format!("move interface {name} back"))
         })?;
         if !self.was_up {
             return Ok(());
@@ -130,7 +130,7 @@ impl BorrowedNic {
         netlink::call(&self.home, async |handle| {
             let up = LinkUnspec::new_with_name(name).up().build();
             let set = handle.link().set(up).execute().await;
-            set.asked(|| format!("set interface {name} up again"))
+            set.context(|| format!("set interface {name} up again"))
         })
     }
 }

@@ -31,12 +31,12 @@ impl Redirect {
     /// CAP_NET_ADMIN is missing, or the kernel has no such filter or action.
     pub(crate) fn new(from: u32, to: u32) -> Result<Self, NetlinkError> {
         let ask = || "count what is redirected".to_owned();
-        let mut socket = Socket::new(NETLINK_ROUTE).asked(ask)?;
-        socket.bind_auto().asked(ask)?;
+        let mut socket = Socket::new(NETLINK_ROUTE).context(ask)?;
+        socket.bind_auto().context(ask)?;
         netlink::call_here(async |handle| {
             let queue = handle.qdisc().add(from.cast_signed()).ingress();
             let added = queue.execute().await;
-            added.asked(|| "have received frames filtered (sch_ingress)".to_owned())?;
+            added.context(|| "have received frames filtered (sch_ingress)".to_owned())?;
             let what = || "redirect received frames (cls_u32, act_mirred)".to_owned();
             let mut filters = handle.traffic_filter(from.cast_signed());
             let filter = filters
@@ -44,8 +44,8 @@ impl Redirect {
                 .ingress()
                 .protocol(ALL_PROTOCOLS.to_be())
                 .redirect(to)
-                .asked(what)?;
-            filter.execute().await.asked(what)
+                .context(what)?;
+            filter.execute().await.context(what)
         })?;
         Ok(Self { from, socket })
     }

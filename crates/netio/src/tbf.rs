@@ -34,8 +34,8 @@ impl TbfConfig {
         let what = || format!("put a token bucket (tbf) on {interface}");
         netlink::call(namespace, async |mut handle| {
             let index = nix::net::if_::if_nametoindex(interface).map_err(io::Error::from);
-            let message = self.message(index.asked(what)?);
-            ask(&mut handle, message).await.asked(what)
+            let message = self.message(index.context(what)?);
+            ask(&mut handle, message).await.context(what)
         })
     }
 

@@ -92,7 +92,7 @@ pub struct Chain {
     #[serde(default = "usual_mtu")]
     pub mtu: u32,
     /// Whether the nodes' segmentation and checksum offloads stay on; true when absent.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub offloads: bool,
 }
 
@@ -100,7 +100,7 @@ fn usual_mtu() -> u32 {
     USUAL_MTU
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
@@ -325,7 +325,7 @@ impl Bed {
     /// Conditions that contradict each other.
     pub fn links(&self, link: &LinkSpec, seed: u64) -> Result<Vec<(String, EmulatedLink)>, Error> {
         let hops = match self {
-            Self::Netns(pair) => pair.links(box_behind(&pair.wire, link)?),
+            Self::Netns(pair) => pair.links(wire_and_box(&pair.wire, link)?),
             Self::Chain(chain) => {
                 let each = chain.segments().map(|name| {
                     let hop = chain.link(&name).hop("link")?;
@@ -347,7 +347,7 @@ impl Bed {
     /// The same as for [`Bed::links`].
     pub fn path(&self, link: &LinkSpec, between: Option<&[String; 2]>) -> Result<Route, Error> {
         let hops = match self {
-            Self::Netns(pair) => box_behind(&pair.wire, link)?,
+            Self::Netns(pair) => wire_and_box(&pair.wire, link)?,
             Self::Chain(chain) => chain.path(chain.ends(between)?)?,
             Self::External(_) | Self::Nics(_) => Vec::new(),
         };
@@ -355,7 +355,7 @@ impl Bed {
     }
 }
 
-fn box_behind(wire: &LinkSpec, link: &LinkSpec) -> Result<Vec<Hop>, Error> {
+fn wire_and_box(wire: &LinkSpec, link: &LinkSpec) -> Result<Vec<Hop>, Error> {
     Ok(vec![wire.hop("wire")?, link.hop("box")?])
 }
 

@@ -97,7 +97,7 @@ pub fn together(mut all: Vec<Measurement>, kind: Option<SampleKind>) -> Measurem
         return all.remove(0);
     }
     let samples = match kind {
-        Some(SampleKind::Intervals) => added_up(&all),
+        Some(SampleKind::Intervals) => summed(&all),
         _ => pooled(&all),
     };
     let mut merged = Measurement {
@@ -109,7 +109,7 @@ pub fn together(mut all: Vec<Measurement>, kind: Option<SampleKind>) -> Measurem
         // If one client fell short of its schedule, the whole measurement did.
         paces: all.iter().flat_map(|one| one.paces.clone()).collect(),
     };
-    each_goodput(&all, &mut merged);
+    add_client_goodputs(&all, &mut merged);
     merged.with_fact(
         "clients",
         format!(
@@ -190,7 +190,7 @@ fn lost_percent(all: &[Measurement], of: Scope) -> Option<f64> {
     let (.., direction, size, phase) = of;
     let sent = |one: &Measurement, way| {
         let total = (Metric::SentPackets, Statistic::Total, way, size, phase);
-        whole_value(one, total)
+        value_over_streams(one, total)
     };
     let mut all_sent = 0.0;
     let mut all_lost = 0.0;
@@ -199,13 +199,13 @@ fn lost_percent(all: &[Measurement], of: Scope) -> Option<f64> {
             .or_else(|| sent(one, None))
             .unwrap_or(1.0);
         all_sent += sent;
-        all_lost += sent * whole_value(one, of)?;
+        all_lost += sent * value_over_streams(one, of)?;
     }
     (all_sent > 0.0).then(|| all_lost / all_sent)
 }
 
 /// Returns the value of the figure `wanted` over all streams.
-fn whole_value(one: &Measurement, wanted: Scope) -> Option<f64> {
+fn value_over_streams(one: &Measurement, wanted: Scope) -> Option<f64> {
     let mut whole = one.figures.iter().filter(|figure| figure.stream.is_none());
     let figure = whole.find(|figure| scope(figure) == wanted)?;
     Some(figure.value)
@@ -213,7 +213,7 @@ fn whole_value(one: &Measurement, wanted: Scope) -> Option<f64> {
 
 /// Returns the sums of the clients' amounts for each interval. Intervals with the same index cover the same time,
 /// because all clients started simultaneously.
-fn added_up(all: &[Measurement]) -> Vec<Sample> {
+fn summed(all: &[Measurement]) -> Vec<Sample> {
     let mut sums: BTreeMap<_, Sample> = BTreeMap::new();
     let whole = all.iter().flat_map(|one| &one.samples);
     let amounts = whole.filter(|sample| {
@@ -250,7 +250,7 @@ fn pooled(all: &[Measurement]) -> Vec<Sample> {
 }
 
 /// Adds each client's goodput as a sample whose index is the client's number, and the figures that summarise them.
-fn each_goodput(all: &[Measurement], merged: &mut Measurement) {
+fn add_client_goodputs(all: &[Measurement], merged: &mut Measurement) {
     for direction in [None, Some(Direction::Up), Some(Direction::Down)] {
         let wanted = (
             Metric::GoodputBitPerS,
@@ -259,7 +259,7 @@ fn each_goodput(all: &[Measurement], merged: &mut Measurement) {
             None,
             None,
         );
-        let goodputs = all.iter().map(|one| whole_value(one, wanted));
+        let goodputs = all.iter().map(|one| value_over_streams(one, wanted));
         let Some(values) = goodputs.collect::<Option<Vec<f64>>>() else {
             continue;
         };

@@ -80,7 +80,7 @@ impl PathPace {
         // With a loss of 100 % nothing ever arrives, and the instrument gives up; any number will do.
         let lost = lost.min(0.99);
         let path_s = self.path_s(direction);
-        (path_s / (1.0 - lost)).max(self.law_s(lost, path_s))
+        (path_s / (1.0 - lost)).max(self.loss_limited_s(lost, path_s))
     }
 
     /// Returns the seconds that the path takes per segment when many segments queue.
@@ -97,7 +97,7 @@ impl PathPace {
     }
 
     /// Returns the seconds per segment to which loss limits the congestion control.
-    fn law_s(&self, lost: f64, path_s: f64) -> f64 {
+    fn loss_limited_s(&self, lost: f64, path_s: f64) -> f64 {
         let rtt_s = self.round_trip_s(self.stack().most_payload(self.mtu), 0);
         let laws = loss::laws(self.congestion, lost, rtt_s);
         let time = |is: fn(LossLaw) -> bool| {
@@ -225,10 +225,14 @@ mod tests {
     fn loss_adds_the_time_of_its_law_and_of_some_time_outs() {
         let lossy = pace("rate = '50mbit', delay = '10ms'", "loss = '1%'");
         // The law allows 12.247 segments in 20 ms.
-        let law_s = 1e6 / (12.247 * 1448.0 / 20e-3);
-        near(lossy.stream_s(Direction::Up, 1_000_000), law_s, 20.0);
+        let loss_limited_s = 1e6 / (12.247 * 1448.0 / 20e-3);
+        near(
+            lossy.stream_s(Direction::Up, 1_000_000),
+            loss_limited_s,
+            20.0,
+        );
         let more = pace("rate = '50mbit', delay = '10ms'", "loss = '5%'");
-        assert!(more.stream_s(Direction::Up, 1_000_000) > 2.0 * law_s);
+        assert!(more.stream_s(Direction::Up, 1_000_000) > 2.0 * loss_limited_s);
         let all = pace("", "loss = '100%'");
         assert!(all.stream_s(Direction::Up, 1_000_000).is_finite());
     }

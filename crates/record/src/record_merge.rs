@@ -240,7 +240,7 @@ impl Merge {
             for place in &group.places {
                 let mut run = files.run_at(group.source, source, *place)?;
                 run.host = Some(self.host(source, run.host)?);
-                refer_from(&mut run, &source.folder, &directory);
+                rebase_paths(&mut run, &source.folder, &directory);
                 to.write_all(&line(&RecordLine::Run(&run))?)?;
             }
         }
@@ -384,7 +384,7 @@ impl Source {
                 hash: 0,
             });
         }
-        let run = deciding_alone(run, of);
+        let run = without_other_measurements(run, of);
         let group = &mut self.groups[at];
         group.runs.push(run);
         group.places.push((from, text.len()));
@@ -561,7 +561,7 @@ fn missing(plan: &Plan, kept: &[Group]) -> Vec<(String, u32)> {
 }
 
 /// Returns `run` without its measurements, except for the figure that decides the number of repeats of its case.
-fn deciding_alone(run: Run, case: &Case) -> Run {
+fn without_other_measurements(run: Run, case: &Case) -> Run {
     let decides = |measured: Measured| {
         let of = &case.repeats.until.as_ref()?.of;
         let own = (measured.instrument == of.instrument).then_some(&measured.measurement);
@@ -585,7 +585,7 @@ fn deciding_alone(run: Run, case: &Case) -> Run {
 }
 
 /// Makes the paths of the files of `run` relative to the directory `to` instead of `from`. Both are canonical paths.
-fn refer_from(run: &mut Run, from: &Path, to: &Path) {
+fn rebase_paths(run: &mut Run, from: &Path, to: &Path) {
     let captures = run.links.iter_mut().filter_map(|link| {
         let capture = link.summary.capture.as_mut()?;
         capture.file.as_mut()

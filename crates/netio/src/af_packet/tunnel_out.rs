@@ -171,6 +171,6 @@ fn set_up(index: u32) -> Result<(), NetlinkError> {
     netlink::call_here(async |handle| {
         let up = LinkUnspec::new_with_index(index).arp(false).up().build();
         let set = handle.link().set(up).execute().await;
-        set.asked(|| "set a tap up".to_owned())
+        set.context(|| "set a tap up".to_owned())
     })
 }

@@ -160,14 +160,14 @@ async fn address(handle: &Handle, interface: &Attachment, ipv6: bool) -> Result<
         let flags = AddressAttribute::Flags(AddressFlags::Nodad | AddressFlags::Permanent);
         add.message_mut().attributes.push(flags);
         let add = add.execute().await;
-        add.asked(|| format!("give the test bed's {name} the address {own_address}/{prefix}"))?;
+        add.context(|| format!("give the test bed's {name} the address {own_address}/{prefix}"))?;
         // Otherwise the first packet would wait for an ARP or ND exchange across the link.
         let neighbours = handle.neighbours();
         let neighbour = neighbours
             .add(index, peer_address)
             .link_layer_address(&peer.mac);
         let add = neighbour.execute().await;
-        add.asked(|| format!("make {peer_address} a permanent neighbour"))?;
+        add.context(|| format!("make {peer_address} a permanent neighbour"))?;
     }
     Ok(())
 }
@@ -186,7 +186,7 @@ async fn route(
             .add(message(network, prefix, gateway))
             .execute()
             .await;
-        add.asked(|| format!("route {network}/{prefix} in the test bed through {gateway}"))?;
+        add.context(|| format!("route {network}/{prefix} in the test bed through {gateway}"))?;
     }
     Ok(())
 }

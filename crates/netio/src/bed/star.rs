@@ -157,33 +157,33 @@ async fn connect_client(handle: Handle, number: u16) -> Result<(), NetlinkError>
     up(&handle, WAN).await?;
     up(&handle, "lo").await?;
     let index = index_of(WAN)?;
-    give(&handle, index, address(number)).await?;
-    reach(&handle, index, address(number), SERVER.v4, SERVER.mac).await
+    add_address(&handle, index, address(number)).await?;
+    add_route(&handle, index, address(number), SERVER.v4, SERVER.mac).await
 }
 
 async fn connect_server(handle: Handle, clients: u16) -> Result<(), NetlinkError> {
     up(&handle, "lo").await?;
-    give(&handle, index_of("lo")?, SERVER.v4).await?;
+    add_address(&handle, index_of("lo")?, SERVER.v4).await?;
     for number in 1..=clients {
         let name = behind(number);
         up(&handle, &name).await?;
         let index = index_of(&name)?;
-        reach(&handle, index, SERVER.v4, address(number), mac(number)).await?;
+        add_route(&handle, index, SERVER.v4, address(number), mac(number)).await?;
     }
     Ok(())
 }
 
-async fn give(handle: &Handle, index: u32, own: Ipv4Addr) -> Result<(), NetlinkError> {
+async fn add_address(handle: &Handle, index: u32, own: Ipv4Addr) -> Result<(), NetlinkError> {
     let add = handle
         .address()
         .add(index, IpAddr::V4(own), 32)
         .execute()
         .await;
-    add.asked(|| format!("give the test bed the address {own}"))
+    add.context(|| format!("give the test bed the address {own}"))
 }
 
 /// Adds a route from `own` to `other` through an interface, with `mac` as its permanent neighbour entry.
-async fn reach(
+async fn add_route(
     handle: &Handle,
     index: u32,
     own: Ipv4Addr,
@@ -197,11 +197,11 @@ async fn reach(
         .pref_source(own)
         .build();
     let add = handle.route().add(route).execute().await;
-    add.asked(|| format!("route {other} in the test bed"))?;
+    add.context(|| format!("route {other} in the test bed"))?;
     let neighbours = handle.neighbours();
     let neighbour = neighbours.add(index, other.into()).link_layer_address(&mac);
     let add = neighbour.execute().await;
-    add.asked(|| format!("make {other} a permanent neighbour"))
+    add.context(|| format!("make {other} a permanent neighbour"))
 }
 
 #[cfg(test)]

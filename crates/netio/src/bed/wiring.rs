@@ -68,20 +68,20 @@ pub(super) async fn add(handle: &Handle, wire: &Wire<'_>, mtu: u32) -> Result<()
         .set_info_data(InfoData::Veth(InfoVeth::Peer(peer)))
         .build();
     let add = handle.link().add(pair).execute().await;
-    add.asked(|| format!("join the test bed's interface {port} to its {name}"))
+    add.context(|| format!("join the test bed's interface {port} to its {name}"))
 }
 
 /// Sets an interface up.
 pub(crate) async fn up(handle: &Handle, name: &str) -> Result<(), NetlinkError> {
     let up = LinkUnspec::new_with_name(name).up().build();
     let set = handle.link().set(up).execute().await;
-    set.asked(|| format!("set the test bed's interface {name} up"))
+    set.context(|| format!("set the test bed's interface {name} up"))
 }
 
 pub(crate) fn index_of(name: &str) -> Result<u32, NetlinkError> {
     nix::net::if_::if_nametoindex(name)
         .map_err(std::io::Error::from)
-        .asked(|| format!("find the test bed's interface {name}"))
+        .context(|| format!("find the test bed's interface {name}"))
 }
 
 /// Waits until the kernel sends through each of the interfaces `names` in the namespace of the calling thread.
@@ -91,7 +91,7 @@ pub(crate) fn index_of(name: &str) -> Result<u32, NetlinkError> {
 pub(crate) fn wait_running(names: &[&str]) -> Result<(), BedError> {
     let what = || "watch the test bed's interfaces".to_owned();
     let deadline = Instant::now() + Duration::from_secs(10);
-    let mut watcher = LinkWatcher::new().asked(what)?;
+    let mut watcher = LinkWatcher::new().context(what)?;
     for &name in names {
         while !Interface::find(name)?.running {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -100,7 +100,7 @@ pub(crate) fn wait_running(names: &[&str]) -> Result<(), BedError> {
             if poll(&mut fds, timeout) == Ok(0) {
                 return Err(BedError::Down(name.to_owned()));
             }
-            watcher.changes().asked(what)?;
+            watcher.changes().context(what)?;
         }
     }
     Ok(())
