@@ -18,10 +18,10 @@ const MTUS: RangeInclusive<u32> = 1280..=65_535;
 /// Number of nodes of a chain. A chain needs two nodes to measure between, and no machine could keep up with more than
 /// 16 segments.
 const NODES: RangeInclusive<usize> = 2..=17;
-const USUAL_MTU: u32 = 1500;
+const DEFAULT_MTU: u32 = 1500;
 /// Number of clients that a bed on one machine supports.
 const CLIENTS: RangeInclusive<u32> = 1..=1000;
-const USUAL_HTTP_PORT: u16 = 8080;
+const DEFAULT_HTTP_PORT: u16 = 8080;
 /// Name of the link in a bed that has only one.
 pub const THE_LINK: &str = "link";
 
@@ -69,7 +69,7 @@ fn is_one(clients: &u32) -> bool {
 impl Default for Pair {
     fn default() -> Self {
         Self {
-            mtu: USUAL_MTU,
+            mtu: DEFAULT_MTU,
             offloads: true,
             tbf: None,
             wire: LinkSpec::default(),
@@ -89,15 +89,15 @@ pub struct Chain {
     #[serde(default)]
     pub links: BTreeMap<String, LinkSpec>,
     /// MTU of every interface; 1500 when absent.
-    #[serde(default = "usual_mtu")]
+    #[serde(default = "default_mtu")]
     pub mtu: u32,
     /// Whether the nodes' segmentation and checksum offloads stay on; true when absent.
     #[serde(default = "default_true")]
     pub offloads: bool,
 }
 
-fn usual_mtu() -> u32 {
-    USUAL_MTU
+fn default_mtu() -> u32 {
+    DEFAULT_MTU
 }
 
 fn default_true() -> bool {
@@ -111,12 +111,12 @@ pub struct External {
     /// Host name or address.
     pub host: String,
     /// Port of its web server; 8080 when absent.
-    #[serde(default = "usual_http_port")]
+    #[serde(default = "default_http_port")]
     pub http_port: u16,
 }
 
-fn usual_http_port() -> u16 {
-    USUAL_HTTP_PORT
+fn default_http_port() -> u16 {
+    DEFAULT_HTTP_PORT
 }
 
 /// The bed of kind `nics`.
