@@ -25,7 +25,7 @@ pub trait PortSet {
     /// ([`PortSet::rejoin`]).
     fn capabilities(&self) -> Capabilities;
 
-    /// Reads the clocks for frames that have arrived by `now`. Call it once before a series of [`PortSet::arrival`] and
+    /// Registers the frames that have arrived by `now`. Call it once before a series of [`PortSet::arrival`] and
     /// [`PortSet::take`].
     fn refresh(&mut self, now: Nanos);
 

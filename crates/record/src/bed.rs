@@ -276,7 +276,8 @@ impl Bed {
         matches!(self, Self::Netns(_) | Self::Chain(_))
     }
 
-    /// Checks the bed, and that it can have the conditions `link`, on the link or segment `between` two nodes if given.
+    /// Checks the bed, the conditions `link` of a case, which only the bed `netns` has, and the nodes `between` which the
+    /// case measures, which only the bed `chain` has.
     ///
     /// # Errors
     /// An invalid value, with the name of its key, or a link or a pair of nodes that this bed does not have.
