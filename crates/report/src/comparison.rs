@@ -1,4 +1,4 @@
-//! Two records side by side, for the terminal.
+//! The comparison of two records for the terminal.
 
 use super::terminal::{Terminal, prose, table_text};
 use crate::analysis::record_comparison::{Compared, Comparison};
@@ -6,7 +6,8 @@ use record::quantity;
 use record::quantity::counted;
 use record::table::{Column, Table};
 
-/// A row a figure, and what one record lacks; regressions beyond `threshold` percent are named last.
+/// Formats a comparison with a row for each figure, and what one record lacks. Figures that got worse by more than
+/// `threshold` percent are listed last.
 pub fn comparison(comparison: &Comparison, threshold: f64, terminal: Terminal) -> String {
     let (words, numbers) = (Column::words, Column::numbers);
     let columns = [
@@ -26,8 +27,7 @@ pub fn comparison(comparison: &Comparison, threshold: f64, terminal: Terminal) -
     };
     let table = Table::new("", columns).with(comparison.compared.iter().map(row));
     let across = comparison.across.iter();
-    let across = across.map(|links| format!("across links: {links}"));
-    let across = across.chain(
+    let across = across.map(|links| format!("across links: {links}")).chain(
         comparison
             .hosts
             .iter()
@@ -37,8 +37,10 @@ pub fn comparison(comparison: &Comparison, threshold: f64, terminal: Terminal) -
     let across = across.chain(unfinished.map(|which| {
         format!("the {which} is unfinished: --resume does the runs that are still to come")
     }));
-    let missing = comparison.missing.iter();
-    let missing = missing.map(|missing| format!("cannot tell: {missing}"));
+    let missing = comparison
+        .missing
+        .iter()
+        .map(|missing| format!("cannot tell: {missing}"));
     let worse = comparison.regressions(threshold).map(|one| {
         let (case, figure, words) = (&one.case, &one.figure, one.words());
         format!("REGRESSION: {case}: {figure}: {words}")
@@ -70,7 +72,7 @@ mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn every_figure_has_a_row_and_what_cannot_be_told_is_said() {
+    fn every_figure_has_a_row_and_undecided_ones_are_reported() {
         let record = record();
         let same = Comparison::of(&record, &record, false, |_, _| true).unwrap();
         let wide = Terminal {
@@ -86,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_got_worse_only_where_that_can_be_told() {
+    fn nothing_got_worse_is_printed_only_if_it_is_decided() {
         let mut four = record();
         four.head.plan.cases.truncate(1);
         four.head.plan.cases[0].repeats = record::plan::Repeats::fixed(4);

@@ -1,4 +1,4 @@
-//! What all reports say in sentences, and the tables of cases that several of them have.
+//! Sentences that all reports share, and the tables of cases that several of them have.
 
 use super::{case_conditions, hosts};
 use crate::analysis::{Analysis, CaseFigures, ChainBottleneck, Verdict, baselines, ceiling};
@@ -8,7 +8,7 @@ use record::table::{Cell, Column, Mark, Table};
 use record::{Baseline, Record};
 use stats::repeats;
 
-/// What the numbers are.
+/// Explanation of the numbers.
 pub(super) const LEGEND: &str = "values: means over the runs with the 95 % interval, ± half of it or, where its ends lie unlike \
                                  far from the value, [low, high]; over N runs: how the runs scatter (Student's t, or Stein's of the figure that \
                                  decides how many there are); in the run: what the network did in the only run, as the instrument \
@@ -16,18 +16,18 @@ pub(super) const LEGEND: &str = "values: means over the runs with the 95 % inter
                                  percentage points, beyond a factor of two as a factor (×), of values near 0 as a difference; \
                                  goodput: payload that arrived (L7); sent rate: payload that the sender handed to its socket";
 
-/// What follows the title of an experiment that was not run in full.
+/// Returns the text after the title of an experiment whose counts and sizes were reduced.
 pub(super) fn quick(quick: bool) -> &'static str {
     if quick { ", shortened by --quick" } else { "" }
 }
 
-/// What the machine does with nothing in the way; nothing of a record without a baseline.
+/// Formats the machine's limits without emulated conditions; `None` without a baseline.
 pub(super) fn machine(baselines: &[Baseline]) -> Option<String> {
     let words = baselines::in_words(baselines);
     (!words.is_empty()).then(|| format!("this machine with nothing in the way: {words}"))
 }
 
-/// The same of a record; of one that has several hosts their table says it.
+/// Formats the machine's limits of a record; `None` if it has several hosts, whose table shows them.
 pub(super) fn own_machine(record: &Record) -> Option<String> {
     match record.head.hosts.len() {
         0 | 1 => machine(&record.baselines),
@@ -35,7 +35,7 @@ pub(super) fn own_machine(record: &Record) -> Option<String> {
     }
 }
 
-/// A row a case: how it stands.
+/// Returns a table with the verdict of each case.
 pub(super) fn verdicts(analysis: &Analysis<'_>) -> Table {
     let columns = ["case", "conditions", "verdict"].map(Column::words);
     let row = |figures: &CaseFigures<'_>| {
@@ -54,7 +54,7 @@ pub(super) fn verdicts(analysis: &Analysis<'_>) -> Table {
     Table::new("", columns).with(analysis.cases.iter().map(row))
 }
 
-/// A verdict in its colour.
+/// Returns a verdict in its colour.
 pub(super) fn verdict(verdict: Verdict) -> Cell {
     let mark = match verdict {
         Verdict::Met => Mark::Good,
@@ -64,7 +64,7 @@ pub(super) fn verdict(verdict: Verdict) -> Cell {
     Cell::marked(verdict.to_string(), mark)
 }
 
-/// Has a row for each case: what it ran under.
+/// Returns a table with the conditions of each case.
 pub(super) fn conditions(plan: &Plan) -> Table {
     let columns = ["case", "link", "bed", "TCP", "repeats"].map(Column::words);
     let mut table = Table::new("", columns);
@@ -80,7 +80,7 @@ pub(super) fn conditions(plan: &Plan) -> Table {
     table
 }
 
-/// A row an expectation: what was measured, and whether that is it.
+/// Returns a table with a row for each expectation: the measured value and the verdict.
 pub(super) fn expectations(analysis: &Analysis<'_>) -> Table {
     let columns = ["case", "expected", "measured", "verdict"].map(Column::words);
     let cases = analysis.cases.iter();
@@ -98,7 +98,7 @@ pub(super) fn expectations(analysis: &Analysis<'_>) -> Table {
     Table::new("", columns).with(rows)
 }
 
-/// How the whole experiment stands, in one sentence.
+/// Returns the verdict on the whole experiment in one sentence.
 pub(super) fn headline(analysis: &Analysis<'_>) -> String {
     let checks = analysis.checks().count();
     let met = analysis
@@ -122,19 +122,21 @@ pub(super) fn headline(analysis: &Analysis<'_>) -> String {
     }
 }
 
-/// A line for each bottleneck, for each run that went wrong, each result that is the machine's own, each change of
-/// the machine and each expectation that is not met, or one that says there is none.
+/// Returns a line for each bottleneck, run that went wrong, result near the machine's limits, change of the machine,
+/// and expectation that is not met, or a line that says that there is none.
 pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
     let bottlenecks = analysis.bottlenecks.iter();
     let mut lines: Vec<String> = bottlenecks.map(ChainBottleneck::words).collect();
     for figures in &analysis.cases {
         let name = &figures.case.name;
-        let faults = figures.faults.iter();
-        let faults = faults.filter(|fault| fault.verdict != Verdict::Incomplete);
+        let faults = figures
+            .faults
+            .iter()
+            .filter(|fault| fault.verdict != Verdict::Incomplete);
         lines.extend(faults.map(|fault| format!("{name}: {}", fault.text)));
         let unmet = figures.checks.iter().filter(|check| match check.verdict {
             Verdict::Met | Verdict::Incomplete => false,
-            // A run that failed says why nothing was measured.
+            // If a run failed, its failure explains why nothing was measured.
             Verdict::Failed => figures.faults.is_empty(),
             Verdict::NotMet | Verdict::Invalid => true,
         });
@@ -197,14 +199,15 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
     lines
 }
 
-/// That the runs of a case are too few for the interval that its plan asks for, and how many it would take.
+/// Returns a message if the runs of a case are too few for the interval that its plan requires, with the number that is
+/// needed.
 fn too_few(analysis: &Analysis<'_>, figures: &CaseFigures<'_>) -> Option<String> {
     let case = figures.case;
     let narrow = case.repeats.until.as_ref()?;
     let values = analysis.record.latest().deciding(case);
     let needed = repeats::needed(&values, narrow.percent / 100.0);
     let beyond = needed.is_none_or(|needed| needed > values.len() as u64);
-    (beyond && !figures.to_come).then(|| {
+    (beyond && !figures.has_pending_runs).then(|| {
         let takes = needed.map_or("more".to_owned(), |needed| needed.to_string());
         format!(
             "{}: {} within ± {} % takes {takes} runs; {} count",
@@ -216,12 +219,15 @@ fn too_few(analysis: &Analysis<'_>, figures: &CaseFigures<'_>) -> Option<String>
     })
 }
 
-/// What is still to come.
+/// Describes the runs that are still to come.
 fn unfinished(analysis: &Analysis<'_>) -> String {
-    let to_come = analysis.cases.iter().filter(|figures| figures.to_come);
+    let unfinished = analysis
+        .cases
+        .iter()
+        .filter(|figures| figures.has_pending_runs);
     format!(
         "the experiment has not finished: {} of {} cases are incomplete; --resume with the record's directory does the rest",
-        to_come.count(),
+        unfinished.count(),
         analysis.cases.len()
     )
 }
@@ -232,7 +238,7 @@ mod tests {
     use crate::analysis::tests::record;
 
     #[test]
-    fn a_machine_that_changed_while_it_was_measured_is_a_finding() {
+    fn a_machine_that_changed_during_the_experiment_is_a_finding() {
         let mut record = record();
         record.baselines = [1e10, 6e9]
             .map(|rate| Baseline {
@@ -240,8 +246,7 @@ mod tests {
                 ..Baseline::default()
             })
             .into();
-        let found = findings(&Analysis::of(&record));
-        let found = found
+        let found = findings(&Analysis::of(&record))
             .iter()
             .filter(|line| line.starts_with("the machine itself changed"));
         assert_eq!(found.count(), 1);

@@ -1,12 +1,12 @@
-//! The table of trust. Each row states what the interval of a headline figure contains, by which method it is computed, how many samples it
-//! needs, and what makes the figure invalid.
+//! The table of trust. Each row states what the interval of a main figure contains, how it is computed, how many
+//! samples it needs, and what makes the figure invalid.
 //!
 //! Reports show the rows of the figures that occur in them, and docs/statistics.md shows all.
 
 use record::profile::{Carrier, InstrumentProfile};
 use record::{Metric, Statistic};
 
-/// The causes that make more than one figure invalid, in sentences.
+/// Causes that make more than one kind of figure invalid, in sentences.
 pub(crate) const EVERY_FIGURE: &str = "A packet is late when it left the emulator later than the late budget after its due time. The \
     shares of late packets are those of the figure's own packets in its own time. Besides, a paced sender that falls more than 1 % short of its \
     schedule makes every figure of its measurement invalid, and a host that was starved of processor time, or an emulator that lost packets of \
@@ -15,7 +15,7 @@ pub(crate) const EVERY_FIGURE: &str = "A packet is late when it left the emulato
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TrustRow {
-    /// The name of its place in docs/statistics.md, which reports put `trust-` before.
+    /// The anchor in docs/statistics.md; in reports, it is preceded by `trust-`.
     pub(crate) anchor: &'static str,
     /// The figures, as records name them.
     pub(crate) figures: &'static str,
@@ -23,17 +23,17 @@ pub(crate) struct TrustRow {
     pub(crate) contains: &'static str,
     /// The method that computes the interval.
     pub(crate) method: &'static str,
-    /// The smallest number of samples that has an interval.
+    /// The smallest number of samples for which there is an interval.
     pub(crate) least: &'static str,
     /// The causes that make the figure invalid.
     pub(crate) invalid: &'static str,
 }
 
-/// The row and the headings of a report that it is about.
+/// A row, and the headings of a report to which it applies.
 #[derive(Clone, Debug)]
 pub(crate) struct OccurringRow {
     pub(crate) row: &'static TrustRow,
-    /// "rtt median of ping", "loss mean, up of udp and probe".
+    /// The headings: "rtt median of ping", "loss mean, up of udp and probe".
     pub(crate) headings: Vec<String>,
 }
 
@@ -163,7 +163,7 @@ const OTHER: TrustRow = TrustRow {
     invalid: LATE_BULK,
 };
 
-/// Every row, in the order of the documentation.
+/// All rows in the order of the documentation.
 pub(crate) const ROWS: [TrustRow; 15] = [
     TIME,
     TIME_P90,
@@ -183,7 +183,7 @@ pub(crate) const ROWS: [TrustRow; 15] = [
 ];
 
 impl TrustRow {
-    /// The row of a figure that an instrument of this profile states.
+    /// Returns the row of a figure of an instrument with this profile.
     pub(crate) fn of(
         profile: &InstrumentProfile,
         metric: Metric,
@@ -215,7 +215,7 @@ impl TrustRow {
         }
     }
 
-    /// The anchor of the row in a report.
+    /// Returns the anchor of the row in a report.
     pub(crate) fn place(&self) -> String {
         format!("trust-{}", self.anchor)
     }
@@ -225,8 +225,8 @@ fn is_time(metric: Metric) -> bool {
     metric.unit() == "ms"
 }
 
-/// The rows of the figures that these `headings` of a report name, in the order of the documentation; with `is_steady` also that of the
-/// steady part of runs, with `has_several` that of figures over several runs.
+/// Returns the rows for these `headings` of a report, in the order of the documentation. With `is_steady`, the row of
+/// the steady part of runs is included; with `has_several`, that of figures over several runs.
 pub(crate) fn occurring(
     headings: &[(&'static TrustRow, String)],
     is_steady: bool,
@@ -247,11 +247,12 @@ pub(crate) fn occurring(
 }
 
 impl OccurringRow {
-    /// The figures of this report that it is about; those of the documentation where it has no heading.
+    /// Returns the figures of this report to which the row applies, or those of the documentation if it has no heading.
     pub(crate) fn title(&self) -> String {
-        match self.headings.is_empty() {
-            true => self.row.figures.replace('`', ""),
-            false => self.headings.join(", "),
+        if self.headings.is_empty() {
+            self.row.figures.replace('`', "")
+        } else {
+            self.headings.join(", ")
         }
     }
 }
@@ -260,7 +261,7 @@ impl OccurringRow {
 mod tests {
     use super::*;
 
-    /// The table of docs/statistics.md.
+    /// Returns the table of docs/statistics.md.
     fn documented() -> String {
         let mut text = "| figure | what its 95 % interval contains | method | least samples | invalid when |\n|---|---|---|---|---|\n".to_owned();
         for TrustRow {
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn places_have_a_name_each() {
+    fn anchors_are_unique() {
         let mut anchors: Vec<&str> = ROWS.iter().map(|row| row.anchor).collect();
         anchors.sort_unstable();
         anchors.dedup();

@@ -1,4 +1,4 @@
-//! What does not count of a run that counts.
+//! Invalid figures of runs that otherwise count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
@@ -6,7 +6,7 @@ use std::fmt::{self, Display, Formatter};
 use record::figure_name::FigureName;
 use record::{Measured, Run};
 
-/// Figures that do not count though the bulk of what their instrument measured does.
+/// Invalid figures of an instrument whose other figures are valid.
 pub(crate) struct LeftOut {
     figures: String,
     cause: String,
@@ -18,7 +18,8 @@ impl Display for LeftOut {
     }
 }
 
-/// What of several runs does not count: a line for the same figures, with the cause in the first of them.
+/// Returns the invalid figures of several runs: one line for all runs that lack the same figures, with the cause from
+/// the first.
 pub(super) fn of_all<'r>(runs: impl Iterator<Item = &'r Run>) -> Vec<String> {
     let mut found: BTreeMap<String, Vec<(u32, String)>> = BTreeMap::new();
     for run in runs {
@@ -38,7 +39,7 @@ pub(super) fn of_all<'r>(runs: impl Iterator<Item = &'r Run>) -> Vec<String> {
     found.into_iter().map(line).collect()
 }
 
-/// What of `run` does not count, and why: one an instrument.
+/// Returns the invalid figures of `run` and the cause, one entry per instrument.
 pub(crate) fn left_out(run: &Run) -> Vec<LeftOut> {
     let sound = run.measurements.iter().filter(|one| one.invalid.is_none());
     let line = |measured: &Measured| {
@@ -62,7 +63,7 @@ mod tests {
     use crate::analysis::tests::late_pings;
 
     #[test]
-    fn runs_that_lack_the_same_figures_are_one_line() {
+    fn runs_without_the_same_figures_share_a_line() {
         let record = late_pings(2);
         let mut second = record.runs[0].clone();
         second.repeat = 2;

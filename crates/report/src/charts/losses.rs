@@ -1,4 +1,4 @@
-//! Does loss come alone or in bursts? How many losses in a row, how often, a curve a case.
+//! The chart "Does loss come alone or in bursts?": how often how many losses occurred in a row, one curve per case.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use record::profile::SampleKind;
 use record::quantity::counted;
 use record::{Direction, Measurement, Metric, Statistic};
 
-/// Losses of a case one way.
+/// Losses of a case in one direction.
 #[derive(Default)]
 struct Losses {
-    /// Runs of losses by their length.
+    /// Number of bursts by their length.
     runs: BTreeMap<u64, u64>,
     lost: u64,
-    /// As [`Metric::SentPackets`] says; 0 where nothing does.
+    /// The total of [`Metric::SentPackets`]; 0 if there is none.
     sent: f64,
 }
 
-/// The lengths of consecutive losses.
+/// Returns the chart of the lengths of consecutive losses.
 pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
     let mut drawings = Vec::new();
     for name in instruments(cases, &[SampleKind::Probes]) {
@@ -54,11 +54,12 @@ impl Losses {
     }
 
     fn add(&mut self, measurement: &Measurement, way: Option<Direction>) {
-        let lost = measurement
+        let mut lost: Vec<u64> = measurement
             .samples
             .iter()
-            .filter(|s| s.metric == Metric::LostPackets && s.direction == way);
-        let mut lost: Vec<u64> = lost.map(|sample| sample.index).collect();
+            .filter(|s| s.metric == Metric::LostPackets && s.direction == way)
+            .map(|sample| sample.index)
+            .collect();
         lost.sort_unstable();
         lost.dedup();
         for run in lost.chunk_by(|a, b| a + 1 == *b) {
@@ -70,7 +71,8 @@ impl Losses {
             .unwrap_or_default();
     }
 
-    /// Of `sent` probes that are each lost with the share `p`, sent (1 - p)^2 p^k runs have the length k, but for the ends.
+    /// Returns the expected number of bursts of this length if losses are independent: (1 - p)^2 p^k per sent probe for
+    /// a share p and a length k, apart from the ends of the series.
     fn expected(&self, length: u64) -> f64 {
         let share = self.lost as f64 / self.sent;
         self.sent * (1.0 - share).powi(2) * share.powf(length as f64)
@@ -142,7 +144,7 @@ mod tests {
     use record::{Figure, Sample};
 
     #[test]
-    fn neighbouring_losses_are_one_run() {
+    fn consecutive_losses_are_one_burst() {
         let lost =
             |index: u64| Sample::new(0.0, Metric::LostPackets, index, 1.0).toward(Direction::Up);
         let measurement = Measurement {

@@ -1,6 +1,6 @@
-//! Why a cell does not hold, or deviates: named from what the record has of its run.
+//! Finds the reason why a cell misses or deviates, from the record of its run.
 
-use super::standing::{CalibrationCell, Standing};
+use super::standing::{CalibrationCell, CellStatus};
 use super::truth::{Crossing, Truth};
 use crate::analysis::ceiling;
 use record::quantity;
@@ -8,27 +8,28 @@ use record::quantity::counted;
 use record::{Metric, Statistic};
 use record::{Record, Run, RunOutcome};
 
-/// A miss by no more than this share of the interval's width is what one 95 % interval in twenty does.
+/// Largest miss, as a share of the interval's width, that is attributed to chance. A 95 % interval misses in one run of
+/// twenty.
 const BY_CHANCE: f64 = 0.25;
-/// A sender that is late with more of its packets than this does not keep the rate it was asked for.
+/// Share of late packets in percent from which a sender counts as not keeping its rate.
 const MOST_LATE_PERCENT: f64 = 10.0;
 
-/// One run of a cell: the first that missed, or the first.
+/// The run of a cell that is examined: the first that missed, or else the first.
 pub(super) struct ObservedRun<'a> {
     pub(super) record: &'a Record,
-    /// All of the cell's.
+    /// All runs of the cell.
     pub(super) runs: &'a [&'a Run],
     pub(super) crossing: &'a Crossing<'a>,
     pub(super) truth: Truth,
     pub(super) interval: Option<[f64; 2]>,
 }
 
-/// In words; nothing of a cell that is to be trusted.
+/// Returns the cause in words, or `None` for a trusted cell.
 pub(super) fn of(cell: &CalibrationCell, seen: &ObservedRun<'_>) -> Option<String> {
     let cause = match (cell.standing, seen.interval) {
-        (Standing::Holds, _) if cell.is_trusted() => return spoilt(seen.runs),
-        (Standing::Holds, _) => seen.host().unwrap_or_else(|| within(cell)),
-        (Standing::Misses, Some(interval)) => seen.missed(cell.figure.metric, interval),
+        (CellStatus::Holds, _) if cell.is_trusted() => return spoilt(seen.runs),
+        (CellStatus::Holds, _) => seen.host().unwrap_or_else(|| within(cell)),
+        (CellStatus::Misses, Some(interval)) => seen.missed(cell.figure.metric, interval),
         _ => seen.unstated(),
     };
     Some(match spoilt(seen.runs) {
@@ -38,12 +39,16 @@ pub(super) fn of(cell: &CalibrationCell, seen: &ObservedRun<'_>) -> Option<Strin
 }
 
 impl ObservedRun<'_> {
-    /// What the host, not the network, had its part in.
+    /// Returns the influence of the host, if it had one.
     fn host(&self) -> Option<String> {
         let crossing = self.crossing;
-        let figures = crossing.measurement.figures.iter();
-        let figures = figures.filter(|figure| figure.stream.is_none());
-        let figures: Vec<_> = figures.map(|f| (f.metric, f.statistic, f.value)).collect();
+        let figures: Vec<_> = crossing
+            .measurement
+            .figures
+            .iter()
+            .filter(|figure| figure.stream.is_none())
+            .map(|f| (f.metric, f.statistic, f.value))
+            .collect();
         if let Some(near) = ceiling::near(self.record, crossing.case, crossing.instrument, &figures)
         {
             return Some(near);
@@ -65,7 +70,7 @@ impl ObservedRun<'_> {
             .then(|| format!("the sending host was late with {late:.0} % of its packets"))
     }
 
-    /// Why the interval misses.
+    /// Returns the reason why the interval misses.
     fn missed(&self, metric: Metric, interval: [f64; 2]) -> String {
         let beyond = self.truth.beyond(interval);
         let by = format!("outside by {}", quantity(metric, beyond));
@@ -79,7 +84,7 @@ impl ObservedRun<'_> {
             );
         }
         let link = self.crossing.link;
-        // Of a download, what goes up is its handful of questions.
+        // In a download, one direction has only a few requests.
         let packet = 100.0 / link.up.packets.max(link.down.packets).max(1) as f64;
         if metric == Metric::LostPercent && beyond <= packet {
             return format!("{by}: less than one packet is of all");
@@ -94,7 +99,7 @@ impl ObservedRun<'_> {
         format!("{by}: the stated interval is too narrow here; nothing in the record says why")
     }
 
-    /// Why there is no interval.
+    /// Returns the reason why there is no interval.
     fn unstated(&self) -> String {
         let fact = self.crossing.measurement.facts.get("interval");
         match fact.filter(|fact| fact.starts_with("none")) {
@@ -104,7 +109,7 @@ impl ObservedRun<'_> {
     }
 }
 
-/// Why a value deviates whose interval holds the truth.
+/// Returns the reason why the value deviates although its interval contains the truth.
 fn within(cell: &CalibrationCell) -> String {
     let above = cell.bias.is_some_and(|bias| bias > 0.0);
     match cell.figure.metric.unit() {
@@ -118,7 +123,7 @@ fn within(cell: &CalibrationCell) -> String {
     .to_owned()
 }
 
-/// Runs that cannot count.
+/// Returns the reason why none of the runs counts.
 fn spoilt(runs: &[&Run]) -> Option<String> {
     let spoilt: Vec<String> = runs
         .iter()
