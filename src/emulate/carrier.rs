@@ -2,12 +2,13 @@
 
 use model::Side;
 
-/// Which side has lost its carrier by itself, and which one was lowered for it.
+/// Tracks which side has lost its carrier by itself and which side was lowered because of that.
 ///
-/// A side can lose only what it had since it was raised: a real link needs seconds until it has a carrier.
+/// A side counts as lost only if it has had a carrier since it was raised: a real link takes
+/// seconds to bring its carrier up.
 #[derive(Debug)]
 pub(super) struct Carriers {
-    /// The side without a carrier of its own; the other one is down because of it.
+    /// The side that has lost its carrier by itself; the other side is down because of it.
     lost: Option<Side>,
     /// Whether each side has had a carrier since it was last raised.
     seen: [bool; 2],
@@ -21,8 +22,9 @@ pub(super) struct CarrierChange {
 }
 
 impl Carriers {
-    /// Nothing is lost yet; `raised` says which sides have just been raised. One that stood up before has had its
-    /// time: without a carrier it has lost it.
+    /// Creates the state without any loss. `raised` says which sides were raised just now and may
+    /// still be negotiating. A side that was up before has had time to negotiate, so if it has no
+    /// carrier, it has lost it.
     pub(super) fn new(raised: [bool; 2]) -> Self {
         Self {
             lost: None,
@@ -30,8 +32,8 @@ impl Carriers {
         }
     }
 
-    /// Takes note of the carrier of `side`; what is to be done to the other side. The carrier of a side
-    /// that was lowered says nothing, for it has none.
+    /// Records the carrier state of `side` and returns the change that the other side needs, if
+    /// any. The carrier of a lowered side is ignored, because lowering removes it.
     pub(super) fn change(&mut self, side: Side, carrier: bool) -> Option<CarrierChange> {
         if self.lost == Some(side.other()) {
             return None;
@@ -51,12 +53,13 @@ impl Carriers {
         })
     }
 
-    /// Whether `side` is down for the other side's loss.
+    /// Returns true if `side` is down because the other side has lost its carrier.
     pub(super) fn is_lowered(&self, side: Side) -> bool {
         self.lost == Some(side.other())
     }
 
-    /// The other side was not lowered after all, so that the loss is not passed on and nothing waits for its end.
+    /// Records that the other side was not lowered after all: the loss is not passed on, and no
+    /// later change ends it.
     pub(super) fn kept_up(&mut self) {
         self.lost = None;
     }
@@ -79,7 +82,7 @@ mod tests {
         up: true,
     });
 
-    /// Both sides were up before.
+    /// Returns the state of two sides that were both up before.
     fn standing() -> Carriers {
         Carriers::new([false, false])
     }
@@ -107,7 +110,7 @@ mod tests {
         let mut carriers = standing();
         assert_eq!(carriers.change(Side::A, false), LOWER_B);
         assert_eq!(carriers.change(Side::A, true), RAISE_B);
-        // Raised, and negotiating.
+        // Side B was raised and is still negotiating.
         assert_eq!(carriers.change(Side::B, false), None);
         assert_eq!(carriers.change(Side::B, false), None);
         assert_eq!(carriers.change(Side::B, true), None);
