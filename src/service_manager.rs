@@ -8,20 +8,20 @@ use sd_notify::NotifyState;
 
 /// Reports that the service has started.
 pub(crate) fn ready(status: &str) {
-    tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+    notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
 /// Reports a change that an operator of the service should see.
 pub(crate) fn status(status: &str) {
-    tell(&[NotifyState::Status(status)]);
+    notify(&[NotifyState::Status(status)]);
 }
 
 /// Reports that the service is about to end.
 pub(crate) fn stopping() {
-    tell(&[NotifyState::Stopping]);
+    notify(&[NotifyState::Stopping]);
 }
 
-fn tell(state: &[NotifyState<'_>]) {
+fn notify(state: &[NotifyState<'_>]) {
     // A service manager that cannot be reached notices the end of the process itself.
     let _ = sd_notify::notify(state);
 }
@@ -32,39 +32,39 @@ pub(crate) struct Watchdog {
     /// The service manager acts after this time without a report.
     interval: Duration,
     /// The time of the last request to the worker.
-    asked: Instant,
+    asked_at: Instant,
     answer: Option<Receiver<()>>,
-    given_up: bool,
+    reported_dead: bool,
 }
 
 impl Watchdog {
     /// Returns `None` unless the service manager asks for a watchdog (`WATCHDOG_USEC`).
-    pub(crate) fn asked_for() -> Option<Self> {
+    pub(crate) fn from_environment() -> Option<Self> {
         Some(Self {
             interval: sd_notify::watchdog_enabled()?,
-            asked: Instant::now(),
+            asked_at: Instant::now(),
             answer: None,
-            given_up: false,
+            reported_dead: false,
         })
     }
 
     /// Asks the worker with `ask` three times per interval and passes its answers on. If an answer
     /// takes longer than an interval, tells the service manager to act immediately. The caller
     /// calls this often.
-    pub(crate) fn look(&mut self, ask: impl FnOnce() -> Receiver<()>) {
+    pub(crate) fn check(&mut self, ask: impl FnOnce() -> Receiver<()>) {
         match self.answer.as_ref().map(Receiver::try_recv) {
-            None if self.asked.elapsed() < self.interval / 3 => {}
+            None if self.asked_at.elapsed() < self.interval / 3 => {}
             None => {
                 self.answer = Some(ask());
-                self.asked = Instant::now();
+                self.asked_at = Instant::now();
             }
             Some(Ok(())) => {
                 self.answer = None;
-                tell(&[NotifyState::Watchdog]);
+                notify(&[NotifyState::Watchdog]);
             }
-            Some(Err(TryRecvError::Empty)) if self.asked.elapsed() > self.interval => {
-                if !std::mem::replace(&mut self.given_up, true) {
-                    tell(&[NotifyState::WatchdogTrigger]);
+            Some(Err(TryRecvError::Empty)) if self.asked_at.elapsed() > self.interval => {
+                if !std::mem::replace(&mut self.reported_dead, true) {
+                    notify(&[NotifyState::WatchdogTrigger]);
                 }
             }
             // Another check reports a worker that has died.

@@ -11,7 +11,7 @@ pub(super) struct Carriers {
     /// The side that has lost its carrier by itself; the other side is down because of it.
     lost: Option<Side>,
     /// Whether each side has had a carrier since it was last raised.
-    seen: [bool; 2],
+    had_carrier: [bool; 2],
 }
 
 /// An interface to be raised or lowered.
@@ -28,7 +28,7 @@ impl Carriers {
     pub(super) fn new(raised: [bool; 2]) -> Self {
         Self {
             lost: None,
-            seen: raised.map(|just_now| !just_now),
+            had_carrier: raised.map(|just_now| !just_now),
         }
     }
 
@@ -38,12 +38,12 @@ impl Carriers {
         if self.lost == Some(side.other()) {
             return None;
         }
-        let had = std::mem::replace(&mut self.seen[side.index()], carrier);
+        let had = std::mem::replace(&mut self.had_carrier[side.index()], carrier);
         match (self.lost, carrier) {
             (None, false) if had => self.lost = Some(side),
             (Some(_), true) => {
                 self.lost = None;
-                self.seen[side.other().index()] = false;
+                self.had_carrier[side.other().index()] = false;
             }
             _ => return None,
         }
@@ -60,7 +60,7 @@ impl Carriers {
 
     /// Records that the other side was not lowered after all: the loss is not passed on, and no
     /// later change ends it.
-    pub(super) fn kept_up(&mut self) {
+    pub(super) fn cancel_lowering(&mut self) {
         self.lost = None;
     }
 }
@@ -83,13 +83,13 @@ mod tests {
     });
 
     /// Returns the state of two sides that were both up before.
-    fn standing() -> Carriers {
+    fn both_up() -> Carriers {
         Carriers::new([false, false])
     }
 
     #[test]
     fn a_lost_carrier_lowers_the_other_side_and_its_return_raises_it() {
-        let mut carriers = standing();
+        let mut carriers = both_up();
         assert_eq!(carriers.change(Side::A, false), LOWER_B);
         assert_eq!(carriers.change(Side::A, false), None);
         assert_eq!(carriers.change(Side::A, true), RAISE_B);
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_side_that_was_lowered_does_not_lower_the_first() {
-        let mut carriers = standing();
+        let mut carriers = both_up();
         assert_eq!(carriers.change(Side::A, false), LOWER_B);
         assert_eq!(carriers.change(Side::B, false), None);
         assert_eq!(carriers.change(Side::A, true), RAISE_B);
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_side_that_was_raised_has_lost_nothing_until_it_had_a_carrier() {
-        let mut carriers = standing();
+        let mut carriers = both_up();
         assert_eq!(carriers.change(Side::A, false), LOWER_B);
         assert_eq!(carriers.change(Side::A, true), RAISE_B);
         // Side B was raised and is still negotiating.
@@ -128,12 +128,12 @@ mod tests {
 
     #[test]
     fn a_side_that_is_kept_up_can_lose_its_own_carrier_at_any_time() {
-        let mut carriers = standing();
+        let mut carriers = both_up();
         assert_eq!(carriers.change(Side::A, false), LOWER_B);
-        carriers.kept_up();
+        carriers.cancel_lowering();
         assert_eq!(carriers.change(Side::A, false), None);
         assert_eq!(carriers.change(Side::B, false), LOWER_A);
-        carriers.kept_up();
+        carriers.cancel_lowering();
         assert_eq!(carriers.change(Side::A, true), None);
         assert_eq!(carriers.change(Side::A, false), LOWER_B);
     }

@@ -37,9 +37,9 @@ pub(crate) enum OnExit {
 /// A message from the box to its holder.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Word {
+enum Message {
     /// The indexes of the interfaces that a link connects; the last message about a link counts.
-    Between { link: usize, interfaces: [u32; 2] },
+    Interfaces { link: usize, interfaces: [u32; 2] },
     /// The box ends in order and has restored everything.
     Ended,
     /// The box could not start, so the holder must do nothing.
@@ -47,14 +47,14 @@ enum Word {
 }
 
 /// The interface indexes of each link, in the order of the links.
-type Between = Vec<[u32; 2]>;
+type LinkInterfaces = Vec<[u32; 2]>;
 
 /// The holder process, as the box sees it.
 pub(super) struct BoxHolder {
     process: Child,
-    words: ChildStdin,
+    messages: ChildStdin,
     on_exit: OnExit,
-    between: Between,
+    links: LinkInterfaces,
 }
 
 impl BoxHolder {
@@ -63,7 +63,7 @@ impl BoxHolder {
     ///
     /// # Errors
     /// Fails if the holder cannot be started.
-    pub(super) fn start(on_exit: OnExit, between: Between) -> Result<Self> {
+    pub(super) fn start(on_exit: OnExit, links: LinkInterfaces) -> Result<Self> {
         let mut command = Command::new("/proc/self/exe");
         if notes::are_quiet() {
             command.arg("--quiet");
@@ -80,16 +80,16 @@ impl BoxHolder {
             .process_group(0)
             .spawn()
             .context("starting the box holder")?;
-        let words = process.stdin.take().context("the box holder's input")?;
+        let messages = process.stdin.take().context("the box holder's input")?;
         let answers = process.stdout.take().context("the box holder's output")?;
         let mut holder = Self {
             process,
-            words,
+            messages,
             on_exit,
-            between: Vec::new(),
+            links: LinkInterfaces::new(),
         };
-        for (link, interfaces) in between.into_iter().enumerate() {
-            holder.stand_between(link, interfaces);
+        for (link, interfaces) in links.into_iter().enumerate() {
+            holder.set_interfaces(link, interfaces);
         }
         let mut line = String::new();
         BufReader::new(answers).read_line(&mut line)?;
@@ -99,9 +99,9 @@ impl BoxHolder {
 
     /// Tells the holder the indexes of a link's interfaces. They change when an interface is
     /// unplugged and comes back.
-    pub(super) fn stand_between(&mut self, link: usize, interfaces: [u32; 2]) {
-        put(&mut self.between, link, interfaces);
-        self.tell(&Word::Between { link, interfaces });
+    pub(super) fn set_interfaces(&mut self, link: usize, interfaces: [u32; 2]) {
+        put(&mut self.links, link, interfaces);
+        self.send(&Message::Interfaces { link, interfaces });
     }
 
     /// Returns true if the holder has ended before the box. Then no process would notice a sudden
@@ -118,12 +118,12 @@ impl BoxHolder {
     /// Fails if an interface cannot be changed.
     pub(super) fn end(mut self, orderly: bool) -> Result<()> {
         if self.has_ended() {
-            return leave_behind(self.on_exit, &self.between, orderly);
+            return finish(self.on_exit, &self.links, orderly);
         }
         if orderly {
-            self.tell(&Word::Ended);
+            self.send(&Message::Ended);
         }
-        drop(self.words);
+        drop(self.messages);
         let status = self.process.wait().context("the box holder")?;
         anyhow::ensure!(status.success(), "the box holder ended with {status}");
         Ok(())
@@ -131,16 +131,16 @@ impl BoxHolder {
 
     /// Ends the holder without any action, because the box never started.
     pub(super) fn dismiss(mut self) {
-        self.tell(&Word::Dismissed);
-        drop(self.words);
+        self.send(&Message::Dismissed);
+        drop(self.messages);
         // A dismissed holder does nothing that could fail.
         let _ = self.process.wait();
     }
 
-    fn tell(&mut self, word: &Word) {
+    fn send(&mut self, message: &Message) {
         // The holder may have ended; `has_ended` reports that.
-        if let Ok(line) = serde_json::to_string(word) {
-            let _ = writeln!(self.words, "{line}");
+        if let Ok(line) = serde_json::to_string(message) {
+            let _ = writeln!(self.messages, "{line}");
         }
     }
 }
@@ -157,30 +157,30 @@ pub(crate) fn hold(on_exit: OnExit) -> Result<()> {
     // If the box has already ended, it does not read this line, and the loop below ends
     // immediately.
     let _ = writeln!(std::io::stdout(), "{READY}");
-    let (mut between, mut orderly) = (Between::new(), false);
+    let (mut links, mut orderly) = (LinkInterfaces::new(), false);
     // The box may die while it writes: an incomplete last line does not parse and is ignored.
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
-            Ok(Word::Between { link, interfaces }) => put(&mut between, link, interfaces),
-            Ok(Word::Ended) => orderly = true,
-            Ok(Word::Dismissed) => return Ok(()),
+            Ok(Message::Interfaces { link, interfaces }) => put(&mut links, link, interfaces),
+            Ok(Message::Ended) => orderly = true,
+            Ok(Message::Dismissed) => return Ok(()),
             Err(_) => {}
         }
     }
-    leave_behind(on_exit, &between, orderly)
+    finish(on_exit, &links, orderly)
 }
 
 /// Stores the interfaces of a link. The first messages arrive in the order of the links.
-fn put(between: &mut Between, link: usize, interfaces: [u32; 2]) {
-    match between.get_mut(link) {
+fn put(links: &mut LinkInterfaces, link: usize, interfaces: [u32; 2]) {
+    match links.get_mut(link) {
         Some(known) => *known = interfaces,
-        None => between.push(interfaces),
+        None => links.push(interfaces),
     }
 }
 
 /// Does the work at the end of the box, for every link.
-fn leave_behind(on_exit: OnExit, between: &Between, orderly: bool) -> Result<()> {
-    side_by_side::each(between.clone(), |interfaces| match (on_exit, orderly) {
+fn finish(on_exit: OnExit, links: &LinkInterfaces, orderly: bool) -> Result<()> {
+    side_by_side::each(links.clone(), |interfaces| match (on_exit, orderly) {
         (OnExit::Cut, true) => Ok(()),
         (OnExit::Cut, false) => cut(interfaces),
         (OnExit::Bridge, _) => bridge(interfaces, orderly),
@@ -229,10 +229,11 @@ fn bridge(interfaces: [u32; 2], orderly: bool) -> Result<()> {
         ));
         return cut(interfaces);
     };
-    let said = format!("{a} and {b} are joined by a bridge until farwire emulate --restore");
-    match orderly {
-        true => note(format_args!("farwire: {said}")),
-        false => warn(format_args!("the box has died: {said}")),
+    let outcome = format!("{a} and {b} are joined by a bridge until farwire emulate --restore");
+    if orderly {
+        note(format_args!("farwire: {outcome}"));
+    } else {
+        warn(format_args!("the box has died: {outcome}"));
     }
     Ok(())
 }

@@ -45,7 +45,7 @@ use record::summary::Summary;
 
 /// The interval in milliseconds between two checks for a signal; most signals interrupt the wait
 /// immediately.
-const LOOK_AGAIN: u8 = 100;
+const SIGNAL_CHECK_MS: u8 = 100;
 
 /// Above this number of pending changes, all interfaces are read with one request.
 const MANY_CHANGES: usize = 16;
@@ -62,7 +62,7 @@ pub(crate) struct WanBox {
     running: ForwarderThread,
     stop: Stop,
     holder: BoxHolder,
-    told_unheld: bool,
+    reported_holder_death: bool,
     /// Keeps Landlock's rule for the interfaces' sysctls in force.
     _sysctls: Option<File>,
 }
@@ -111,9 +111,9 @@ impl WanBox {
                 }
             }
             let confinement = Confinement::begin()?;
-            let joined = ports.into_iter().zip(links);
-            let joined = joined.map(|(ports, link)| PlacedLink { ports, link });
-            let running = ForwarderThread::start_all(sockets, joined.collect(), options)?;
+            let placed = ports.into_iter().zip(links);
+            let placed = placed.map(|(ports, link)| PlacedLink { ports, link });
+            let running = ForwarderThread::start_all(sockets, placed.collect(), options)?;
             let beside = beside(running.handle())?;
             let sysctls = confinement.complete()?;
             Ok((pairs, guard, running, beside, sysctls))
@@ -128,7 +128,7 @@ impl WanBox {
                     running,
                     stop,
                     holder,
-                    told_unheld: false,
+                    reported_holder_death: false,
                     _sysctls: sysctls,
                 };
                 Ok((wan_box, beside))
@@ -150,22 +150,21 @@ impl WanBox {
         let ended = self.watch();
         service_manager::stopping();
         let summaries = self.running.stop();
-        let happened: Vec<_> = self.pairs.iter().map(InterfacePair::happened).collect();
+        let events: Vec<_> = self.pairs.iter().map(InterfacePair::events).collect();
         // The leases and the drop rule end here, after the last packet.
         side_by_side::for_each(self.pairs, drop);
         drop(self.guard);
         let outcome = ended.and(summaries);
         self.holder.end(outcome.is_ok())?;
-        let summaries = outcome?.into_iter().zip(happened);
-        let told = |(summary, interfaces)| Summary {
+        let with_events = |(summary, interfaces)| Summary {
             interfaces,
             ..summary
         };
-        Ok(summaries.map(told).collect())
+        Ok(outcome?.into_iter().zip(events).map(with_events).collect())
     }
 
     fn watch(&mut self) -> Result<()> {
-        let mut watchdog = Watchdog::asked_for();
+        let mut watchdog = Watchdog::from_environment();
         // These are the changes that the box itself made when it took the interfaces. The states
         // that count are read next.
         self.watcher.changes().context("watching the interfaces")?;
@@ -180,15 +179,16 @@ impl WanBox {
         }
         while self.stop.cause().is_none() {
             let mut fds = [PollFd::new(self.watcher.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut fds, LOOK_AGAIN) {
+            match poll(&mut fds, SIGNAL_CHECK_MS) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(e) => return Err(e).context("watching the interfaces"),
             }
             self.follow_all()?;
             if let Some(watchdog) = &mut watchdog {
-                watchdog.look(|| self.running.handle().ask_whether_alive());
+                watchdog.check(|| self.running.handle().ask_whether_alive());
             }
-            if self.holder.has_ended() && !std::mem::replace(&mut self.told_unheld, true) {
+            if self.holder.has_ended() && !std::mem::replace(&mut self.reported_holder_death, true)
+            {
                 warn("the box holder has died: --on-exit will not hold if this process is killed");
             }
         }
@@ -220,7 +220,7 @@ impl WanBox {
         change: &LinkChange,
         look: impl Fn(u32) -> Result<Option<Interface>, InterfaceError>,
     ) -> Result<()> {
-        let ours = self.find(|port| port.taken.is_some() && port.interface.index == change.index);
+        let ours = self.find(|port| port.lease.is_some() && port.interface.index == change.index);
         if let Some((link, side)) = ours {
             if change.gone {
                 return self.lose(link, side);
@@ -230,13 +230,13 @@ impl WanBox {
                 return Ok(());
             };
             let pair = &mut self.pairs[link];
-            pair.take_note(side, &now);
+            pair.update(side, &now);
             if pair.pass_on(side, now.carrier)? {
-                pair.port_mut(side).happened.carrier_losses += 1;
+                pair.port_mut(side).events.carrier_losses += 1;
             }
             return Ok(());
         }
-        let back = self.find(|port| port.taken.is_none() && port.name() == change.name);
+        let back = self.find(|port| port.lease.is_none() && port.name() == change.name);
         match back.filter(|_| !change.gone) {
             Some((link, side)) => self.take_again(link, side),
             None => Ok(()),
@@ -253,15 +253,15 @@ impl WanBox {
     /// cable had been pulled.
     fn lose(&mut self, link: usize, side: Side) -> Result<()> {
         let port = self.pairs[link].port_mut(side);
-        port.taken = None;
-        port.happened.gone += 1;
+        port.lease = None;
+        port.events.gone += 1;
         self.guard.forget(port.interface.index);
-        let said = format!(
+        let message = format!(
             "interface {} is gone: waiting until it is back",
             port.name()
         );
-        log(format_args!("farwire: {said}"));
-        service_manager::status(&said);
+        log(format_args!("farwire: {message}"));
+        service_manager::status(&message);
         self.pairs[link].pass_on(side, false).map(drop)
     }
 
@@ -304,13 +304,13 @@ impl WanBox {
             }
         };
         port.refusal.clear();
-        port.happened.back += 1;
+        port.events.back += 1;
         port.interface = found;
-        port.taken = Some(lease);
-        self.holder.stand_between(link, pair.indices());
-        let said = format!("interface {name} is back");
-        log(format_args!("farwire: {said}"));
-        service_manager::status(&said);
+        port.lease = Some(lease);
+        self.holder.set_interfaces(link, pair.indices());
+        let message = format!("interface {name} is back");
+        log(format_args!("farwire: {message}"));
+        service_manager::status(&message);
         pair.warn_of_mtus();
         let carrier = Interface::find(&name).is_ok_and(|now| now.carrier);
         pair.pass_on(side, carrier).map(drop)

@@ -54,8 +54,8 @@ impl InterfacePair {
     }
 
     /// Returns the events of each interface that had any.
-    pub(super) fn happened(&self) -> Vec<InterfaceSummary> {
-        let all = self.ports.iter().map(|port| port.happened.clone());
+    pub(super) fn events(&self) -> Vec<InterfaceSummary> {
+        let all = self.ports.iter().map(|port| port.events.clone());
         all.filter(|of| !of.is_quiet()).collect()
     }
 
@@ -66,11 +66,11 @@ impl InterfacePair {
     }
 
     /// Records the current name and MTU of an interface, either of which may have changed.
-    pub(super) fn take_note(&mut self, side: Side, now: &Interface) {
+    pub(super) fn update(&mut self, side: Side, now: &Interface) {
         let port = self.port_mut(side);
         port.interface.name.clone_from(&now.name);
         if std::mem::replace(&mut port.interface.mtu, now.mtu) != now.mtu {
-            port.happened.mtu_changes += 1;
+            port.events.mtu_changes += 1;
             self.warn_of_mtus();
         }
     }
@@ -92,13 +92,13 @@ impl InterfacePair {
             return Ok(false);
         };
         let port = &mut self.ports[side.index()];
-        let Some(lease) = &mut port.taken else {
+        let Some(lease) = &mut port.lease else {
             return Ok(!up);
         };
         let name = &port.interface.name;
         if !up && port.interface.is_configured()? {
-            self.carriers.kept_up();
-            if !std::mem::replace(&mut port.told_kept_up, true) {
+            self.carriers.cancel_lowering();
+            if !std::mem::replace(&mut port.reported_kept_up, true) {
                 warn(format_args!(
                     "carrier lost, but {name} stays up: it has addresses or routes, which lowering it would take away"
                 ));

@@ -16,26 +16,26 @@ pub(super) struct Port {
     /// The interface as it was found, updated with later changes.
     pub(super) interface: Interface,
     /// The lease with all changes to the interface; `None` while the interface is gone.
-    pub(super) taken: Option<InterfaceLease>,
+    pub(super) lease: Option<InterfaceLease>,
     /// True once a warning has said that this interface stays up whatever the carrier of the other
     /// side does.
-    pub(super) told_kept_up: bool,
+    pub(super) reported_kept_up: bool,
     /// The last warning about why the interface could not be taken again.
     pub(super) refusal: String,
-    pub(super) happened: InterfaceSummary,
+    pub(super) events: InterfaceSummary,
 }
 
 impl Port {
     /// Takes the interface as it is, up or down.
     pub(super) fn take(interface: Interface) -> Result<Self, Failure> {
-        let taken = lease(&interface)?;
+        let lease = lease(&interface)?;
         let name = interface.name.clone();
         Ok(Self {
             interface,
-            taken: Some(taken),
-            told_kept_up: false,
+            lease: Some(lease),
+            reported_kept_up: false,
             refusal: String::new(),
-            happened: InterfaceSummary {
+            events: InterfaceSummary {
                 name,
                 ..InterfaceSummary::default()
             },
@@ -44,7 +44,7 @@ impl Port {
 
     /// Sets the interface up. Returns true if it was down before.
     pub(super) fn raise(&mut self) -> Result<bool, Failure> {
-        match &mut self.taken {
+        match &mut self.lease {
             Some(lease) => Ok(lease.set_up(true).map_err(blame)? || lease.has_raised()),
             None => Ok(false),
         }
