@@ -1,4 +1,5 @@
-//! `--pcap` of an experiment: every run's links at both ends, in files beside the record that it refers to.
+//! `--pcap` of an experiment: captures every run's links at both ends, into files beside the record
+//! that the record refers to.
 
 use anyhow::{Result, ensure};
 
@@ -8,22 +9,22 @@ use crate::experiment::{Plan, PlannedRun};
 use crate::forward::capture::{Capture, CaptureHandle, CaptureSpec};
 use crate::testbed::{LinkSummaries, Testbed};
 
-/// What is captured of every run.
+/// The packets to capture in every run.
 #[derive(Clone, Debug)]
 pub(crate) struct RunCaptures {
     prefix: String,
-    /// But for the ends.
+    /// The capture without its ends, which each link fills in.
     spec: CaptureSpec,
 }
 
-/// Captures of a run's links, in the order of the bed's, each with the name of its file.
+/// The captures of a run's links, in the order of the test bed's links, each with its file name.
 pub(super) struct RunningCaptures(Vec<(String, CaptureHandle)>);
 
 impl RunCaptures {
-    /// Into files whose names begin with `prefix`, of what `spec` says.
+    /// Captures packets as `spec` says into files whose names begin with `prefix`.
     ///
     /// # Errors
-    /// A prefix that names a folder, or standard output.
+    /// Fails if the prefix is empty, names a directory or means standard output.
     pub(crate) fn new(prefix: &str, spec: CaptureSpec) -> Result<Self> {
         ensure!(
             !prefix.is_empty() && prefix != "-" && !prefix.contains('/'),
@@ -35,10 +36,10 @@ impl RunCaptures {
         })
     }
 
-    /// Refuses a plan that has nothing to capture.
+    /// Refuses a plan in which there is nothing to capture.
     ///
     /// # Errors
-    /// It has no emulated link.
+    /// Fails if no case has an emulated link.
     pub(crate) fn check(&self, plan: &Plan) -> Result<()> {
         ensure!(
             plan.cases.iter().any(|case| !conditions(case).is_empty()),
@@ -48,10 +49,11 @@ impl RunCaptures {
         Ok(())
     }
 
-    /// Captures what arrives from now on at the links of a run, into files of `artifacts`, whose folder is made.
+    /// Captures the packets that arrive at the links of a run from now on, into files of
+    /// `artifacts`.
     ///
     /// # Errors
-    /// A file cannot be written, or no thread be had.
+    /// Fails if a file cannot be written or a thread cannot be started.
     pub(super) fn begin(
         &self,
         artifacts: &Artifacts<'_>,
@@ -78,10 +80,11 @@ impl RunCaptures {
 }
 
 impl RunningCaptures {
-    /// Of a run of which nothing is captured.
+    /// The captures of a run without any.
     pub(super) const NONE: Self = Self(Vec::new());
 
-    /// Waits until all is written, and tells what was of it with what the links did; the names of the files.
+    /// Waits until everything is written, adds each capture's summary to that of its link, and
+    /// returns the names of the files.
     pub(super) fn finish(self, links: &mut LinkSummaries) -> Vec<String> {
         let mut links = links.iter_mut();
         let finished = self.0.into_iter().map(|(name, capture)| {

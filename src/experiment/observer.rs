@@ -1,6 +1,7 @@
-//! What is told of a running experiment to who watches it: its links while they run, how far it is, its figures so far.
+//! Progress events for observers of an experiment: the links of the current run, the progress and
+//! the figures measured up to now.
 //!
-//! Nobody changes the conditions of a run that is measured: they are what its record says.
+//! The conditions of a measured run cannot be changed, because its record states them.
 
 use std::time::Duration;
 
@@ -11,40 +12,40 @@ use conditions::LinkSpec;
 use record::Record;
 use record::bed::{Bed, THE_LINK};
 
-/// Why a link's conditions stay as they are.
+/// The reason why a link's conditions cannot be changed.
 const FIXED: &str = "a measured run's conditions are its scenario's, which its record says: a link of `farwire exec` can be changed";
 
-/// Who watches, if anybody may.
+/// The observers of an experiment, if observers are allowed.
 #[derive(Clone, Copy)]
 pub(crate) struct RunObserver<'a>(Option<&'a Links>);
 
-/// The links of a run, to be seen until it is dropped.
+/// The links of a run, visible to observers until this value is dropped.
 pub(crate) struct Shown<'a>(Option<&'a Links>);
 
 impl<'a> RunObserver<'a> {
-    /// Nobody.
+    /// Reports to no observer.
     pub(crate) const NOBODY: Self = Self(None);
 
-    /// Who has these links.
+    /// Reports to the observers of `links`.
     pub(crate) fn by(links: Option<&'a Links>) -> Self {
         Self(links)
     }
 
-    /// An experiment begins.
+    /// Reports that an experiment begins.
     pub(super) fn begin(self, plan: &Plan) {
         if let Some(links) = self.0 {
             links.experiment().begin(&plan.name, &plan.title);
         }
     }
 
-    /// So long the runs should take that are still to come.
+    /// Reports how long each remaining run is expected to take.
     pub(super) fn expect(self, left: &[Duration]) {
         if let Some(links) = self.0 {
             links.experiment().expect(left.len(), left.iter().sum());
         }
     }
 
-    /// It is this run's turn, then that one's.
+    /// Reports the current run and the one after it.
     pub(super) fn turn_to(
         self,
         this: NumberedRun,
@@ -55,14 +56,14 @@ impl<'a> RunObserver<'a> {
         }
     }
 
-    /// What is done now.
+    /// Reports the current phase.
     pub(crate) fn enter(self, phase: &str) {
         if let Some(links) = self.0 {
             links.experiment().enter(phase);
         }
     }
 
-    /// The links of a run that is set up.
+    /// Shows the links of a run whose test bed is set up.
     pub(super) fn show(self, testbed: &dyn Testbed, run: &PlannedRun<'_>) -> Shown<'a> {
         if let Some(links) = self.0 {
             let conditions = conditions(run.case).into_iter();
@@ -85,7 +86,7 @@ impl<'a> RunObserver<'a> {
         Shown(self.0)
     }
 
-    /// A run has ended, and is in the record.
+    /// Reports that a run of `case` has ended and is in the record.
     pub(super) fn ended(self, record: &Record, case: &str) {
         if let Some(links) = self.0 {
             let planned = record.plan().case(case);
@@ -115,13 +116,14 @@ impl Drop for Shown<'_> {
     }
 }
 
-/// A figure's name without its instrument's.
+/// Returns a figure's name without the name of its instrument.
 fn of_instrument(name: &str, instrument: &str) -> String {
     let figure = name.strip_prefix(instrument).unwrap_or(name);
     figure.trim_start_matches('.').to_owned()
 }
 
-/// The emulated links of a case in their order: what each is called, what it joins, and its conditions.
+/// Returns the emulated links of a case in order: the name, the two ends and the conditions of
+/// each.
 pub(super) fn conditions(case: &Case) -> Vec<(String, [String; 2], LinkSpec)> {
     match &case.bed {
         Bed::Netns(pair) => {
@@ -147,7 +149,8 @@ pub(super) fn conditions(case: &Case) -> Vec<(String, [String; 2], LinkSpec)> {
     }
 }
 
-/// Why nobody changes the links of this bed; with what else they pass.
+/// Explains why the links of this bed cannot be changed, and names the conditions of the bed's wire
+/// if it has any.
 fn fixed(bed: &Bed) -> String {
     let wire = match bed {
         Bed::Netns(pair) if pair.wire != LinkSpec::default() => Some(report::link(&pair.wire)),

@@ -1,4 +1,5 @@
-//! Which runs of a plan a shard has: the same on every host, for it depends on the plan alone.
+//! Assigns the runs of a plan to shards. The result depends only on the plan, so every host
+//! computes the same one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -10,31 +11,31 @@ use super::runner::estimate;
 use crate::experiment::{Case, Plan};
 use record::{Shard, ShardBy, ShardNumber};
 
-/// Runs that stay together, and how long all of them should take.
+/// Runs that stay together in one shard, and their expected total time.
 struct Unit<'a> {
     case: &'a str,
     repeats: Vec<u32>,
-    /// How many of them take place whatever the scatter of the first ones says.
+    /// The number of these runs that take place regardless of how much the first ones scatter.
     sure: usize,
     time: Duration,
 }
 
-/// What a shard comes to.
+/// The size of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Size {
-    /// Its runs that are sure.
+    /// The number of runs that certainly take place.
     pub(crate) runs: usize,
-    /// About how long they take, in seconds.
+    /// The expected time of these runs in seconds.
     pub(crate) time_s: f64,
 }
 
-/// The runs of shard `number` of `plan`.
+/// Returns the runs of shard `number` of `plan`.
 pub(crate) fn of(plan: &Plan, number: ShardNumber, by: ShardBy) -> Shard {
     let mut all = all(plan, number.of, by);
     all.swap_remove(number.index as usize - 1)
 }
 
-/// Each of so many shards of `plan`.
+/// Divides `plan` into `count` shards.
 pub(crate) fn all(plan: &Plan, count: u32, by: ShardBy) -> Vec<Shard> {
     let shard = |(index, units): (u32, Vec<Unit<'_>>)| {
         let mut runs: BTreeMap<String, Vec<u32>> = BTreeMap::new();
@@ -50,14 +51,14 @@ pub(crate) fn all(plan: &Plan, count: u32, by: ShardBy) -> Vec<Shard> {
     (1..).zip(parts(plan, count, by)).map(shard).collect()
 }
 
-/// About how long each of so many shards of `plan` takes.
+/// Returns the expected time of each of `count` shards of `plan`.
 pub(crate) fn times(plan: &Plan, count: u32, by: ShardBy) -> Vec<Duration> {
     let parts = parts(plan, count, by).into_iter();
     let time = |part: Vec<Unit<'_>>| part.iter().map(|unit| unit.time).sum();
     parts.map(time).collect()
 }
 
-/// What each of so many shards of `plan` comes to.
+/// Returns the size of each of `count` shards of `plan`.
 pub(crate) fn sizes(plan: &Plan, count: u32, by: ShardBy) -> Vec<Size> {
     let parts = parts(plan, count, by);
     let size = |part: &Vec<Unit<'_>>| Size {
@@ -67,7 +68,7 @@ pub(crate) fn sizes(plan: &Plan, count: u32, by: ShardBy) -> Vec<Size> {
     parts.iter().map(size).collect()
 }
 
-/// Ascending numbers with consecutive ones as ranges: "1-4,7", "1 to 4, 7".
+/// Formats ascending numbers with consecutive ones as ranges, such as "1-4,7" or "1 to 4, 7".
 pub(crate) fn ranges(numbers: &[u32], to: &str, between: &str) -> String {
     let rows = numbers.chunk_by(|a, b| a + 1 == *b);
     let words = rows.map(|row| match row {
@@ -77,8 +78,9 @@ pub(crate) fn ranges(numbers: &[u32], to: &str, between: &str) -> String {
     words.collect::<Vec<_>>().join(between)
 }
 
-/// So many parts of the plan's runs: each unit, the longest first and of equal ones by case and repeat, goes to the part that has the least
-/// to do. So no two parts differ by more than the longest unit.
+/// Divides the plan's runs into `count` parts. Units are assigned in order of decreasing time, and
+/// by case and repeat if times are equal; each goes to the part with the least total time. No two
+/// parts therefore differ by more than the longest unit.
 fn parts(plan: &Plan, count: u32, by: ShardBy) -> Vec<Vec<Unit<'_>>> {
     let mut units: Vec<Unit<'_>> = plan.cases.iter().flat_map(|case| units(case, by)).collect();
     units.sort_by(|a, b| {
@@ -88,7 +90,7 @@ fn parts(plan: &Plan, count: u32, by: ShardBy) -> Vec<Vec<Unit<'_>>> {
     });
     let mut parts: Vec<Vec<Unit<'_>>> = Vec::new();
     parts.resize_with(count as usize, Vec::new);
-    // The first of those that have the least to do is on top.
+    // The top of the heap is the first of the parts with the least total time.
     let mut times: BinaryHeap<_> = (0..parts.len())
         .map(|at| Reverse((Duration::ZERO, at)))
         .collect();
@@ -102,8 +104,9 @@ fn parts(plan: &Plan, count: u32, by: ShardBy) -> Vec<Vec<Unit<'_>>> {
     parts
 }
 
-/// The runs of `case` as they may be parted. Where the scatter of the first runs says how many there are, all of them are one host's, which
-/// takes the time of those that are sure.
+/// Returns the smallest units into which the runs of `case` can be divided. If the scatter of the
+/// first runs decides the number of runs, all of them stay on one host, and the unit's time covers
+/// only the runs that certainly take place.
 fn units(case: &Case, by: ShardBy) -> Vec<Unit<'_>> {
     let time = estimate(case);
     let unit = |repeats: Vec<u32>, time| Unit {
@@ -133,7 +136,7 @@ mod tests {
         plan_of(&text)
     }
 
-    /// A scenario of 100 to 1,000 runs.
+    /// Draws a scenario of 100 to 1,000 runs.
     fn drawn(seed: u64) -> Plan {
         let mut random = fastrand::Rng::with_seed(seed);
         let (mut cases, mut left) = (String::new(), random.u32(100..=1000));
@@ -148,7 +151,7 @@ mod tests {
         plan(&cases)
     }
 
-    /// How long each part should take, and the longest unit.
+    /// Returns the expected time of each part and the time of the longest unit.
     fn times_and_longest(plan: &Plan, count: u32, by: ShardBy) -> (Vec<Duration>, Duration) {
         let parts = parts(plan, count, by);
         let units = parts.iter().flatten().map(|unit| unit.time);
@@ -212,7 +215,7 @@ mod tests {
         assert_eq!(owners("b", ShardBy::Run), 1);
         let whole = |shard: &&Shard| shard.runs.get("b").is_some_and(|b| b.len() == 30);
         assert_eq!(all(&plan, 3, ShardBy::Run).iter().filter(whole).count(), 1);
-        // Four, and the five that are sure.
+        // Four runs of case `a`, and the five certain runs of case `b`.
         let sizes = sizes(&plan, 3, ShardBy::Run);
         assert_eq!(sizes.iter().map(|size| size.runs).sum::<usize>(), 9);
     }

@@ -15,8 +15,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Runs take place on loopback, without a link; a case named "broken" cannot be set up, one named "spoilt" has late packets of
-/// TCP at the first two attempts (or as many as `spoils`), and one named "dead" has an emulator that dies under its instruments.
+/// A test bed on loopback, without a link. A case named "broken" cannot be set up. A case named
+/// "spoilt" has late TCP packets in the first two attempts, or in `spoils` attempts. A case named
+/// "dead" has an emulator that dies while its instruments run.
 #[derive(Default)]
 struct Loopback {
     spoils: Option<u32>,
@@ -27,9 +28,9 @@ struct Loopback {
 struct LoopbackTestbed {
     server: FarEndServer,
     namespace: NetNs,
-    /// Packets that left, of TCP.
+    /// The number of TCP packets that have left.
     left: AtomicU64,
-    /// Whether they were late.
+    /// True if these packets left late.
     late: bool,
     dies: bool,
     died: Arc<AtomicBool>,
@@ -146,7 +147,7 @@ fn head(cases: &str) -> RecordHead {
     RecordHead::new(given, record_plan(&plan), HostFacts::default())
 }
 
-/// Runs what `directory`'s record is missing; what it then holds.
+/// Does the missing runs of `directory`'s record and returns the record.
 fn go_on(directory: &Path, loopback: &Loopback, redo_invalid: bool) -> Record {
     let (mut record, mut writer) = RecordWriter::resume(directory).unwrap();
     let stop = Stop::on(Arc::clone(&loopback.stop));
@@ -286,7 +287,7 @@ fn a_run_that_stays_invalid_decides_nothing_and_is_made_up_for() {
     };
     let record = go_on(directory.path(), &loopback, false);
     let case = &record.plan().cases[0];
-    // Three attempts at the first, then five that count.
+    // Three attempts of the first repeat stay invalid, then five repeats count.
     assert_eq!(record.runs.len(), 3 + 5);
     assert_eq!(record.latest().deciding(case).len(), 5);
     assert_eq!(record.runs.last().unwrap().repeat, 6);
@@ -320,7 +321,7 @@ fn what_a_signal_cut_short_is_done_when_it_is_resumed_and_nothing_twice() {
     let loopback = Loopback::default();
     let cut = go_on(directory.path(), &loopback, false);
     assert_eq!((cut.runs.len(), &cut.finished_at), (1, &None));
-    // The test bed stops at every run of `last`: as with a user who interrupts again and again.
+    // The test bed stops every run of `last`, as if a user interrupted it again and again.
     loopback.stop.store(false, Ordering::Relaxed);
     assert_eq!(go_on(directory.path(), &loopback, false).runs.len(), 1);
     let whole = {
@@ -336,7 +337,8 @@ fn what_a_signal_cut_short_is_done_when_it_is_resumed_and_nothing_twice() {
         .collect();
     assert_eq!(runs, [("first", 1), ("last", 1), ("first", 2)]);
     assert!(whole.finished_at.is_some());
-    // One at the start, one whenever it was resumed, one at the end; none when a signal ended it, or when nothing is missing.
+    // There is one baseline at the start, one after each resumption and one at the end. There is
+    // none if a signal ends the run or if no run is missing.
     assert_eq!((cut.baselines.len(), whole.baselines.len()), (1, 4));
     let again = go_on(directory.path(), &loopback, false);
     assert_eq!(again.baselines.len(), 4);

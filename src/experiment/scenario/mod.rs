@@ -1,4 +1,4 @@
-//! Scenario files: what a user writes, checked whole before anything runs, and made into a plan.
+//! Scenario files: a file is checked completely before anything runs, and then becomes a plan.
 
 mod expand;
 mod expectations;
@@ -27,10 +27,11 @@ use record::lateness::LateBudget;
 use record::plan::{Order, check_experiment_name, check_instrument_name};
 
 const DEFAULT_SEED: u64 = 1;
-/// What every case has unless it says otherwise.
+/// The keys of the file that apply to every case unless the case sets them.
 const DEFAULTS: [&str; 3] = ["bed", "tcp", "repeats"];
 
-/// A scenario as its file has it, but for its cases, which are read once they are whole.
+/// A scenario as its file has it, without its cases, which are read once their bases and sweeps are
+/// applied.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ScenarioFile {
@@ -59,21 +60,21 @@ struct ScenarioFile {
     _repeats: Option<TakenOut>,
 }
 
-/// A key that is taken out of a table before that is read: it is there for the error about an unknown key, which names those
-/// that are known.
+/// A key that is removed from a table before the table is read. It is listed so that an error about
+/// an unknown key can name it among the known keys.
 type TakenOut = IgnoredAny;
 
-/// A case as it is whole: what it says, and where each of its values stands.
+/// A complete case: its fields, and the place of each value in the file.
 struct WholeCase<'t> {
     expanded: Expanded<'t>,
     said: CaseTable,
 }
 
-/// The text of the scenario in `file`, and the plan that it stands for; `quick` shortens it. It may name files below its own
-/// folder and below those of `also`.
+/// Reads the scenario in `file` and returns its text and its plan; `quick` shortens the plan. The
+/// scenario may name files below its own directory and below those of `also`.
 ///
 /// # Errors
-/// One that names the file, the line and the key.
+/// The error names the file, the line and the key.
 pub(crate) fn read(file: &Path, also: &[PathBuf], quick: bool) -> Result<(String, Plan)> {
     let text = text_of(file)?;
     let source = SourceFile {
@@ -85,10 +86,10 @@ pub(crate) fn read(file: &Path, also: &[PathBuf], quick: bool) -> Result<(String
     Ok((text, plan))
 }
 
-/// The plan in `source`.
+/// Reads the plan in `source`.
 ///
 /// # Errors
-/// As [`read`].
+/// Fails as [`read`] does.
 pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
     let whole = source.parse()?;
     let mut root = whole.get_ref().clone();
@@ -151,7 +152,8 @@ pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
 }
 
 impl WholeCase<'_> {
-    /// What a check said of the case, with the place of the key that it is about, or else of the case's name.
+    /// Adds to an error of this case the place of the key that it is about, or otherwise of the
+    /// case's name.
     fn refusal(&self, source: SourceFile<'_>, error: anyhow::Error) -> anyhow::Error {
         let table = &self.expanded.table;
         let name = self.said.name.as_str();
@@ -167,7 +169,7 @@ impl WholeCase<'_> {
 }
 
 impl ScenarioFile {
-    /// What only the whole file can show to be wrong.
+    /// Makes the checks that need the whole file.
     fn check(&self, source: SourceFile<'_>) -> Result<()> {
         check_experiment_name(&self.name)?;
         if self.quick.repeats == Some(0) {
@@ -193,7 +195,8 @@ impl ScenarioFile {
     }
 }
 
-/// The names of the cases that each name of the file stands for: one, or those of a sweep in order.
+/// Returns, for each name in the file, the names of its cases: one case, or those of a sweep in
+/// order.
 fn groups(cases: &[Case], all: &[WholeCase<'_>]) -> BTreeMap<String, Vec<String>> {
     let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (case, whole) in cases.iter().zip(all) {
@@ -222,10 +225,10 @@ fn refuse_duplicates(source: SourceFile<'_>, cases: &[Case], all: &[WholeCase<'_
     Ok(())
 }
 
-/// The case that `reference` names.
+/// Returns the case that `reference` names.
 ///
 /// # Errors
-/// It is none of the cases.
+/// Fails if there is no such case.
 fn reference<'c>(name: &str, cases: &'c [Case]) -> Result<&'c Case> {
     let found = cases.iter().find(|case| case.name == name);
     let found = found.with_context(|| {
@@ -235,7 +238,7 @@ fn reference<'c>(name: &str, cases: &'c [Case]) -> Result<&'c Case> {
     found.below("reference")
 }
 
-/// Takes the tables of `key` out of `root`.
+/// Removes the tables of `key` from `root` and returns them.
 fn take_tables<'t>(
     source: SourceFile<'_>,
     root: &mut DeTable<'t>,
@@ -255,7 +258,7 @@ fn take_tables<'t>(
     }
 }
 
-/// Takes `bases` out of `root`; none if they are not there.
+/// Removes `bases` from `root` and returns it, or an empty table if it does not exist.
 fn take_bases<'t>(source: SourceFile<'_>, root: &mut DeTable<'t>) -> Result<DeTable<'t>> {
     let Some(value) = root.remove("bases") else {
         return Ok(DeTable::new());

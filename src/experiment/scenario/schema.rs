@@ -1,4 +1,5 @@
-//! The JSON Schema of scenario files, for editors and checkers; generated from the types that read them.
+//! The JSON Schema of scenario files, for editors and checkers. It is generated from the types that
+//! read the files.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use record::bed::Bed;
 use record::lateness::LateBudget;
 use record::plan::Order;
 
-/// A whole scenario file. What of it is read in which step, [`super::parse`] says.
+/// A complete scenario file. [`super::parse`] describes the order in which its parts are read.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, title = "A farwire scenario")]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -34,7 +35,7 @@ struct Document {
     trends: Option<Vec<TrendTable>>,
 }
 
-/// Values of a swept field.
+/// The values of a swept field.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -48,14 +49,14 @@ enum Values {
     },
 }
 
-/// The schema, indented, with a line's end.
+/// Returns the schema as indented text that ends with a newline.
 pub(crate) fn schema() -> String {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
     let values = generator.subschema_for::<Values>().to_value();
     let mut schema = generator.into_root_schema_for::<Document>().to_value();
     let definitions = &mut schema["$defs"];
     let case = &mut definitions["CaseTable"];
-    // What a case does not say it has from its base, or from the file.
+    // A case inherits the fields that it lacks from its base or from the file.
     case["required"] = json!([]);
     case["properties"]["base"] = json!({ "type": "string", "description": "A table of `bases`." });
     let sweep = json!({ "type": "object", "additionalProperties": values, "minProperties": 1 });
@@ -68,12 +69,12 @@ pub(crate) fn schema() -> String {
     text + "\n"
 }
 
-/// Which options an instrument of this kind has.
+/// Returns the rule for the options of one kind of instrument.
 fn of_kind(kind: Kind) -> Value {
     let mut options = serde_json::Map::new();
     for option in kind.options() {
         let text = describe(&option);
-        // They may be written with underscores too.
+        // Options may also be written with underscores.
         options.insert(option.name.replace('-', "_"), text.clone());
         options.insert(option.name, text);
     }

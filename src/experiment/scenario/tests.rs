@@ -85,7 +85,8 @@ fn quick_shortens_what_instruments_do_and_how_often_and_nothing_else() {
     );
     assert_eq!(quick.cases[0].repeats, Repeats::fixed(2));
     assert_eq!(quick.cases[0].link, full.cases[0].link);
-    // A hundred pings a second apart, 500 MiB as fast as a machine goes, and the test bed.
+    // The case takes a hundred pings one second apart, 500 MiB at the speed of the machine, and the
+    // test bed.
     let time = crate::experiment::runner::estimate(&full.cases[0]).as_secs_f64();
     assert!((100.0..101.0).contains(&time), "{time}");
 }
@@ -435,7 +436,7 @@ met = 'when-shown'
     };
     assert_eq!(judgements, [Judgement::default(), by_median]);
     assert_eq!(plan.trends[0].judgement.met, Met::WhenShown);
-    // What the record has of them is read again, and nothing of the default is written.
+    // The record's expectations can be read again, and default judgements are not written.
     let recorded = record_plan(&plan);
     let json = serde_json::to_value(&recorded).unwrap();
     let [by_value, by_median] = &json["cases"][0]["expect"].as_array().unwrap()[..] else {
@@ -528,7 +529,7 @@ fn the_scenarios_that_ship_are_sound() {
     }
 }
 
-/// The scenarios that ship.
+/// Returns the paths of the scenarios that ship.
 pub(super) fn shipped() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
     let folders = [root.clone(), root.join("needs-cards")];
@@ -559,7 +560,7 @@ fn an_instrument_may_have_a_time_out_and_a_warm_up_of_its_own() {
         Some(Duration::from_millis(500))
     );
     assert_eq!((download.timeout, download.warm_up), (None, None));
-    // The record holds what was asked for.
+    // The record holds the requested values.
     let recorded = record_plan(&plan);
     let kept = serde_json::to_string(&recorded).unwrap();
     assert!(kept.contains("\"timeout\":\"30s\""), "{kept}");
@@ -621,7 +622,7 @@ fn every_figure_of_a_record_is_one_that_its_instrument_states() {
             }
         }
     }
-    // The record has no `tls`, and no second kind that needs more than its test bed.
+    // The record has no `tls`, and lacks one other kind that needs more than its test bed.
     assert!(kinds.len() + 2 >= instruments::measure::Kind::all().count());
 }
 
@@ -638,7 +639,8 @@ fn a_name_an_instrument_and_a_case_are_a_scenario() {
     assert_eq!(case.congestion, host.trim());
 }
 
-/// The estimates of cases that ship, in full, against what they took: here or, where the cause says so, their authors.
+/// Compares the estimates of complete cases that ship with the times that they took: on this
+/// project's machines or, where a comment says so, at their authors.
 #[test]
 fn what_shipped_cases_should_take_is_within_a_third_of_what_they_took() {
     let shipped = |text: &str| parse("x.toml", text, false).unwrap();
@@ -654,11 +656,12 @@ fn what_shipped_cases_should_take_is_within_a_third_of_what_they_took() {
         );
     };
     for (plan, case, took_s) in [
-        // Five times 2 MiB by every size of a block, as the published times of a MiB add up.
+        // The case sends 2 MiB five times with every block size; the published times per MiB add up
+        // to this.
         (&transfer, "blocks[mtu=1500]", 110.3),
-        // 23 times 1,073,733,637 bytes at the published 5.8185 ms a MiB.
+        // The case sends 1,073,733,637 bytes 23 times, at the published 5.8185 ms per MiB.
         (&transfer, "file", 137.0),
-        // On 25 November 2026, on 2 cores.
+        // These were measured on 25 November 2026 on 2 cores.
         (&transfer, "wondershaper", 39.4),
         (&transfer, "what-would", 13.0),
         (&router, "wan", 32.6),
@@ -667,7 +670,7 @@ fn what_shipped_cases_should_take_is_within_a_third_of_what_they_took() {
         let estimate = crate::experiment::runner::estimate(plan.case(case).unwrap());
         near(case, estimate.as_secs_f64(), took_s);
     }
-    // The published seconds of each download.
+    // These are the published seconds of each download.
     for (case, took_s) in [
         ("case1", 72.0),
         ("case2", 577.0),

@@ -1,19 +1,21 @@
-//! Every key of the schema with a wrong value, and in every table a key that is not known: each error has its place, its key
-//! and the correct form.
+//! Sets every key of the schema to a wrong value and adds an unknown key to every table. Each error
+//! must name the place, the key and the correct form.
 
 use serde_json::Value;
 
 use super::super::schema::schema;
 use super::parse;
 
-/// A scenario without a mistake, but for the line that a test adds: to the file, to an instrument or to a case.
+/// The tables of a correct scenario. A test adds one line to the file, to the instrument or to the
+/// case.
 const TABLES: [(&str, &str); 3] = [
     ("Document", ""),
     ("InstrumentTable", "[[instruments]]\nkind = 'ping'\n"),
     ("CaseTable", "[[cases]]\nname = 'a'\n"),
 ];
 
-/// The keys that a table of the test has already, and those that are read before their tables have a type.
+/// The keys that the test's tables already have, and those that are read before their tables have a
+/// type.
 const APART: [&str; 7] = [
     "Document.instruments",
     "Document.cases",
@@ -24,7 +26,7 @@ const APART: [&str; 7] = [
     "CaseTable.sweep",
 ];
 
-/// What says how it would be right.
+/// The phrases that introduce the correct form.
 const RIGHT: [&str; 9] = [
     "expected ",
     "as in ",
@@ -37,7 +39,7 @@ const RIGHT: [&str; 9] = [
     "at least ",
 ];
 
-/// A text with a wrong value in it, and the key that has it.
+/// A text with a wrong value, and the key of that value.
 type Wrong = (String, String);
 
 fn resolved<'s>(schema: &'s Value, root: &'s Value) -> &'s Value {
@@ -47,7 +49,7 @@ fn resolved<'s>(schema: &'s Value, root: &'s Value) -> &'s Value {
     }
 }
 
-/// The forms that a value may have.
+/// Returns the forms that a value may have.
 fn forms<'s>(schema: &'s Value, root: &'s Value) -> Vec<&'s Value> {
     let schema = resolved(schema, root);
     let inner = ["oneOf", "anyOf"].into_iter();
@@ -56,7 +58,7 @@ fn forms<'s>(schema: &'s Value, root: &'s Value) -> Vec<&'s Value> {
     [schema].into_iter().chain(inner).collect()
 }
 
-/// A value that a schema does not take.
+/// Returns a value that the schema does not accept.
 fn wrong_for(schema: &Value, root: &Value) -> &'static str {
     let takes_lists = forms(schema, root).into_iter().any(|form| {
         let kinds = &form["type"];
@@ -72,7 +74,7 @@ fn wrong_for(schema: &Value, root: &Value) -> &'static str {
     }
 }
 
-/// Tables and lists of this schema, each with one wrong value in it.
+/// Returns tables and lists of this schema, each with one wrong value.
 fn wrong_within(schema: &Value, root: &Value, depth: usize) -> Vec<Wrong> {
     let mut all = Vec::new();
     if depth == 0 {
@@ -97,7 +99,7 @@ fn wrong_within(schema: &Value, root: &Value, depth: usize) -> Vec<Wrong> {
     all
 }
 
-/// The keys of a table, each with a wrong value, and one that is not known.
+/// Returns every key of a table with a wrong value, and one unknown key.
 fn wrong_keys(form: &Value, root: &Value, depth: usize) -> Vec<Wrong> {
     let mut all = Vec::new();
     let Some(keys) = form["properties"].as_object() else {
@@ -134,7 +136,7 @@ fn every_key_of_the_schema_with_a_wrong_value_is_refused_at_its_place_with_the_c
             let mut file = String::new();
             let mut line = 0;
             for (name, head) in TABLES {
-                // The file has a name of its own, unless that is what is wrong.
+                // The file gets a name, unless the wrong value is the name.
                 if name == "Document" && first != "name" {
                     file += "name = 'x'\n";
                 }
