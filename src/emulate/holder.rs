@@ -68,8 +68,9 @@ impl BoxHolder {
         if notes::are_quiet() {
             command.arg("--quiet");
         }
-        let format = notes::format().to_possible_value();
-        let format = format.context("it has a name")?;
+        let format = notes::format()
+            .to_possible_value()
+            .context("it has a name")?;
         command.args(["--log-format", format.get_name()]);
         let value = on_exit.to_possible_value().context("it has a name")?;
         command.args([BOX_HOLDER, value.get_name()]);

@@ -111,8 +111,10 @@ impl WanBox {
                 }
             }
             let confinement = Confinement::begin()?;
-            let placed = ports.into_iter().zip(links);
-            let placed = placed.map(|(ports, link)| PlacedLink { ports, link });
+            let placed = ports
+                .into_iter()
+                .zip(links)
+                .map(|(ports, link)| PlacedLink { ports, link });
             let running = ForwarderThread::start_all(sockets, placed.collect(), options)?;
             let beside = beside(running.handle())?;
             let sysctls = confinement.complete()?;

@@ -25,7 +25,7 @@ pub(crate) const ARTIFACTS: &str = "artifacts";
 #[derive(Clone, Copy)]
 pub(super) struct Artifacts<'a> {
     /// The record's directory, in which the files have a directory.
-    pub(super) within: &'a OutputDirectory,
+    pub(super) directory: &'a OutputDirectory,
     /// The number of this attempt, from 1.
     pub(super) attempt: u32,
 }
@@ -78,18 +78,19 @@ impl Artifacts<'_> {
     /// # Errors
     /// Fails with the file system's error, or if the directory is a symbolic link.
     pub(super) fn create(&self, name: &str) -> Result<(PathBuf, File)> {
-        let path = self.within.path().join(beside_the_record(name));
-        let folder = self.within.directory(ARTIFACTS);
-        let file = folder.and_then(|folder| folder.create(name.as_ref()));
-        let file = file.with_context(|| format!("{}: cannot write", path.display()))?;
+        let path = self.directory.path().join(beside_the_record(name));
+        let folder = self.directory.directory(ARTIFACTS);
+        let file = folder
+            .and_then(|folder| folder.create(name.as_ref()))
+            .with_context(|| format!("{}: cannot write", path.display()))?;
         Ok((path, file))
     }
 
     /// Returns the record's entries for those of the named files that exist. A note names each file
     /// that cannot be read, and that file is left out.
-    pub(super) fn left(&self, names: impl IntoIterator<Item = String>) -> Vec<Artifact> {
+    pub(super) fn existing(&self, names: impl IntoIterator<Item = String>) -> Vec<Artifact> {
         let names = names.into_iter();
-        let read = names.filter_map(|name| match self.summed(&name) {
+        let read = names.filter_map(|name| match self.length_and_hash(&name) {
             Ok((bytes, sha256)) => Some(Artifact {
                 file: beside_the_record(&name),
                 bytes,
@@ -105,9 +106,9 @@ impl Artifacts<'_> {
     }
 
     /// Returns the length of a file and its SHA-256.
-    fn summed(&self, name: &str) -> io::Result<(u64, String)> {
-        let file = self.within.directory(ARTIFACTS)?.read(name.as_ref())?;
-        summed(file)
+    fn length_and_hash(&self, name: &str) -> io::Result<(u64, String)> {
+        let file = self.directory.directory(ARTIFACTS)?.read(name.as_ref())?;
+        length_and_hash(file)
     }
 }
 
@@ -121,18 +122,18 @@ fn file_name(text: &str) -> String {
     text.replace('/', "_")
 }
 
-fn summed(mut file: File) -> io::Result<(u64, String)> {
-    let mut sum = Sum(Context::new(&SHA256));
-    let bytes = io::copy(&mut file, &mut sum)?;
-    let digits = sum.0.finish();
-    let digits = digits.as_ref().iter().map(|byte| format!("{byte:02x}"));
+fn length_and_hash(mut file: File) -> io::Result<(u64, String)> {
+    let mut hasher = HashWriter(Context::new(&SHA256));
+    let bytes = io::copy(&mut file, &mut hasher)?;
+    let digest = hasher.0.finish();
+    let digits = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
     Ok((bytes, digits.collect()))
 }
 
 /// A writer that computes the SHA-256 of the bytes written to it.
-struct Sum(Context);
+struct HashWriter(Context);
 
-impl io::Write for Sum {
+impl io::Write for HashWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.update(bytes);
         Ok(bytes.len())
@@ -151,7 +152,7 @@ mod tests {
     use crate::experiment::small_record;
 
     #[test]
-    fn files_are_named_by_case_repeat_attempt_and_what_they_are_of() {
+    fn file_names_contain_the_case_the_repeat_the_attempt_and_the_source() {
         let record = small_record();
         let plan = instruments::measure::read_plan(record.plan()).unwrap();
         let mut case = plan.cases[0].clone();
@@ -160,9 +161,9 @@ mod tests {
             name: "echo".to_owned(),
             ..case.instruments[0].clone()
         };
-        let within = OutputDirectory::open(Path::new("")).unwrap();
+        let directory = OutputDirectory::open(Path::new("")).unwrap();
         let of = |attempt| Artifacts {
-            within: &within,
+            directory: &directory,
             attempt,
         };
         let names = [
@@ -181,11 +182,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_in_the_record_with_what_it_holds() {
+    fn existing_files_are_recorded_with_length_and_hash() {
         let folder = tempfile::tempdir().unwrap();
-        let within = OutputDirectory::open(folder.path()).unwrap();
+        let directory = OutputDirectory::open(folder.path()).unwrap();
         let artifacts = Artifacts {
-            within: &within,
+            directory: &directory,
             attempt: 1,
         };
         let (path, mut file) = artifacts.create("x.csv").unwrap();
@@ -198,7 +199,7 @@ mod tests {
             bytes: 3,
             sha256: sha256.to_owned(),
         };
-        let left = artifacts.left(["x.csv", "gone.csv"].map(str::to_owned));
-        assert_eq!(left, [expected]);
+        let existing = artifacts.existing(["x.csv", "gone.csv"].map(str::to_owned));
+        assert_eq!(existing, [expected]);
     }
 }

@@ -62,20 +62,21 @@ impl RunCaptures {
     ) -> Result<RunningCaptures> {
         let links = conditions(run.case);
         let is_one = links.len() == 1;
-        let began = links.into_iter().zip(testbed.forwarders());
-        let began = began.map(|((link, ends, _), (forwarder, number))| {
-            let link = (!is_one).then_some(link.as_str());
-            let name = artifacts.pcapng((run.case, run.repeat), &self.prefix, link);
-            let (_, file) = artifacts.create(&name)?;
-            let spec = CaptureSpec {
-                ends,
-                ..self.spec.clone()
-            };
-            let sink = Box::new(file);
-            let capture = Capture { spec, sink };
-            Ok((name, forwarder.capture(number, capture)?))
-        });
-        began.collect::<Result<_>>().map(RunningCaptures)
+        let captures = links.into_iter().zip(testbed.forwarders()).map(
+            |((link, ends, _), (forwarder, number))| {
+                let link = (!is_one).then_some(link.as_str());
+                let name = artifacts.pcapng((run.case, run.repeat), &self.prefix, link);
+                let (_, file) = artifacts.create(&name)?;
+                let spec = CaptureSpec {
+                    ends,
+                    ..self.spec.clone()
+                };
+                let sink = Box::new(file);
+                let capture = Capture { spec, sink };
+                Ok((name, forwarder.capture(number, capture)?))
+            },
+        );
+        captures.collect::<Result<_>>().map(RunningCaptures)
     }
 }
 
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_is_the_beginning_of_a_name() {
+    fn a_prefix_must_be_the_start_of_a_file_name() {
         for refused in ["", "-", "a/b", "../a"] {
             let error = RunCaptures::new(refused, CaptureSpec::default()).unwrap_err();
             assert!(error.to_string().contains("a name, without /"), "{error}");

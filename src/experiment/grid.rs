@@ -66,8 +66,12 @@ fn alone(case: &Case, group: &[PlannedInstrument]) -> Case {
             .any(|i| path.starts_with(&format!("{}.", i.name))),
         None => true,
     };
-    let axes = case.axes.iter().filter(|(path, _)| concerns(path));
-    let axes: Vec<(String, String)> = axes.cloned().collect();
+    let axes: Vec<(String, String)> = case
+        .axes
+        .iter()
+        .filter(|(path, _)| concerns(path))
+        .cloned()
+        .collect();
     let base = case.name.split('[').next().unwrap_or_default();
     let names: Vec<&str> = group.iter().map(|i| i.name.as_str()).collect();
     Case {
@@ -99,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn every_case_of_the_grid_has_one_instrument_to_itself() {
+    fn every_case_of_the_grid_has_one_instrument() {
         let plan = built_in(false);
         assert!(plan.cases.iter().all(|case| case.groups().len() == 1));
         let mut names: Vec<&str> = plan.cases.iter().map(|case| case.name.as_str()).collect();
@@ -132,11 +136,14 @@ mod tests {
     fn the_grid_of_make_truth_is_a_plan_of_half_an_hour() {
         let plan = plan(include_str!("../../benches/truth/grid.toml"), false);
         let runs = |case: &Case| case.repeats.most;
-        let time = plan.cases.iter().map(|case| {
-            let time = crate::experiment::runner::estimate(case);
-            time * runs(case)
-        });
-        let time: Duration = time.sum();
+        let time: Duration = plan
+            .cases
+            .iter()
+            .map(|case| {
+                let time = crate::experiment::runner::estimate(case);
+                time * runs(case)
+            })
+            .sum();
         assert!(time < Duration::from_secs(31 * 60), "{time:?}");
         let bursts = plan
             .cases

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_the_bed_and_the_congestion_control_of_the_experiment_but_no_conditions() {
+    fn the_baseline_has_the_bed_and_congestion_control_of_the_experiment_without_conditions() {
         let mut first = plan().cases.remove(0);
         let text = "kind = 'netns'\nmtu = 9000\nwire = { delay = '1ms' }\ntbf = '1mbit'";
         first.bed = toml::from_str(text).unwrap();

@@ -20,7 +20,7 @@ const FIXED: &str = "a measured run's conditions are its scenario's, which its r
 pub(crate) struct RunObserver<'a>(Option<&'a Links>);
 
 /// The links of a run, visible to observers until this value is dropped.
-pub(crate) struct Shown<'a>(Option<&'a Links>);
+pub(crate) struct ShownLinks<'a>(Option<&'a Links>);
 
 impl<'a> RunObserver<'a> {
     /// Reports to no observer.
@@ -64,7 +64,7 @@ impl<'a> RunObserver<'a> {
     }
 
     /// Shows the links of a run whose test bed is set up.
-    pub(super) fn show(self, testbed: &dyn Testbed, run: &PlannedRun<'_>) -> Shown<'a> {
+    pub(super) fn show(self, testbed: &dyn Testbed, run: &PlannedRun<'_>) -> ShownLinks<'a> {
         if let Some(links) = self.0 {
             let conditions = conditions(run.case).into_iter();
             for (named, (forwarder, number)) in conditions.zip(testbed.forwarders()) {
@@ -83,19 +83,21 @@ impl<'a> RunObserver<'a> {
             }
             links.experiment().set_up(true);
         }
-        Shown(self.0)
+        ShownLinks(self.0)
     }
 
     /// Reports that a run of `case` has ended and is in the record.
     pub(super) fn ended(self, record: &Record, case: &str) {
         if let Some(links) = self.0 {
             let planned = record.plan().case(case);
-            let so_far = planned.map(|case| report::so_far(record, case));
-            let so_far = so_far.into_iter().flatten();
+            let so_far = planned
+                .map(|case| report::so_far(record, case))
+                .into_iter()
+                .flatten();
             let rows = so_far.map(|figure| FigureRow {
                 case: case.to_owned(),
                 instrument: figure.name.instrument.clone(),
-                figure: of_instrument(&figure.name.to_string(), &figure.name.instrument),
+                figure: without_instrument(&figure.name.to_string(), &figure.name.instrument),
                 value: figure.value,
                 low: figure.interval.map(|ends| ends[0]),
                 high: figure.interval.map(|ends| ends[1]),
@@ -107,7 +109,7 @@ impl<'a> RunObserver<'a> {
     }
 }
 
-impl Drop for Shown<'_> {
+impl Drop for ShownLinks<'_> {
     fn drop(&mut self) {
         if let Some(links) = self.0 {
             links.clear();
@@ -117,7 +119,7 @@ impl Drop for Shown<'_> {
 }
 
 /// Returns a figure's name without the name of its instrument.
-fn of_instrument(name: &str, instrument: &str) -> String {
+fn without_instrument(name: &str, instrument: &str) -> String {
     let figure = name.strip_prefix(instrument).unwrap_or(name);
     figure.trim_start_matches('.').to_owned()
 }
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_named_as_the_bed_names_them_and_say_what_they_join() {
+    fn links_have_the_names_of_the_bed_and_the_right_ends() {
         for bed in [
             "kind = 'netns'",
             "kind = 'netns'\nclients = 3",
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_wire_adds_is_said_beside_the_conditions() {
+    fn the_conditions_of_a_wire_are_reported_too() {
         let plain = fixed(&case("kind = 'netns'").bed);
         assert_eq!(plain, FIXED);
         let wired = fixed(&case("kind = 'netns'\nwire = { delay = '3ms' }").bed);
@@ -204,7 +206,10 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_is_told_without_its_instrument() {
-        assert_eq!(of_instrument("ping.rtt_ms.median", "ping"), "rtt_ms.median");
+    fn a_figure_is_reported_without_its_instrument() {
+        assert_eq!(
+            without_instrument("ping.rtt_ms.median", "ping"),
+            "rtt_ms.median"
+        );
     }
 }

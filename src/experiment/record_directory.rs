@@ -43,21 +43,24 @@ pub(crate) fn choose(
     if overwrite || !Record::is_in(&first) {
         return Ok(first);
     }
-    let held = held(command, &first);
+    let existing = describe_existing(command, &first);
     if out.is_some() {
-        bail!("{held}; --overwrite replaces it, another --out leaves it");
+        bail!("{existing}; --overwrite replaces it, another --out leaves it");
     }
     let others = (2..).map(|n| first.with_file_name(format!("{name}-{n}")));
     let free = others
         .into_iter()
-        .find(|directory| !Record::is_in(directory));
-    let free = free.unwrap_or(first);
-    note(format_args!("{held}; this one goes to {}", free.display()));
+        .find(|directory| !Record::is_in(directory))
+        .unwrap_or(first);
+    note(format_args!(
+        "{existing}; this one goes to {}",
+        free.display()
+    ));
     Ok(free)
 }
 
 /// Describes the record that already exists and, if it is unfinished, the command that resumes it.
-fn held(command: &str, directory: &Path) -> String {
+fn describe_existing(command: &str, directory: &Path) -> String {
     let at = directory.display();
     let Ok(record) = Record::read(directory) else {
         return format!("{at} holds a record that cannot be read");

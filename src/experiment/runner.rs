@@ -78,15 +78,15 @@ pub(crate) fn run(
     redo_invalid: bool,
     stop: &Stop,
 ) -> Result<()> {
-    let mut wanted = Wanted::of(record, redo_invalid);
+    let mut pending = PendingRuns::of(record, redo_invalid);
     let before = record.runs.len();
-    let missing = wanted.missing(plan, record, 1);
+    let missing = pending.missing(plan, record, 1);
     let watch = measures.watch;
     watch.begin(plan);
     watch.expect(&missing);
     let missing = missing.len();
     if missing > 0 {
-        if let Some(first) = wanted.next(plan, &record.latest(), 1, None) {
+        if let Some(first) = pending.next(plan, &record.latest(), 1, None) {
             watch.turn_to(first, || None);
         }
         keep_baseline(measures, plan, record, writer, stop)?;
@@ -94,19 +94,19 @@ pub(crate) fn run(
     let mut progress = ProgressLine::new(missing, "run");
     for round in 1..=plan.rounds() {
         for planned in plan.round(round) {
-            while wanted.is_missing(&record.latest(), &planned) {
-                let left = wanted.missing(plan, record, round);
+            while pending.is_missing(&record.latest(), &planned) {
+                let left = pending.missing(plan, record, round);
                 progress.start(&label(&planned), left.len(), left.iter().sum());
                 let before = record.latest().run(&planned.case.name, planned.repeat);
                 let attempt = before.map_or(1, |run| run.attempt + 1);
                 watch.expect(&left);
                 watch.turn_to(numbered(&planned, attempt), || {
-                    wanted.next(plan, &record.latest(), round, Some(&planned))
+                    pending.next(plan, &record.latest(), round, Some(&planned))
                 });
                 let begun = Instant::now();
                 let set_up = measures.set_up;
                 let artifacts = Artifacts {
-                    within: writer.directory(),
+                    directory: writer.directory(),
                     attempt,
                 };
                 let kept = Some((artifacts, measures.captures));
@@ -118,8 +118,8 @@ pub(crate) fn run(
                 if stop.cause().is_some() {
                     return Ok(());
                 }
-                wanted
-                    .took
+                pending
+                    .durations
                     .insert(planned.case.name.clone(), begun.elapsed());
                 progress.finish(&format!(
                     "{}: {}",
@@ -154,10 +154,10 @@ pub(crate) fn missing(
     record: &Record,
     redo_invalid: bool,
 ) -> BTreeMap<String, Vec<u32>> {
-    let (wanted, latest) = (Wanted::of(record, redo_invalid), record.latest());
+    let (pending, latest) = (PendingRuns::of(record, redo_invalid), record.latest());
     let rounds = (1..=plan.rounds()).flat_map(|round| plan.round(round));
     let mut missing: BTreeMap<String, Vec<u32>> = BTreeMap::new();
-    for planned in rounds.filter(|planned| wanted.is_missing(&latest, planned)) {
+    for planned in rounds.filter(|planned| pending.is_missing(&latest, planned)) {
         let repeats = missing.entry(planned.case.name.clone()).or_default();
         repeats.push(planned.repeat);
     }
@@ -190,22 +190,23 @@ pub(crate) fn estimate(case: &Case) -> Duration {
     let pace = PathPace::of(case);
     let groups = case.groups();
     let times = groups.iter().map(|group| {
-        let each = group.iter();
-        let each = each.filter_map(|planned| planned.args.instrument().estimate(pace.as_ref()));
+        let each = group
+            .iter()
+            .filter_map(|planned| planned.args.instrument().estimate(pace.as_ref()));
         each.max().unwrap_or_default()
     });
     times.sum::<Duration>() + TESTBED_TIME
 }
 
 /// The data that decides whether a run must still be done.
-struct Wanted {
+struct PendingRuns {
     /// The allowed attempts of each run where they differ from [`MOST_ATTEMPTS`].
     attempts: HashMap<(String, u32), u32>,
     /// The time of the last run of each case that has run.
-    took: HashMap<String, Duration>,
+    durations: HashMap<String, Duration>,
 }
 
-impl Wanted {
+impl PendingRuns {
     fn of(record: &Record, redo_invalid: bool) -> Self {
         let invalid = record
             .runs
@@ -217,7 +218,7 @@ impl Wanted {
         });
         Self {
             attempts: again.collect(),
-            took: HashMap::new(),
+            durations: HashMap::new(),
         }
     }
 
@@ -227,8 +228,8 @@ impl Wanted {
         let rounds = (from..=plan.rounds()).flat_map(|round| plan.round(round));
         rounds
             .filter(|planned| self.is_missing(&latest, planned))
-            .map(|planned| match self.took.get(&planned.case.name) {
-                Some(took) => *took,
+            .map(|planned| match self.durations.get(&planned.case.name) {
+                Some(duration) => *duration,
                 None => estimate(planned.case),
             })
             .collect()
@@ -248,8 +249,9 @@ impl Wanted {
             })
         };
         let rounds = (from..=plan.rounds()).flat_map(|round| plan.round(round));
-        let behind = rounds.skip_while(|planned| !is_last(planned));
-        let mut behind = behind.skip(usize::from(last.is_some()));
+        let mut behind = rounds
+            .skip_while(|planned| !is_last(planned))
+            .skip(usize::from(last.is_some()));
         let next = behind.find(|planned| self.is_missing(latest, planned))?;
         let before = latest.run(&next.case.name, next.repeat);
         Some(numbered(&next, before.map_or(1, |run| run.attempt + 1)))
@@ -281,14 +283,14 @@ fn label(run: &PlannedRun<'_>) -> String {
 }
 
 /// The destination of a run's files, and the captures to make.
-type Kept<'a> = (Artifacts<'a>, Option<&'a RunCaptures>);
+type RunFiles<'a> = (Artifacts<'a>, Option<&'a RunCaptures>);
 
 /// Does one run from set-up to tear-down. Without `kept`, the run leaves no files and counts as the
 /// first attempt.
 pub(super) fn run_once(
     set_up: &SetUp<'_>,
     watch: RunObserver<'_>,
-    kept: Option<Kept<'_>>,
+    kept: Option<RunFiles<'_>>,
     planned: &PlannedRun<'_>,
     stop: &Stop,
 ) -> Run {
@@ -321,14 +323,15 @@ fn use_testbed(
     testbed: Box<dyn Testbed>,
     watch: RunObserver<'_>,
     planned: &PlannedRun<'_>,
-    kept: Option<Kept<'_>>,
+    kept: Option<RunFiles<'_>>,
     stop: &Stop,
     run: &mut Run,
 ) {
-    let captures = kept.and_then(|(artifacts, captures)| Some((artifacts, captures?)));
-    let captures = captures.map_or(Ok(RunningCaptures::NONE), |(artifacts, of)| {
-        of.begin(&artifacts, &*testbed, planned)
-    });
+    let captures = kept
+        .and_then(|(artifacts, captures)| Some((artifacts, captures?)))
+        .map_or(Ok(RunningCaptures::NONE), |(artifacts, of)| {
+            of.begin(&artifacts, &*testbed, planned)
+        });
     let captures = match captures {
         Ok(captures) => captures,
         Err(error) => {
@@ -343,11 +346,11 @@ fn use_testbed(
     let artifacts = kept.as_ref().map(|(artifacts, _)| artifacts);
     run.environment = environment(&*testbed);
     let stop = &testbed.stops(stop);
-    let shown = watch.show(&*testbed, planned);
+    let shown_links = watch.show(&*testbed, planned);
     for group in planned.case.groups() {
         let names: Vec<&str> = group.iter().map(|one| one.name.as_str()).collect();
         watch.enter(&names.join(", "));
-        let measured = at_once(&*testbed, planned, group, artifacts, stop);
+        let measured = measure_group(&*testbed, planned, group, artifacts, stop);
         run.measurements.extend(measured);
         if stop.cause().is_some() {
             break;
@@ -356,20 +359,20 @@ fn use_testbed(
     let spoilt = testbed.spoilt();
     let clients = testbed.clients();
     watch.enter("tear-down");
-    drop(shown);
+    drop(shown_links);
     let torn_down = testbed.tear_down();
     run.outcome = outcome(&mut run.measurements, &torn_down, spoilt);
     let mut links = torn_down.unwrap_or_default();
     let mut files = captures.finish(&mut links);
     if let Some(artifacts) = artifacts {
         files.extend(csv_files(artifacts, planned, clients));
-        run.artifacts = artifacts.left(files);
+        run.artifacts = artifacts.existing(files);
     }
     run.links = links.into_iter().map(LinkCounts::of).collect();
 }
 
 /// Uses the instruments of a group simultaneously.
-fn at_once(
+fn measure_group(
     testbed: &dyn Testbed,
     planned: &PlannedRun<'_>,
     group: &[PlannedInstrument],
@@ -399,8 +402,9 @@ fn at_once(
             .iter()
             .map(|instrument| scope.spawn(move || measured(instrument)))
             .collect();
-        let done = measuring.into_iter().map(|thread| thread.join());
-        let done: Vec<Measured> = done
+        let done: Vec<Measured> = measuring
+            .into_iter()
+            .map(|thread| thread.join())
             .map(|measured| measured.expect("an instrument's panic is farwire's"))
             .collect();
         drop(end);
@@ -459,15 +463,16 @@ fn measure(
         let (path, file) = artifacts.create(&artifacts.csv(run, instrument, client))?;
         Ok::<_, anyhow::Error>(Arc::new(Prepared::of(path, file)))
     };
-    let sessions = numbered_clients(testbed.clients()).map(|client| {
-        Ok(Session {
-            in_bed,
-            far: far.clone(),
-            csv: csv.map(|artifacts| open(artifacts, client)).transpose()?,
-            ..Session::quiet(stop.within(limit))
+    let sessions: Vec<Session> = numbered_clients(testbed.clients())
+        .map(|client| {
+            Ok(Session {
+                in_bed,
+                far: far.clone(),
+                csv: csv.map(|artifacts| open(artifacts, client)).transpose()?,
+                ..Session::quiet(stop.within(limit))
+            })
         })
-    });
-    let sessions: Vec<Session> = sessions.collect::<Result<_>>()?;
+        .collect::<Result<_>>()?;
     let measure = |session: &Session| -> Result<Measurement, Failure> {
         if is_confined {
             confine_client(opens_files)?;
@@ -576,11 +581,12 @@ fn outcome(
         Some(format!("{}: {cause}", measured.instrument))
     });
     let causes: Vec<String> = late.collect();
-    match causes.is_empty() {
-        true => RunOutcome::Ok,
-        false => RunOutcome::Invalid {
+    if causes.is_empty() {
+        RunOutcome::Ok
+    } else {
+        RunOutcome::Invalid {
             cause: causes.join("; "),
-        },
+        }
     }
 }
 
@@ -597,14 +603,14 @@ fn own_losses(links: &[(String, Summary)]) -> Vec<String> {
             None => causes.push((cause, name, 0)),
         }
     }
-    let said = causes
+    let descriptions = causes
         .into_iter()
         .map(|(cause, name, others)| match others {
             0 if links.len() == 1 => cause,
             0 => format!("{name}: {cause}"),
             others => format!("{name} and {}: {cause}", counted(others, "other link")),
         });
-    said.collect()
+    descriptions.collect()
 }
 
 /// Returns the facts that the test bed reports, together with the client's sysctls.
@@ -666,13 +672,16 @@ fn headline(profile: &InstrumentProfile, measurement: &Measurement) -> Option<St
     let (by, unit) = scale_for(metric, values.fold(0.0, f64::max));
     let several = parts.len() > 1;
     let words = parts.into_iter().map(|((phase, way), values)| {
-        let scope = [phase.map(Phase::name), way.map(Direction::name)];
-        let scope = scope.into_iter().flatten().filter(|_| several);
+        let scope = [phase.map(Phase::name), way.map(Direction::name)]
+            .into_iter()
+            .flatten()
+            .filter(|_| several);
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
         let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let shown = match least < most {
-            true => format!("{} to {} {unit}", number(least / by), number(most / by)),
-            false => format!("{} {unit}", number(most / by)),
+        let shown = if least < most {
+            format!("{} to {} {unit}", number(least / by), number(most / by))
+        } else {
+            format!("{} {unit}", number(most / by))
         };
         scope
             .map(str::to_owned)

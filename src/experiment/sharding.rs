@@ -16,7 +16,7 @@ struct Unit<'a> {
     case: &'a str,
     repeats: Vec<u32>,
     /// The number of these runs that take place regardless of how much the first ones scatter.
-    sure: usize,
+    certain: usize,
     time: Duration,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn times(plan: &Plan, count: u32, by: ShardBy) -> Vec<Duration> {
 pub(crate) fn sizes(plan: &Plan, count: u32, by: ShardBy) -> Vec<Size> {
     let parts = parts(plan, count, by);
     let size = |part: &Vec<Unit<'_>>| Size {
-        runs: part.iter().map(|unit| unit.sure).sum(),
+        runs: part.iter().map(|unit| unit.certain).sum(),
         time_s: part.iter().map(|unit| unit.time.as_secs_f64()).sum(),
     };
     parts.iter().map(size).collect()
@@ -111,7 +111,7 @@ fn units(case: &Case, by: ShardBy) -> Vec<Unit<'_>> {
     let time = estimate(case);
     let unit = |repeats: Vec<u32>, time| Unit {
         case: &case.name,
-        sure: repeats.len().min(case.repeats.least as usize),
+        certain: repeats.len().min(case.repeats.least as usize),
         repeats,
         time,
     };
@@ -137,7 +137,7 @@ mod tests {
     }
 
     /// Draws a scenario of 100 to 1,000 runs.
-    fn drawn(seed: u64) -> Plan {
+    fn random_plan(seed: u64) -> Plan {
         let mut random = fastrand::Rng::with_seed(seed);
         let (mut cases, mut left) = (String::new(), random.u32(100..=1000));
         while left > 0 {
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn eight_parts_differ_by_a_tenth_or_by_the_longest_run_at_most() {
         for seed in 0..100 {
-            let plan = drawn(seed);
+            let plan = random_plan(seed);
             for by in [ShardBy::Run, ShardBy::Case] {
                 let (times, longest) = times_and_longest(&plan, 8, by);
                 let (least, most) = (times.iter().min().unwrap(), times.iter().max().unwrap());
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn every_run_is_in_one_part() {
         for seed in 0..20 {
-            let plan = drawn(seed);
+            let plan = random_plan(seed);
             for by in [ShardBy::Run, ShardBy::Case] {
                 let shards = all(&plan, 8, by);
                 for case in &plan.cases {
@@ -193,15 +193,15 @@ mod tests {
 
     #[test]
     fn the_order_of_the_cases_in_the_file_does_not_matter() {
-        let plan = drawn(1);
-        let mut turned = plan.clone();
-        turned.cases.reverse();
-        let both = [&plan, &turned].map(|plan| all(plan, 7, ShardBy::Run));
+        let plan = random_plan(1);
+        let mut reversed = plan.clone();
+        reversed.cases.reverse();
+        let both = [&plan, &reversed].map(|plan| all(plan, 7, ShardBy::Run));
         assert_eq!(both[0], both[1]);
     }
 
     #[test]
-    fn by_case_and_where_the_scatter_decides_a_case_stays_whole() {
+    fn a_case_stays_whole_by_case_or_if_its_scatter_decides() {
         let cases = "[[cases]]\nname = 'a'\nrepeats = 4\n\
                      [[cases]]\nname = 'b'\nrepeats = { of = 'load.goodput_bit_per_s.mean', within = '5%' }\n";
         let plan = plan(cases);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_in_a_row_are_a_range() {
+    fn consecutive_numbers_are_a_range() {
         assert_eq!(
             ranges(&[1, 2, 3, 4, 7, 9, 10], " to ", ", "),
             "1 to 4, 7, 9 to 10"

@@ -81,16 +81,16 @@ impl Uses {
     /// Describes the use of the host's network: the interfaces taken over and the hosts contacted.
     /// Returns `None` if there are none.
     pub(crate) fn of_network(&self) -> Option<String> {
-        let words = |what: &str, all: &BTreeSet<String>| {
+        let phrase = |what: &str, all: &BTreeSet<String>| {
             let all: Vec<&str> = all.iter().map(String::as_str).collect();
             (!all.is_empty()).then(|| format!("{what} {}", all.join(", ")))
         };
         let both = [
-            words("takes the interfaces", &self.interfaces),
-            words("talks to", &self.hosts),
+            phrase("takes the interfaces", &self.interfaces),
+            phrase("talks to", &self.hosts),
         ];
-        let said: Vec<String> = both.into_iter().flatten().collect();
-        (!said.is_empty()).then(|| said.join(" and "))
+        let phrases: Vec<String> = both.into_iter().flatten().collect();
+        (!phrases.is_empty()).then(|| phrases.join(" and "))
     }
 }
 

@@ -420,12 +420,12 @@ mod tests {
     }
 
     #[test]
-    fn a_list_stands_for_itself() {
+    fn a_list_is_used_as_it_is() {
         assert_eq!(swept("['1ms', '2ms']").unwrap(), ["1ms", "2ms"]);
     }
 
     #[test]
-    fn ranges_run_by_factors_or_by_sums_and_include_their_ends() {
+    fn ranges_grow_by_a_factor_or_a_summand_and_include_their_ends() {
         assert_eq!(
             swept("{ from = '1KiB', to = '8KiB', times = 2 }").unwrap(),
             ["1KiB", "2KiB", "4KiB", "8KiB"]
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_is_refused_with_its_line() {
+    fn a_wrong_range_is_refused_with_its_line() {
         for (text, cause) in [
             ("[]", "there is no value"),
             ("'1ms'", "must be a list"),

@@ -128,12 +128,13 @@ impl PublishedText {
         Ok(match self {
             Self::Value(text) => {
                 let value = of.value(&text.0).below(of.to_string())?;
-                match text.is_bare() {
-                    true => Published::Value(value),
-                    false => Published::Quoted {
+                if text.is_bare() {
+                    Published::Value(value)
+                } else {
+                    Published::Quoted {
                         value,
                         text: text.0.clone(),
-                    },
+                    }
                 }
             }
             Self::Runs(all) => {
@@ -142,12 +143,13 @@ impl PublishedText {
                     of.value(&text.0).below_item(&of.to_string(), index)
                 };
                 let values = all.iter().enumerate().map(value).collect::<Result<_>>()?;
-                match all.iter().all(AmountText::is_bare) {
-                    true => Published::Runs(values),
-                    false => Published::QuotedRuns {
+                if all.iter().all(AmountText::is_bare) {
+                    Published::Runs(values)
+                } else {
+                    Published::QuotedRuns {
                         values,
                         texts: all.iter().map(|text| text.0.clone()).collect(),
-                    },
+                    }
                 }
             }
         })
@@ -269,7 +271,7 @@ impl ExpectTable {
     }
 
     fn rule(&self) -> Result<ExpectationRule> {
-        let is_said = [
+        let is_given = [
             self.least.is_some() || self.most.is_some(),
             self.value.is_some(),
             self.gain.is_some(),
@@ -278,7 +280,7 @@ impl ExpectTable {
             self.spread.is_some(),
         ];
         ensure!(
-            is_said.into_iter().filter(|is_said| *is_said).count() == 1,
+            is_given.into_iter().filter(|is_given| *is_given).count() == 1,
             "say one of least and most, value, gain, ratio, spread, or published = {{ within or factor }}"
         );
         let amount = |text: &AmountText| self.of.value(&text.0);
@@ -376,7 +378,7 @@ fn percentage(AmountText(text): &AmountText) -> Result<f64> {
 }
 
 impl TrendTable {
-    /// Converts the table to its rule. `groups` lists the cases that each name stands for.
+    /// Converts the table to its rule. `groups` maps each name to its cases.
     ///
     /// # Errors
     /// Fails if a case is unknown or if there are fewer than two cases.
@@ -393,11 +395,13 @@ impl TrendTable {
         };
         let mut named = Vec::new();
         for (index, name) in names.iter().enumerate() {
-            let known = groups.get(name).with_context(|| {
-                let known = nearest::or_all(name, groups.keys().map(String::as_str));
-                format!("there is no case `{name}`{known}")
-            });
-            let known = known.below_item(key, index)?;
+            let known = groups
+                .get(name)
+                .with_context(|| {
+                    let known = nearest::or_all(name, groups.keys().map(String::as_str));
+                    format!("there is no case `{name}`{known}")
+                })
+                .below_item(key, index)?;
             named.extend(known.iter().cloned());
         }
         require!(named.len() > 1, key => "a trend needs two cases");
@@ -438,9 +442,10 @@ pub(super) fn check(case: &Case, has_reference: bool, quick: bool) -> Result<()>
             ensure!(
                 case.published.contains_key(of) || !rule.is_of_the_published(),
                 "{of}: needs its value in `published`{}",
-                match of.is_of_the_whole() {
-                    true => ", which --quick leaves out of a total or a time",
-                    false => "",
+                if of.is_of_the_whole() {
+                    ", which --quick leaves out of a total or a time"
+                } else {
+                    ""
                 }
             );
             let (key, what) = match rule {
@@ -504,13 +509,13 @@ fn check_figure(case: &Case, of: &FigureName) -> Result<()> {
         stated.has(of),
         "`{}` as it is used here does not state {of}; it states {}",
         of.instrument,
-        in_words(&stated.nearest(of))
+        list(&stated.nearest(of))
     );
     Ok(())
 }
 
 /// Formats figure names as a list, in the given order.
-fn in_words(figures: &[FigureName]) -> String {
+fn list(figures: &[FigureName]) -> String {
     let texts: Vec<String> = figures.iter().map(ToString::to_string).collect();
     texts.join(", ")
 }

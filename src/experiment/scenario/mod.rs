@@ -49,25 +49,25 @@ struct ScenarioFile {
     #[serde(default)]
     trends: Vec<TrendTable>,
     #[serde(rename = "cases")]
-    _cases: Option<TakenOut>,
+    _cases: Option<RemovedKey>,
     #[serde(rename = "bases")]
-    _bases: Option<TakenOut>,
+    _bases: Option<RemovedKey>,
     #[serde(rename = "bed")]
-    _bed: Option<TakenOut>,
+    _bed: Option<RemovedKey>,
     #[serde(rename = "tcp")]
-    _tcp: Option<TakenOut>,
+    _tcp: Option<RemovedKey>,
     #[serde(rename = "repeats")]
-    _repeats: Option<TakenOut>,
+    _repeats: Option<RemovedKey>,
 }
 
 /// A key that is removed from a table before the table is read. It is listed so that an error about
 /// an unknown key can name it among the known keys.
-type TakenOut = IgnoredAny;
+type RemovedKey = IgnoredAny;
 
 /// A complete case: its fields, and the place of each value in the file.
 struct WholeCase<'t> {
     expanded: Expanded<'t>,
-    said: CaseTable,
+    table: CaseTable,
 }
 
 /// Reads the scenario in `file` and returns its text and its plan; `quick` shortens the plan. The
@@ -105,28 +105,36 @@ pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
     let mut all = Vec::new();
     for mut expanded in expand::expand(source, cases, &bases)? {
         expand::fill(expanded.table.get_mut(), defaults.clone());
-        let said = source.read(&expanded.table)?;
-        all.push(WholeCase { expanded, said });
+        let table = source.read(&expanded.table)?;
+        all.push(WholeCase { expanded, table });
     }
     ensure!(!all.is_empty(), "{}: cases: there is none", source.file);
-    let resolved = all.iter().map(|case| {
-        let said = &case.said;
-        let axes = &case.expanded.axes;
-        let resolved = said.resolve(source, &scenario.instruments, axes, quick, &scenario.quick);
-        let checked = resolved.and_then(|case| {
-            expectations::check(&case, scenario.reference.is_some(), quick)?;
-            Ok(case)
-        });
-        checked.map_err(|error| case.refusal(source, error))
-    });
-    let resolved: Vec<Case> = resolved.collect::<Result<_>>()?;
+    let resolved: Vec<Case> = all
+        .iter()
+        .map(|case| {
+            let table = &case.table;
+            let axes = &case.expanded.axes;
+            let resolved =
+                table.resolve(source, &scenario.instruments, axes, quick, &scenario.quick);
+            let checked = resolved.and_then(|case| {
+                expectations::check(&case, scenario.reference.is_some(), quick)?;
+                Ok(case)
+            });
+            checked.map_err(|error| case.refusal(source, error))
+        })
+        .collect::<Result<_>>()?;
     refuse_duplicates(source, &resolved, &all)?;
     let groups = groups(&resolved, &all);
-    let trends = scenario.trends.iter().enumerate().map(|(index, trend)| {
-        let trend = trend.resolve(&groups, &resolved, quick);
-        trend.below_item("trends", index)
-    });
-    let trends = trends.collect::<Result<_>>().map_err(refused)?;
+    let trends = scenario
+        .trends
+        .iter()
+        .enumerate()
+        .map(|(index, trend)| {
+            let trend = trend.resolve(&groups, &resolved, quick);
+            trend.below_item("trends", index)
+        })
+        .collect::<Result<_>>()
+        .map_err(refused)?;
     if let Some(name) = &scenario.reference {
         let reference = reference(name, &resolved).map_err(refused)?;
         for (case, whole) in resolved.iter().zip(&all) {
@@ -156,7 +164,7 @@ impl WholeCase<'_> {
     /// case's name.
     fn refusal(&self, source: SourceFile<'_>, error: anyhow::Error) -> anyhow::Error {
         let table = &self.expanded.table;
-        let name = self.said.name.as_str();
+        let name = self.table.name.as_str();
         let table = Spanned::new(self.name_span(), table.get_ref().clone());
         source.refusal(&table, &format!("case `{name}`: "), error)
     }
@@ -200,9 +208,9 @@ impl ScenarioFile {
 fn groups(cases: &[Case], all: &[WholeCase<'_>]) -> BTreeMap<String, Vec<String>> {
     let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (case, whole) in cases.iter().zip(all) {
-        let names = groups.entry(whole.said.name.clone()).or_default();
+        let names = groups.entry(whole.table.name.clone()).or_default();
         names.push(case.name.clone());
-        if case.name != whole.said.name {
+        if case.name != whole.table.name {
             groups.insert(case.name.clone(), vec![case.name.clone()]);
         }
     }
@@ -230,11 +238,13 @@ fn refuse_duplicates(source: SourceFile<'_>, cases: &[Case], all: &[WholeCase<'_
 /// # Errors
 /// Fails if there is no such case.
 fn reference<'c>(name: &str, cases: &'c [Case]) -> Result<&'c Case> {
-    let found = cases.iter().find(|case| case.name == name);
-    let found = found.with_context(|| {
-        let known = cases.iter().map(|case| case.name.as_str());
-        format!("there is no case `{name}`{}", nearest::or_all(name, known))
-    });
+    let found = cases
+        .iter()
+        .find(|case| case.name == name)
+        .with_context(|| {
+            let known = cases.iter().map(|case| case.name.as_str());
+            format!("there is no case `{name}`{}", nearest::or_all(name, known))
+        });
     found.below("reference")
 }
 

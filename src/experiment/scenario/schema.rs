@@ -64,13 +64,13 @@ pub(crate) fn schema() -> String {
         "description": "Paths within the case and their values; several tables multiply.",
         "anyOf": [sweep, { "type": "array", "items": sweep, "minItems": 1 }]
     });
-    definitions["InstrumentTable"]["allOf"] = Kind::all().map(of_kind).collect();
+    definitions["InstrumentTable"]["allOf"] = Kind::all().map(options_rule).collect();
     let text = serde_json::to_string_pretty(&schema).expect("a schema is JSON");
     text + "\n"
 }
 
 /// Returns the rule for the options of one kind of instrument.
-fn of_kind(kind: Kind) -> Value {
+fn options_rule(kind: Kind) -> Value {
     let mut options = serde_json::Map::new();
     for option in kind.options() {
         let text = describe(&option);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_committed_schema_is_that_of_the_types() {
+    fn the_committed_schema_matches_the_types() {
         let committed = fs::read_to_string(root().join("schema/scenario.json"));
         assert!(
             committed.is_ok_and(|committed| committed == schema()),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_takes_what_farwire_takes_and_refuses_values_without_their_units() {
+    fn the_schema_and_farwire_accept_the_same_values_and_refuse_those_without_units() {
         let schema: Value = serde_json::from_str(&schema()).unwrap();
         let validator = jsonschema::validator_for(&schema).unwrap();
         let text = |link: &str, more: &str| {

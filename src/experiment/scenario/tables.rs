@@ -11,7 +11,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::TakenOut;
+use super::RemovedKey;
 use super::expectations::{AmountText, ExpectTable, PublishedText};
 use crate::experiment::machine_facts;
 use crate::experiment::{Case, PlannedInstrument};
@@ -93,10 +93,10 @@ pub(super) struct CaseTable {
     note: String,
     #[serde(rename = "base")]
     #[schemars(skip)]
-    _base: Option<TakenOut>,
+    _base: Option<RemovedKey>,
     #[serde(rename = "sweep")]
     #[schemars(skip)]
-    _sweep: Option<TakenOut>,
+    _sweep: Option<RemovedKey>,
 }
 
 /// A fixed number of repeats, or a criterion that ends them.
@@ -132,13 +132,15 @@ impl<'de> Visitor<'de> for RepeatsVisitor {
     }
 
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<RepeatsTable, E> {
-        let count = u32::try_from(number).ok().and_then(NonZeroU32::new);
-        let count = count.filter(|count| u64::from(count.get()) <= MOST_RUNS);
-        let count = count.ok_or_else(|| {
-            E::custom(format!(
-                "`{number}` is no number of runs: from 1 to {MOST_RUNS}"
-            ))
-        })?;
+        let count = u32::try_from(number)
+            .ok()
+            .and_then(NonZeroU32::new)
+            .filter(|count| u64::from(count.get()) <= MOST_RUNS)
+            .ok_or_else(|| {
+                E::custom(format!(
+                    "`{number}` is no number of runs: from 1 to {MOST_RUNS}"
+                ))
+            })?;
         Ok(RepeatsTable::Fixed(count))
     }
 
@@ -217,9 +219,12 @@ impl CaseTable {
         }
         let value =
             |(name, text): (&FigureName, &PublishedText)| Ok((name.clone(), text.resolve(name)?));
-        let published = self.published.iter().map(value);
-        let published = published.collect::<Result<BTreeMap<_, _>>>();
-        let mut published = published.below("published")?;
+        let mut published = self
+            .published
+            .iter()
+            .map(value)
+            .collect::<Result<BTreeMap<_, _>>>()
+            .below("published")?;
         // A total of a shortened run differs from the published total.
         published.retain(|name, _| !(quick && name.is_of_the_whole()));
         let expect = self.expect.iter().enumerate().map(|(index, expect)| {
@@ -359,9 +364,8 @@ impl RepeatsTable {
         let percent = within
             .0
             .strip_suffix('%')
-            .and_then(|p| p.trim().parse::<f64>().ok());
-        let percent = percent.filter(|percent| *percent > 0.0);
-        let percent = percent
+            .and_then(|p| p.trim().parse::<f64>().ok())
+            .filter(|percent| *percent > 0.0)
             .with_context(|| format!("`{}` is no percentage, such as 5%", within.0))
             .below("within")?;
         Ok(Repeats {

@@ -198,7 +198,7 @@ fn line_of(text: &str, mistake: &Mistake) -> usize {
 }
 
 #[test]
-fn what_people_write_wrongly_is_refused_at_its_line_with_its_key_and_what_is_right() {
+fn a_mistake_is_refused_with_its_line_its_key_and_the_correction() {
     parse("x.toml", SOUND, false).unwrap();
     let mut failures = Vec::new();
     for mistake in MISTAKES {
@@ -227,7 +227,7 @@ fn what_people_write_wrongly_is_refused_at_its_line_with_its_key_and_what_is_rig
 }
 
 #[test]
-fn a_base_that_is_named_where_there_are_none_is_refused_as_such() {
+fn a_base_is_refused_if_there_are_no_bases() {
     let text = "name = 'x'\n[[instruments]]\nkind = 'ping'\n[[cases]]\nname = 'a'\nbase = 'lan'\n";
     let error = parse("x.toml", text, false).unwrap_err().to_string();
     assert_eq!(

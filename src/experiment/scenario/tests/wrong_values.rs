@@ -16,7 +16,7 @@ const TABLES: [(&str, &str); 3] = [
 
 /// The keys that the test's tables already have, and those that are read before their tables have a
 /// type.
-const APART: [&str; 7] = [
+const SKIPPED_KEYS: [&str; 7] = [
     "Document.instruments",
     "Document.cases",
     "Document.bases",
@@ -27,7 +27,7 @@ const APART: [&str; 7] = [
 ];
 
 /// The phrases that introduce the correct form.
-const RIGHT: [&str; 9] = [
+const CORRECTION_PHRASES: [&str; 9] = [
     "expected ",
     "as in ",
     "such as ",
@@ -52,9 +52,10 @@ fn resolved<'s>(schema: &'s Value, root: &'s Value) -> &'s Value {
 /// Returns the forms that a value may have.
 fn forms<'s>(schema: &'s Value, root: &'s Value) -> Vec<&'s Value> {
     let schema = resolved(schema, root);
-    let inner = ["oneOf", "anyOf"].into_iter();
-    let inner = inner.flat_map(|key| schema[key].as_array().into_iter().flatten());
-    let inner = inner.flat_map(|form| forms(form, root));
+    let inner = ["oneOf", "anyOf"]
+        .into_iter()
+        .flat_map(|key| schema[key].as_array().into_iter().flatten())
+        .flat_map(|form| forms(form, root));
     [schema].into_iter().chain(inner).collect()
 }
 
@@ -90,9 +91,10 @@ fn wrong_within(schema: &Value, root: &Value, depth: usize) -> Vec<Wrong> {
             );
         }
         for (text, key) in wrong_keys(form, root, depth) {
-            let kind = form["properties"]["kind"]["const"].as_str();
-            let kind = kind.filter(|_| !text.starts_with("kind "));
-            let kind = kind.map_or(String::new(), |kind| format!("kind = '{kind}', "));
+            let kind = form["properties"]["kind"]["const"]
+                .as_str()
+                .filter(|_| !text.starts_with("kind "))
+                .map_or(String::new(), |kind| format!("kind = '{kind}', "));
             all.push((format!("{{ {kind}{text} }}"), key));
         }
     }
@@ -105,7 +107,7 @@ fn wrong_keys(form: &Value, root: &Value, depth: usize) -> Vec<Wrong> {
     let Some(keys) = form["properties"].as_object() else {
         return all;
     };
-    all.push(("unheard_of = 1".to_owned(), "unheard_of".to_owned()));
+    all.push(("unknown_key = 1".to_owned(), "unknown_key".to_owned()));
     for (key, schema) in keys {
         let wrong = wrong_for(schema, root);
         all.push((format!("{key} = {wrong}"), key.clone()));
@@ -130,7 +132,7 @@ fn every_key_of_the_schema_with_a_wrong_value_is_refused_at_its_place_with_the_c
         };
         for (text, key) in wrong_keys(form, &root, 6) {
             let first = text.split(' ').next().unwrap();
-            if APART.contains(&format!("{table}.{first}").as_str()) {
+            if SKIPPED_KEYS.contains(&format!("{table}.{first}").as_str()) {
                 continue;
             }
             let mut file = String::new();
@@ -154,7 +156,7 @@ fn every_key_of_the_schema_with_a_wrong_value_is_refused_at_its_place_with_the_c
             let error = format!("{error:#}");
             let is_right = error.starts_with(&format!("x.toml:{line}: "))
                 && error.contains(key.as_str())
-                && RIGHT.iter().any(|right| error.contains(right))
+                && CORRECTION_PHRASES.iter().any(|right| error.contains(right))
                 && error.lines().count() == 1;
             if !is_right {
                 failures.push(format!("line {line}, {key}: {text}\n    {error}"));
