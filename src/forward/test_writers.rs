@@ -1,21 +1,21 @@
-//! Writers for the tests of the threads that write packet logs and captures.
+//! Writers for tests of the threads that write packet logs and captures.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-/// Keeps the bytes that are written.
+/// A writer that keeps the bytes written to it.
 #[derive(Clone, Default)]
 pub(super) struct Written(Arc<Mutex<Vec<u8>>>);
 
-/// Holds a writer up until it is let go.
+/// A writer that blocks until it is released.
 pub(super) struct Gate {
     written: Written,
     open: Receiver<()>,
     entered: Sender<()>,
 }
 
-/// A disk without room.
+/// A disk without free space.
 pub(super) struct Full;
 
 impl Written {
@@ -25,7 +25,8 @@ impl Written {
 }
 
 impl Gate {
-    /// A gate before `written`, the end to drop so that it opens, and word of every write that it holds up.
+    /// Creates a gate before `written`. Also returns a sender that opens the gate when dropped, and
+    /// a receiver that gets a message for every blocked write.
     pub(super) fn new(written: &Written) -> (Self, Sender<()>, Receiver<()>) {
         let (let_go, open) = channel();
         let (entered, held_up) = channel();
@@ -53,7 +54,7 @@ impl Write for Written {
 impl Write for Gate {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let _ = self.entered.send(());
-        // It stays open once the other end is gone.
+        // The gate stays open once the sender is dropped.
         let _ = self.open.recv();
         self.written.write(bytes)
     }

@@ -1,4 +1,4 @@
-//! The forwarder between two ports in memory, in virtual time.
+//! Tests of the forwarder between two ports in memory, in virtual time.
 
 use std::io;
 
@@ -21,7 +21,7 @@ use super::*;
 const SEGMENT: usize = 100;
 const HEADERS: usize = 14 + 20 + 20;
 
-/// A TCP frame of `segments`, each of which carries its own number, counted from `first`.
+/// Returns a TCP frame with `segments` segments. Each carries its number, counted from `first`.
 fn frame(arrival: Nanos, first: u32, segments: u32) -> Frame {
     let len = HEADERS + segments as usize * SEGMENT;
     let mut bytes = vec![0; len];
@@ -44,7 +44,7 @@ fn frame(arrival: Nanos, first: u32, segments: u32) -> Frame {
     Frame::new(arrival, Offload { gso, checksum }, None, &bytes)
 }
 
-/// The numbers of the segments in what was sent.
+/// Returns the numbers of the sent segments.
 fn numbers(sent: &[Sent]) -> Vec<u32> {
     sent.iter()
         .flat_map(|frame| frame.bytes[HEADERS..].chunks(SEGMENT))
@@ -52,7 +52,7 @@ fn numbers(sent: &[Sent]) -> Vec<u32> {
         .collect()
 }
 
-/// What each direction of the link has.
+/// The conditions of each direction of the link.
 #[derive(Clone, Copy, Default)]
 struct Conditions {
     rate: Option<Rate>,
@@ -82,7 +82,7 @@ fn forwarder(conditions: Conditions, gso: bool, memory: usize) -> InMemory {
     with_link(link(conditions), gso, memory)
 }
 
-/// One link between two ports.
+/// Creates a forwarder with one link between two ports.
 fn between<P: PortSet>(
     ports: [P; 2],
     link: Link,
@@ -100,7 +100,7 @@ fn with_link(link: Link, gso: bool, memory: usize) -> InMemory {
     between(ports, link, memory, None)
 }
 
-/// A link on which what goes up meets `stages`, named by their numbers.
+/// Creates a link whose upward direction has these `stages`, named by their numbers.
 fn up(stages: &[Effect]) -> Link {
     let named = (0..).zip(stages);
     let stages =
@@ -112,7 +112,7 @@ fn chance(share: f64) -> Probability {
     Probability::from_percent(100.0 * share).unwrap()
 }
 
-/// Segment `n` of [`frame`] as a packet of its own, its checksum complete.
+/// Returns segment `n` of [`frame`] as a separate packet with a complete checksum.
 fn alone(frame: &Frame, n: u32) -> Vec<u8> {
     let mut part = GsoFrame::of(frame)
         .unwrap()
@@ -121,7 +121,7 @@ fn alone(frame: &Frame, n: u32) -> Vec<u8> {
     [part.head.bytes(), &part.body].concat()
 }
 
-/// How many bits differ between two of one length.
+/// Returns the number of different bits of two slices with the same length.
 fn bits_between(a: &[u8], b: &[u8]) -> u32 {
     assert_eq!(a.len(), b.len());
     a.iter().zip(b).map(|(a, b)| (a ^ b).count_ones()).sum()
@@ -142,7 +142,8 @@ fn rate(bits: u64) -> Option<Rate> {
     })
 }
 
-/// Steps as its caller would until nothing is left; what left by B.
+/// Steps as a caller of the forwarder would, until no frame is left. Returns the frames that left
+/// through port B.
 fn run(forwarder: &mut InMemory, mut now: Nanos, lateness: u64) -> Vec<Sent> {
     loop {
         match forwarder.step(now, Nanos::ZERO) {
@@ -194,7 +195,7 @@ fn frames_that_were_looked_at_late_meet_the_queue_as_it_was_when_they_came() {
         }),
         ..Conditions::default()
     };
-    // A burst of single packets every 10 us: ten times what the rate serves.
+    // Single packets arrive every 10 us: ten times the rate of the link.
     let burst = |step: &mut dyn FnMut(&mut InMemory, Nanos)| {
         let mut forwarder = forwarder(conditions, true, 1 << 24);
         for n in 0..300 {
@@ -247,7 +248,7 @@ fn segments_closer_than_the_quantum_leave_together_when_the_last_is_due() {
         ..Conditions::default()
     };
     let mut forwarder = forwarder(conditions, true, 1 << 20);
-    // 154 bytes at 10 Gb/s: 123.2 ns each, 40 of them in 4.9 us.
+    // 154 bytes at 10 Gb/s take 123.2 ns, and 40 of them take 4.9 us.
     forwarder.shared.sets[0].arrive(frame(Nanos(0), 0, 40));
     let left = run(&mut forwarder, Nanos(0), 0);
     assert_eq!(left.len(), 1);
@@ -260,7 +261,7 @@ fn what_passes_the_memory_limit_is_dropped_under_its_own_cause() {
         delay: Nanos(5_000),
         ..Conditions::default()
     };
-    // A chunk of the arena, and the book-keeping of one frame.
+    // The limit allows a chunk of the arena and the bookkeeping of one frame.
     const LIMIT: usize = (64 << 10) + 6_000;
     let mut forwarder = forwarder(conditions, true, LIMIT);
     for _ in 0..3 {
@@ -280,7 +281,8 @@ fn copies_that_can_come_of_a_packet_count_towards_the_memory_limit() {
         time: Nanos(5_000),
         ..Delay::default()
     });
-    // A chunk of the arena, and the book-keeping of two frames whose 40 packets become 160.
+    // The limit allows a chunk of the arena and the bookkeeping of two frames, each of whose 40
+    // packets become 160.
     const LIMIT: usize = (64 << 10) + 2 * (160 + 160 * 128);
     let link = up(&[delay, twice.clone(), twice]);
     assert_eq!(link.most_copies(), 4);
@@ -370,7 +372,7 @@ fn a_marked_segment_leaves_alone_with_its_checksums_complete_and_the_others_in_t
     assert!(before.gso.is_some() && marked.gso.is_none() && after.gso.is_some());
     let sum = u16::from_be_bytes([expected[24], expected[25]]);
     expected[15] |= 3;
-    // The word of the TOS grew by 3; its complement's sum shrinks by that.
+    // The TOS word grew by 3, so the one's complement checksum shrinks by 3.
     expected[24..26].copy_from_slice(&(sum - 3).to_be_bytes());
     assert_eq!(marked.bytes, expected);
 }
@@ -408,7 +410,7 @@ fn the_sender_of_what_is_too_long_is_told_at_once() {
     let train = Frame::new(Nanos(0), offload, None, &bytes);
     let first = alone(&train, 0);
     forwarder.shared.sets[0].arrive(train);
-    // 40 bytes of headers and 100 of payload are one too many.
+    // 40 bytes of headers and 100 bytes of payload exceed the MTU by one.
     assert!(run(&mut forwarder, Nanos(0), 0).is_empty());
     let replies = forwarder.shared.sets[0].sent();
     assert_eq!(replies.len(), 3);
@@ -450,7 +452,8 @@ fn a_link_that_is_watched_sees_round_trips_of_what_was_neither_lost_nor_damaged(
         assert_eq!(b.count(), 0);
         (a.count(), a.sum)
     };
-    // All three have a reply, the one that was lost included; only the one that has crossed is one.
+    // All three requests have a reply, including the one that was lost; only a request that has
+    // crossed counts.
     assert_eq!(pings(&stages, true), (2, Nanos::from_millis(14)));
     assert_eq!(pings(&stages, false), (0, Nanos::ZERO));
     let damaged = Effect::Corrupt(chance(1.0).into());
@@ -476,7 +479,7 @@ fn a_change_holds_for_what_comes_after_it_and_not_for_what_came_before() {
             ..NewConditions::default()
         }
     };
-    // More is waiting than is taken in at once: the change comes before what is left.
+    // More frames wait than one step takes in, so the change applies before the remaining ones.
     let at = forwarder.change(0, Nanos(150_000), under(delay(300)));
     assert_eq!(at, Ok(Nanos(64_000)));
     let loss = under(Effect::Loss(chance(0.1).into()));
@@ -602,7 +605,7 @@ proptest! {
     }
 }
 
-/// What left so far.
+/// Returns the departures up to now.
 fn look(forwarder: &InMemory) -> [LinkDepartures; 1] {
     [LinkDepartures {
         link: "link".to_owned(),
@@ -611,7 +614,7 @@ fn look(forwarder: &InMemory) -> [LinkDepartures; 1] {
     }]
 }
 
-/// An echo request, or its reply.
+/// Returns an echo request or its reply.
 fn echo(arrival: Nanos) -> Frame {
     let mut bytes = vec![0; 98];
     bytes[12..15].copy_from_slice(&[8, 0, 0x45]);
@@ -620,7 +623,8 @@ fn echo(arrival: Nanos) -> Frame {
     Frame::new(arrival, Offload::default(), None, &bytes)
 }
 
-/// Pings `count` times, a request and a reply at a time; the forwarder is stalled for 5 ms where `is_stalled` says so.
+/// Sends `count` pings, one request and reply at a time. The forwarder is stalled for 5 ms where
+/// `is_stalled` is true.
 fn ping(forwarder: &mut InMemory, count: u64, is_stalled: impl Fn(u64) -> bool) {
     for n in 0..count {
         let at = Nanos::from_millis(1 + 10 * n);
@@ -668,7 +672,7 @@ fn late_pings_spoil_the_ping_and_not_the_download_after_them() {
         Some("10 of 10 packets up, 10 of 10 packets down left more than 1 ms late".to_owned());
     assert_eq!(invalid(&begin, &pinged, Traffic::Icmp), of_ping);
     assert_eq!(invalid(&pinged, &downloaded, Traffic::Tcp(None)), None);
-    // Nor does it matter that they share their time: 20 packets in 4120 are late.
+    // It does not matter that they share their time: only 20 of 4120 packets are late.
     assert_eq!(invalid(&begin, &downloaded, Traffic::Icmp), of_ping);
     assert_eq!(invalid(&begin, &downloaded, Traffic::Tcp(None)), None);
 }
@@ -700,7 +704,7 @@ fn what_the_model_took_in_late_leaves_as_much_later_as_it_should_have() {
     assert_eq!(error.max_ns / 100_000, 30);
 }
 
-/// A port that says of its own what became of the n-th frame of a send call.
+/// A port that replaces the result for the n-th frame of a send call.
 struct OddPort(MemoryPort, fn(usize, Nanos) -> io::Result<Nanos>);
 
 impl PortSet for OddPort {
@@ -757,7 +761,7 @@ impl PortSet for OddPort {
 
 #[test]
 fn the_departure_error_has_the_sending_and_the_place_in_the_batch() {
-    // Each takes half a millisecond to send.
+    // Each frame takes half a millisecond to send.
     let slow = |index, at| Ok(at + Nanos(500_000 * (index as u64 + 1)));
     let ports = [(); 2].map(|()| OddPort(MemoryPort::new(true), slow));
     let link = link(Conditions::default());
@@ -786,7 +790,7 @@ fn what_is_got_ready_leaves_when_it_is_due() {
     assert_eq!(forwarder.step(Nanos(20_000), lead), Next::At(due));
     assert_eq!(forwarder.step(Nanos(989_000), lead), Next::At(due));
     assert!(forwarder.shared.sets[1].sent().is_empty());
-    // The three of one instant leave at it, and not the one behind them.
+    // The three packets that are due at the same instant leave at it, but not the later one.
     let next = forwarder.step(Nanos(991_000), lead);
     assert_eq!(next, Next::At(due + Nanos(5_000)));
     let left = forwarder.shared.sets[1].sent();

@@ -1,4 +1,5 @@
-//! The packet path's end of a capture: it copies the packets that the capture keeps, and never waits.
+//! The part of a capture in the packet path. It copies the packets that the capture keeps, and
+//! never waits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,33 +14,36 @@ use super::{CaptureSpec, Filter};
 use crate::forward::departures::Changes;
 use crate::forward::observed::{ObservedPackets, PacketVerdict};
 
-/// Frames and bytes per batch, and how many batches may wait: 64 MiB, which is 50 ms at 10 Gbit/s.
+/// The limits of frames and bytes per batch and of waiting batches: 64 MiB, which is 50 ms at 10
+/// Gbit/s.
 pub(super) const BATCH: usize = 2048;
 const BATCH_BYTES: usize = 512 << 10;
 pub(super) const WAITING: usize = 128;
 
-/// A batch that is not full is handed over after this time, so that the capture can be followed while it grows.
+/// A batch that is not full is handed over after this time, so that a growing capture can be
+/// followed.
 const FOLLOW: Nanos = Nanos(200_000_000);
 
-/// The captures of a link; usually none.
+/// The captures of a link, usually none.
 #[derive(Debug, Default)]
 pub(crate) struct Captures {
     taps: Vec<Tap>,
     time: TimeShare,
 }
 
-/// The packet path's end of a capture.
+/// The part of a capture in the packet path.
 #[derive(Debug)]
 pub(crate) struct Tap {
     side: Option<Side>,
     filter: Filter,
     start: Nanos,
     end: Nanos,
-    /// It looks away because captures have taken their share of the time: packets are counted, and not kept.
+    /// True while captures have used up their share of the time: packets are counted, but not kept.
     looks_away: bool,
-    /// It has looked at every frame that arrived from this time on.
+    /// The tap has observed every frame that arrived from this time on.
     looks_from: Nanos,
-    /// The number of packets on their way, by arrival. Packets that arrived later cannot be put in order yet.
+    /// The number of packets on their way, by arrival time. Packets that arrived after the earliest
+    /// of them cannot be sorted yet.
     on_their_way: BTreeMap<Nanos, u32>,
     batch: FrameBatch,
     handed_over: Nanos,
@@ -50,26 +54,27 @@ pub(crate) struct Tap {
     spare: Spare,
 }
 
-/// How many batches wait for the writer.
+/// The number of batches that wait for the writer.
 #[derive(Debug, Default)]
 pub(super) struct WaitingBatches(AtomicUsize);
 
-/// Copies of frames for the writer.
+/// Copies of frames on their way to the writer.
 #[derive(Debug, Default)]
 pub(super) struct FrameBatch {
     pub(super) frames: Vec<CapturedFrame>,
-    /// Their bytes, one after the other.
+    /// The bytes of the frames, one after the other.
     pub(super) bytes: Vec<u8>,
-    /// The due times of their segments.
+    /// The due times of the frames' segments.
     pub(super) due: Vec<Nanos>,
-    /// By side: the packets of this capture so far, including those that were not kept. Of those that came while it looked away it is
-    /// not known whether its filter would have kept them.
+    /// The number of packets of this capture up to now, by side, including those that were not
+    /// kept. It includes all packets that passed while the tap did not look, even those that the
+    /// filter might have refused.
     pub(super) seen: [u64; 2],
-    /// Later batches have nothing that happened before this time.
+    /// Later batches contain no packet from before this time.
     pub(super) until: Nanos,
 }
 
-/// A frame of a batch.
+/// A frame in a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CapturedFrame {
     pub(super) arrival: Nanos,
@@ -80,14 +85,14 @@ pub(super) struct CapturedFrame {
     pub(super) changes: Changes,
     pub(super) offload: Offload,
     pub(super) bytes: usize,
-    /// How many due times in the batch are its own.
+    /// The number of due times in the batch that belong to this frame.
     pub(super) due: usize,
-    /// By side: whether it is written as a packet there.
+    /// True for each side at which the frame is written as packets.
     pub(super) at: [bool; 2],
 }
 
 impl Captures {
-    /// None yet; they take their time from this share.
+    /// Creates an empty list of captures, which share the time budget `time`.
     pub(crate) fn within(time: TimeShare) -> Self {
         Self {
             taps: Vec::new(),
@@ -103,7 +108,7 @@ impl Captures {
         self.taps.is_empty()
     }
 
-    /// A frame of this many packets has arrived. What becomes of them is noted later.
+    /// Records the arrival of a frame with this number of packets. Their outcomes follow later.
     pub(crate) fn arrived(&mut self, frame: FrameRef<'_>, packets: u32) {
         if self.is_empty() {
             return;
@@ -120,13 +125,13 @@ impl Captures {
         self.time.end(begun);
     }
 
-    /// What filters compare of a frame, if there are any.
+    /// Returns the addresses and ports that filters compare, or `None` if no tap has a filter.
     fn flow(&self, frame: &[u8]) -> Option<FiveTuple> {
         let is_read = self.taps.iter().any(|tap| !tap.filter.is_empty());
         is_read.then(|| FiveTuple::of(frame)).flatten()
     }
 
-    /// Copies packets of which the verdict is known, unless the port could not hand over their frame.
+    /// Copies packets whose outcome is known, unless the port could not deliver their frame.
     pub(crate) fn note(
         &mut self,
         packets: &ObservedPackets<'_>,
@@ -156,7 +161,7 @@ impl Captures {
         self.time.end(begun);
     }
 
-    /// The emulator itself has sent a packet back to `side`.
+    /// Copies a packet that the emulator itself sent back to `side`.
     #[cold]
     pub(crate) fn replied(&mut self, side: Side, packet: &TxFrame<'_>, departure: Nanos) {
         if self.is_empty() {
@@ -174,8 +179,8 @@ impl Captures {
         }
     }
 
-    /// Hands over batches that have waited long enough by `now`, and ends captures that are to end. Whatever arrives later has
-    /// an arrival time of at least `horizon`.
+    /// Hands over batches that have waited long enough by `now`, and ends captures that have
+    /// reached a limit or were stopped. Every later arrival has a time of at least `horizon`.
     pub(crate) fn follow(&mut self, now: Nanos, horizon: Nanos) {
         if self.is_empty() {
             return;
@@ -197,7 +202,7 @@ impl Captures {
         });
     }
 
-    /// When to call [`Captures::follow`] next at the latest.
+    /// Returns the latest time at which [`Captures::follow`] must be called next.
     pub(crate) fn next_at(&self) -> Option<Nanos> {
         let all = self.taps.iter();
         all.map(|tap| (tap.handed_over + FOLLOW).min(tap.end)).min()
@@ -257,7 +262,8 @@ impl Tap {
         let mut at = self.is_seen(packets, departure);
         let arrived = &mut at[ingress.index()];
         if *arrived && frame.arrival < self.looks_from {
-            // It arrived while the capture looked away: packets that arrived later may be written already.
+            // The frame arrived while the tap did not look, so packets that arrived later may
+            // already be written.
             *arrived = false;
             self.batch.seen[ingress.index()] += u64::from(count);
         }
@@ -275,7 +281,7 @@ impl Tap {
         let Some(gso) = packets.gso else {
             return self.take(captured, [frame.bytes, &[]], &[], 1);
         };
-        // A train that cannot leave as one frame is taken packet by packet.
+        // A train that cannot leave as one frame is copied in parts.
         let most = gso.longest_run().max(1);
         let mut first = segments.start;
         while first < segments.end {
@@ -304,7 +310,7 @@ impl Tap {
         self.side.is_none_or(|only| only == side)
     }
 
-    /// Tells for each side whether a capture of all packets has these.
+    /// Returns, for each side, whether a capture without a filter includes these packets.
     fn is_seen(&self, packets: &ObservedPackets<'_>, departure: Option<Nanos>) -> [bool; 2] {
         let (ingress, egress) = (packets.ingress, packets.ingress.other());
         let has_arrived = !packets.changes.is_copy && packets.frame.arrival >= self.start;
@@ -314,7 +320,7 @@ impl Tap {
         at
     }
 
-    /// Looks away from now on.
+    /// Stops observing until captures have time again.
     fn look_away(&mut self) {
         if !self.looks_away {
             self.looks_away = true;
@@ -322,7 +328,7 @@ impl Tap {
         }
     }
 
-    /// Counts packets at which it did not look.
+    /// Counts packets that the tap did not observe.
     fn count(&mut self, packets: &ObservedPackets<'_>, departure: Option<Nanos>) {
         let count = packets.segments.end - packets.segments.start;
         let at = self.is_seen(packets, departure);
@@ -353,9 +359,9 @@ impl Tap {
         self.take(captured, bytes, &[], 1);
     }
 
-    /// Packets that arrived at `arrival` are no longer on their way.
+    /// Removes packets that arrived at `arrival` from those on their way.
     fn decided(&mut self, arrival: Nanos, packets: u32) {
-        // Packets that arrived before the capture began are not counted.
+        // Packets that arrived before the capture started were never counted.
         if let Some(left) = self.on_their_way.get_mut(&arrival) {
             *left = left.saturating_sub(packets);
             if *left == 0 {
@@ -387,7 +393,7 @@ impl Tap {
         }
     }
 
-    /// The earliest arrival of packets that can still be noted.
+    /// Returns the earliest arrival time of packets that may still be copied.
     fn until(&self, horizon: Nanos) -> Nanos {
         let first = self.on_their_way.keys().next();
         first.map_or(horizon, |first| horizon.min(*first))
@@ -406,7 +412,7 @@ impl Tap {
         self.send(batch);
     }
 
-    /// Hands over what is left, however many batches wait.
+    /// Hands over the last batch, regardless of how many batches wait.
     fn end(&mut self) {
         let mut batch = std::mem::take(&mut self.batch);
         batch.until = Nanos(u64::MAX);
@@ -415,13 +421,13 @@ impl Tap {
 
     fn send(&mut self, batch: FrameBatch) {
         self.waiting.0.fetch_add(1, Ordering::Relaxed);
-        // A writer that has ended reports its error itself.
+        // If the writer has ended, it has reported its error itself.
         let _ = self.full.send(batch);
     }
 }
 
 impl WaitingBatches {
-    /// The writer has taken a batch.
+    /// Records that the writer has taken a batch.
     pub(super) fn taken(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -13,7 +13,7 @@ use crate::forward::departures::Changes;
 use crate::forward::observed::{ObservedPackets, PacketVerdict};
 use crate::forward::test_writers::{Full, Gate, Written};
 
-/// A packet of a capture, as a reader finds it.
+/// A packet as it is read from a capture file.
 #[derive(Debug, PartialEq)]
 struct Packet {
     interface: u32,
@@ -59,7 +59,7 @@ fn packets(written: &Written) -> (Vec<Packet>, Vec<u64>) {
     (packets, dropped)
 }
 
-/// UDP from 10.77.0.1 to 10.77.0.2, with 20 bytes of payload, capable of a mark.
+/// Returns a frame with ECN-capable UDP from 10.77.0.1 to 10.77.0.2 and 20 bytes of payload.
 fn frame(at: u64) -> Frame {
     let mut bytes = vec![0; 62];
     (bytes[12], bytes[14], bytes[15], bytes[17]) = (8, 0x45, 2, 48);
@@ -72,7 +72,7 @@ fn frame(at: u64) -> Frame {
 fn begin(spec: CaptureSpec, sink: impl Write + Send + 'static) -> (Captures, CaptureHandle) {
     let sink = Box::new(sink);
     let (tap, handle) = Capture { spec, sink }.begin(Nanos(1_000)).unwrap();
-    // Nothing takes any time.
+    // With this clock, no work takes any time.
     let mut captures = Captures::within(TimeShare::measured_by(|| Nanos::ZERO));
     captures.add(tap);
     (captures, handle)
@@ -84,7 +84,7 @@ fn drop_packet(captures: &mut Captures, frame: &Frame, cause: DropCause) {
     captures.note(&packets, cause.into(), None);
 }
 
-/// The packet of a frame, due and changed like this, leaves at that time.
+/// Reports that the packet of a frame leaves at `at`, with the due time `due` and these changes.
 fn deliver(captures: &mut Captures, frame: &Frame, at: Nanos, due: Nanos, changes: Changes) {
     let gso = GsoFrame::of(frame).unwrap();
     let packets = ObservedPackets {
@@ -108,7 +108,7 @@ fn packets_stand_in_order_of_time_with_what_became_of_them() {
     captures.arrived((&first).into(), 1);
     captures.arrived((&second).into(), 1);
     drop_packet(&mut captures, &second, DropCause::QueueFull);
-    // The first is on its way: nothing after it can be written.
+    // The first packet is still on its way, so nothing after it can be written.
     captures.follow(Nanos(900_000_000), Nanos(900_000_000));
     let flip = Edit::FlipBits {
         first: 400,
@@ -142,7 +142,7 @@ fn packets_stand_in_order_of_time_with_what_became_of_them() {
     let since: Vec<u128> = since.map(|at| at.as_micros()).collect();
     assert_eq!(since[0], 0);
     assert!(since.is_sorted(), "{since:?}");
-    // As it came, as it came again, and with a mark and a flipped bit.
+    // The original packet is unchanged at both ends; the copy has a mark and a flipped bit.
     assert_eq!(packets[0].data, first.bytes());
     assert_eq!(packets[3].data, first.bytes());
     assert_eq!(packets[2].data[15], 3);
@@ -185,7 +185,7 @@ fn a_writer_that_falls_behind_loses_packets_that_are_counted_in_the_file_too() {
     let written = Written::default();
     let (gate, let_go, held_up) = Gate::new(&written);
     let (mut captures, handle) = begin(CaptureSpec::default(), gate);
-    // The writer stands at its first batch, and takes no other.
+    // The writer is blocked at its first batch and takes no other.
     pass(&mut captures, &frame(5_000));
     captures.follow(Nanos(1_000_000_000), Nanos(1_000_000_000));
     held_up.recv().unwrap();
@@ -206,7 +206,7 @@ thread_local! {
     static NOW: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A clock on which every look at a frame takes 0.1 ms.
+/// A clock according to which every observed frame takes 0.1 ms.
 fn slow() -> Nanos {
     NOW.with(|now| {
         now.set(now.get() + 100_000);
@@ -226,7 +226,8 @@ fn a_capture_that_takes_too_long_loses_its_packets_counts_them_and_goes_on_later
     let mut captures = Captures::within(TimeShare::measured_by(slow));
     captures.add(tap);
     let at = |number: u64| frame(1_000_000 + number);
-    // The burst of 20 ms is spent after 100 packets, which are looked at as they come and as they leave.
+    // The burst of 20 ms is used up after 100 packets, each of which is observed at arrival and
+    // departure.
     (0..100).for_each(|number| pass(&mut captures, &at(number)));
     let on_its_way = at(100);
     captures.arrived((&on_its_way).into(), 1);
@@ -234,7 +235,8 @@ fn a_capture_that_takes_too_long_loses_its_packets_counts_them_and_goes_on_later
     let later = Nanos(100_000_000);
     captures.follow(Nanos(50_000_000), Nanos(50_000_000));
     captures.follow(later, later);
-    // One that came while the capture looked away has left only; those that come now are kept at both ends.
+    // The packet that arrived while the tap did not look appears only as a departure; those that
+    // arrive now are kept at both ends.
     deliver(&mut captures, &on_its_way, later, later, Changes::NONE);
     (0..10).for_each(|number| pass(&mut captures, &frame(later.0 + number)));
     captures.finish();

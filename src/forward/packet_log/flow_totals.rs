@@ -1,4 +1,5 @@
-//! The packet log added up by flow. Measurements are compared with these totals as soon as a run is over.
+//! Totals of the packet log by flow. Measurements are compared with these totals as soon as a run
+//! is over.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,19 +10,21 @@ use record::crossing::{CrossedData, CrossedFlow};
 
 use super::{LogLine, PacketVerdict, Sink};
 
-/// Lines of one link that are kept until its end: 32 bytes each, and almost as much again while they are added up, so
-/// 500 MB. Lines beyond them are not kept.
+/// The largest number of lines of one link that are kept until its end. Each takes 32 bytes, and
+/// almost as much again during the summation, so the limit is about 500 MB. Further lines are not
+/// kept.
 const MOST: usize = 1 << 23;
-/// A flow's packets count as data if they have at least this many quarters of the length of its longest packet.
+/// A flow's packets count as data if their length is at least this many quarters of the flow's
+/// longest packet.
 const DATA_QUARTERS: u64 = 3;
 const SECOND: u64 = 1_000_000_000;
 
-/// All packets, by flow.
+/// The lines of all packets, by flow.
 #[derive(Debug, Default)]
 pub(super) struct FlowTotals {
     flows: HashMap<FlowKey, Vec<Crossed>>,
     kept: usize,
-    /// When the first packet arrived.
+    /// The arrival time of the first packet.
     began: Option<u64>,
 }
 
@@ -29,19 +32,19 @@ pub(super) struct FlowTotals {
 struct FlowKey {
     ingress: Side,
     protocol: u8,
-    /// Source and destination.
+    /// The source and the destination port.
     ports: [u16; 2],
 }
 
-/// Packets that differ in nothing.
+/// Packets that are equal in all logged properties.
 #[derive(Clone, Copy, Debug)]
 struct Crossed {
     arrival: u64,
-    /// 0 if they were lost.
+    /// The departure time; 0 if the packets were lost.
     departure: u64,
-    /// When they were due; 0 if they never were.
+    /// The due time; 0 if the packets were never due.
     due: u64,
-    /// Of each.
+    /// The length of each packet.
     bytes: u32,
     count: u32,
 }
@@ -61,7 +64,7 @@ impl Sink for FlowTotals {
         Ok(lines.iter().map(|line| u64::from(line.count)).sum())
     }
 
-    /// In a fixed order.
+    /// Returns the flows in a fixed order.
     fn flows(self) -> Vec<CrossedFlow> {
         let began = self.began.unwrap_or_default();
         let mut flows: Vec<(FlowKey, Vec<Crossed>)> = self.flows.into_iter().collect();
@@ -78,7 +81,7 @@ impl FlowTotals {
         let Some(flow) = line.flow else {
             return;
         };
-        // A loss by the emulator itself makes the run invalid. Link control belongs to no flow.
+        // A loss by the emulator itself makes the run invalid, and link control belongs to no flow.
         let is_of_network = matches!(
             line.verdict,
             PacketVerdict::Delivered | PacketVerdict::Dropped(_)
@@ -175,8 +178,9 @@ fn median_delay(left: &[&Crossed]) -> Option<u64> {
     median.map(|(delay, _)| *delay)
 }
 
-/// The most bytes due within one second, among those that were sent; `None` if they span less than a second. Due times
-/// count, not departures: bytes that left late and together were delayed by the host, not let through by the network.
+/// Returns the most bytes due within one second, among the packets that left, or `None` if they
+/// span less than a second. Due times count, not departures: bytes that left late and together were
+/// delayed by the host rather than let through by the network.
 fn best_second(packets: &[Crossed]) -> Option<u64> {
     let left = packets.iter().filter(|alike| alike.has_left());
     let mut left: Vec<(u64, u64)> = left.map(|alike| (alike.due, alike.all_bytes())).collect();
@@ -204,7 +208,8 @@ mod tests {
 
     use super::*;
 
-    /// A UDP packet from client to server that left 1 ms after it came, or was dropped.
+    /// Returns the line of a UDP packet from client to server that left 1 ms after its arrival, or
+    /// was dropped.
     fn line(at_ms: u64, bytes: u32, verdict: PacketVerdict) -> LogLine {
         let arrival = Nanos(at_ms * 1_000_000);
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -250,7 +255,7 @@ mod tests {
             CrossedData {
                 packets: 3,
                 lost: 1,
-                // Since the greeting came.
+                // Times count from the arrival of the first, short packet.
                 first_arrival_ns: 5_000_000,
                 first_departure_ns: Some(6_000_000),
                 last_departure_ns: Some(26_000_000),

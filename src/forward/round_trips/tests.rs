@@ -11,7 +11,7 @@ struct Ends {
     tracker: RoundTripTracker,
 }
 
-/// A frame that has arrived.
+/// A frame that has arrived at a side.
 struct Arrived {
     side: Side,
     segments: u32,
@@ -42,7 +42,7 @@ impl Ends {
         }
     }
 
-    /// The frame is sent on.
+    /// Sends the frame on.
     fn leaves(&mut self, came: &Arrived, millis: u64) {
         self.part_leaves(came, 0..came.segments, millis);
     }
@@ -69,13 +69,13 @@ impl Ends {
         self.tracker.note(&packets, sent);
     }
 
-    /// What comes crosses a link of 20 ms.
+    /// Lets a frame arrive and cross a link with 20 ms delay.
     fn crosses(&mut self, side: Side, millis: u64, bytes: &[u8]) {
         let came = self.comes(side, millis, bytes);
         self.leaves(&came, millis + 20);
     }
 
-    /// How many round trips either side has seen, and how long all of them took.
+    /// Returns the number of round trips that each side has measured, and their total duration.
     fn sums(&self) -> [(u64, Nanos); 2] {
         self.tracker.times().map(|times| (times.count(), times.sum))
     }
@@ -87,7 +87,7 @@ fn ms(count: u64, millis: u64) -> (u64, Nanos) {
     (count, Nanos::from_millis(millis))
 }
 
-/// A TCP segment of the client's (side A), or of the server's.
+/// Returns a TCP segment from the client (side A) or the server.
 fn tcp(from: Side, [sequence, ack]: [u32; 2], flags: u8, payload: u16) -> Vec<u8> {
     let mut ends = [([10, 77, 0, 1], 40_000_u16), ([10, 77, 0, 2], 80)];
     if from == Side::B {
@@ -105,17 +105,17 @@ fn tcp(from: Side, [sequence, ack]: [u32; 2], flags: u8, payload: u16) -> Vec<u8
     bytes
 }
 
-/// 100 bytes of the client's, from that sequence number on.
+/// Returns a segment with 100 bytes from the client, starting at that sequence number.
 fn data(sequence: u32) -> Vec<u8> {
     tcp(Side::A, [sequence, 1], ACK, 100)
 }
 
-/// The server has all before that number.
+/// Returns the server's acknowledgement of everything before that number.
 fn acknowledged(ack: u32) -> Vec<u8> {
     tcp(Side::B, [1, ack], ACK, 0)
 }
 
-/// An echo request of the client's, or its reply.
+/// Returns an echo request from the client, or its reply.
 fn echo(kind: u8, number: u8) -> Vec<u8> {
     let mut bytes = tcp(if kind == 8 { Side::A } else { Side::B }, [0; 2], 0, 8);
     bytes[23] = 1;
