@@ -9,7 +9,7 @@ const MOST: usize = 48;
 /// The departures of each kind of packets, by ingress side.
 #[derive(Clone, Debug)]
 pub(crate) struct DeparturesByKind {
-    /// The kinds; the first one stands for all packets without a kind.
+    /// The kinds. Packets without a kind are counted under the first one.
     kinds: Vec<FlowKind>,
     departed: Vec<[Departed; 2]>,
     /// The kind of the last packet, which is usually also the kind of the next one.

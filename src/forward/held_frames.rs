@@ -26,7 +26,7 @@ pub(crate) struct HeldFrames<L> {
     frames: Vec<Option<HeldFrame<L>>>,
     free: Vec<u32>,
     arena: Arena,
-    /// By set of ports and by place in its memory: the place of the frame that last occupied it.
+    /// The place of the frame that last occupied each place of the ports' memory, by set of ports.
     lent: Vec<Vec<usize>>,
     /// The memory in use without the arena's.
     bytes: usize,

@@ -92,11 +92,11 @@ pub(crate) struct PortId {
 /// The time of the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Immediately, because more frames have arrived than one step takes in.
+    /// The step is due immediately, because more frames have arrived than one step takes in.
     Now,
-    /// At this time, or when something arrives.
+    /// The step is due at this time or at the next arrival, whichever is earlier.
     At(Nanos),
-    /// When something arrives.
+    /// The step is due at the next arrival.
     Arrival,
 }
 
