@@ -364,11 +364,11 @@ fn find_all(names: &[[String; 2]], force: bool) -> Result<Vec<[Interface; 2]>, F
 fn open(found: &[[Interface; 2]]) -> Result<(Vec<AfPacket>, Vec<[PortId; 2]>), Failure> {
     if let [[a, b]] = found {
         let open = |of: &Interface| AfPacket::open(&of.name, RING_SLOTS).or_machine();
-        return Ok((vec![open(a)?, open(b)?], vec![PortId::APART]));
+        return Ok((vec![open(a)?, open(b)?], vec![PortId::SEPARATE_SETS]));
     }
     let names: Vec<&str> = found.iter().flatten().map(|of| of.name.as_str()).collect();
     let together = AfPacket::open_all(&names, RING_SLOTS).or_machine()?;
     let links = (0..).zip(found);
-    let ports = links.map(|(link, _)| PortId::together(link)).collect();
+    let ports = links.map(|(link, _)| PortId::in_one_set(link)).collect();
     Ok((vec![together], ports))
 }

@@ -55,8 +55,9 @@ impl Agenda {
 
     #[cold]
     fn drop_invalid(&mut self) {
-        let valid = (0..).zip(&self.of_link);
-        let valid = valid.filter_map(|(link, at)| Some(Reverse(((*at)?, link))));
+        let valid = (0..)
+            .zip(&self.of_link)
+            .filter_map(|(link, at)| Some(Reverse(((*at)?, link))));
         self.appointments = valid.collect();
     }
 }

@@ -9,7 +9,7 @@
 const CHUNK: usize = 64 << 10;
 
 /// The number of empty chunks that are kept for later: 16 MiB.
-const KEPT: usize = 256;
+const MOST_EMPTY: usize = 256;
 
 /// A bump allocator that stores no headers.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(crate) struct Arena {
     end: usize,
     /// The chunks without frames: those that keep their memory, and those that do not.
     empty: Vec<u32>,
-    bare: Vec<u32>,
+    without_memory: Vec<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -73,17 +73,17 @@ impl Arena {
         }
         if self.filling == Some(span.chunk) {
             self.end = 0;
-        } else if self.empty.len() < KEPT {
+        } else if self.empty.len() < MOST_EMPTY {
             self.empty.push(span.chunk);
         } else {
             chunk.bytes = Box::default();
-            self.bare.push(span.chunk);
+            self.without_memory.push(span.chunk);
         }
     }
 
     /// Returns the size of all chunks that have frames, in bytes.
     pub(crate) fn held(&self) -> usize {
-        (self.chunks.len() - self.empty.len() - self.bare.len()) * CHUNK
+        (self.chunks.len() - self.empty.len() - self.without_memory.len()) * CHUNK
     }
 
     /// Returns [`Arena::held`] as it would be after storing `len` more bytes.
@@ -94,11 +94,14 @@ impl Arena {
 
     #[cold]
     fn next_chunk(&mut self) -> u32 {
-        let number = self.empty.pop().or_else(|| self.bare.pop());
-        let number = number.unwrap_or_else(|| {
-            self.chunks.push(Chunk::default());
-            u32::try_from(self.chunks.len() - 1).expect("below 256 TiB")
-        });
+        let number = self
+            .empty
+            .pop()
+            .or_else(|| self.without_memory.pop())
+            .unwrap_or_else(|| {
+                self.chunks.push(Chunk::default());
+                u32::try_from(self.chunks.len() - 1).expect("below 256 TiB")
+            });
         let chunk = &mut self.chunks[number as usize];
         if chunk.bytes.is_empty() {
             chunk.bytes = vec![0; CHUNK].into();
@@ -115,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_stored_stays_until_it_is_given_back(
+        fn stored_bytes_stay_until_they_are_released(
             ops in prop::collection::vec((any::<bool>(), 1usize..4096, any::<u8>(), any::<prop::sample::Index>()), 1..600),
         ) {
             let mut arena = Arena::default();
@@ -137,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_leave_in_order_leave_their_memory() {
+    fn frames_that_leave_in_order_free_their_memory() {
         let mut arena = Arena::default();
         let mut waiting = std::collections::VecDeque::new();
         for _ in 0..100_000 {
@@ -154,12 +157,12 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_that_has_left_leaves_little_behind() {
+    fn chunks_beyond_the_kept_ones_lose_their_memory() {
         let mut arena = Arena::default();
         let spans: Vec<Span> = (0..1000).map(|_| arena.store(&[1; CHUNK])).collect();
         assert_eq!(arena.held(), 1000 * CHUNK);
         spans.into_iter().for_each(|span| arena.release(span));
         let with_memory = arena.chunks.iter().filter(|chunk| !chunk.bytes.is_empty());
-        assert_eq!(with_memory.count(), KEPT + 1);
+        assert_eq!(with_memory.count(), MOST_EMPTY + 1);
     }
 }

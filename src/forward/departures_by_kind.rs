@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_of_a_service_are_one_kind() {
+    fn both_directions_of_a_service_are_one_kind() {
         let mut flows = DeparturesByKind::default();
         let up = flows.number(Some(6), Some([40_000, 80]));
         assert_eq!(flows.number(Some(6), Some([80, 40_001])), up);

@@ -96,14 +96,16 @@ impl LinkRunner {
         not_before: Nanos,
     ) -> Option<Nanos> {
         let sides = [Side::A, Side::B];
-        let departures = sides.map(|egress| self.depart(shared, egress, now, not_before));
-        let departures = departures.into_iter().flatten();
+        let departures = sides
+            .map(|egress| self.depart(shared, egress, now, not_before))
+            .into_iter()
+            .flatten();
         let others = [self.link.next_at(), self.observers.next_at()];
         departures.chain(others.into_iter().flatten()).min()
     }
 
     /// Counts a frame that its port could not deliver.
-    pub(super) fn lose_unseen(&mut self, arrival: Nanos, ingress: Side, cause: EmulatorLoss) {
+    pub(super) fn lose_unreadable(&mut self, arrival: Nanos, ingress: Side, cause: EmulatorLoss) {
         self.stats.lose(ingress, cause, 1);
         self.observers.decided(cause, || {
             let frame = FrameRef {
@@ -358,10 +360,10 @@ impl LinkRunner {
         let front = schedule.get(0).ok_or(now)?;
         let (due, first) = (front.due, front.id);
         let gso = shared.held.gso(first);
-        let can = shared.sets[self.ports[egress.index()].set()].capabilities();
+        let capabilities = shared.sets[self.ports[egress.index()].set()].capabilities();
         let longest = match () {
-            () if !can.gso || !front.changes.is_none() => 1,
-            () if can.tunnel_gso => gso.longest_train(),
+            () if !capabilities.gso || !front.changes.is_none() => 1,
+            () if capabilities.tunnel_gso => gso.longest_train(),
             () => gso.longest_run(),
         };
         let soon = |at: Nanos| at > now && at <= due + QUANTUM;
@@ -402,8 +404,10 @@ impl LinkRunner {
         } = shared;
         let (port, stats) = (self.ports[egress.index()], &mut self.stats);
         let trains = sets[port.set()].capabilities().tunnel_gso;
-        let frames = runs.iter().map(|run| run.frame(held, spare, trains));
-        let mut frames: ArrayVec<TxFrame<'_>, BATCH> = frames.collect();
+        let mut frames: ArrayVec<TxFrame<'_>, BATCH> = runs
+            .iter()
+            .map(|run| run.frame(held, spare, trains))
+            .collect();
         let mut sendings = [None; BATCH];
         send(
             sets,
@@ -423,10 +427,10 @@ impl LinkRunner {
             if let Some(sending) = sending {
                 self.stats.left(egress.other(), run.len, run.bytes(held));
                 self.stats
-                    .delayed(egress.other(), held.arrival(run.first), due);
+                    .record_delays(egress.other(), held.arrival(run.first), due);
                 let whose = held.lateness(run.first);
-                for alike in due.chunk_by(|a, b| a == b) {
-                    let (due, count) = (alike[0], alike.len() as u64);
+                for equal in due.chunk_by(|a, b| a == b) {
+                    let (due, count) = (equal[0], equal.len() as u64);
                     self.stats
                         .departed(egress.other(), whose, due, sending, count);
                 }
@@ -473,8 +477,8 @@ impl LinkRunner {
         let scheduled = self
             .departures
             .iter_mut()
-            .flat_map(|schedule| iter::from_fn(|| schedule.pop()));
-        let scheduled = scheduled.map(|next| (next.id, Some(next.due), next.changes));
+            .flat_map(|schedule| iter::from_fn(|| schedule.pop()))
+            .map(|next| (next.id, Some(next.due), next.changes));
         let undecided = undecided
             .into_iter()
             .map(|(id, copy)| (id, None, Changes::new(copy, false, None)));

@@ -91,7 +91,7 @@ pub(crate) struct PortId {
 
 /// The time of the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextStep {
     /// The step is due immediately, because more frames have arrived than one step takes in.
     Now,
     /// The step is due at this time or at the next arrival, whichever is earlier.
@@ -102,10 +102,11 @@ pub(crate) enum Next {
 
 impl PortId {
     /// The ports of a link between two sets with one port each.
-    pub(crate) const APART: [Self; 2] = [Self { set: 0, port: 0 }, Self { set: 1, port: 0 }];
+    pub(crate) const SEPARATE_SETS: [Self; 2] =
+        [Self { set: 0, port: 0 }, Self { set: 1, port: 0 }];
 
     /// The ports of a link in the first set, where the two ports of a link follow each other.
-    pub(crate) fn together(link: u32) -> [Self; 2] {
+    pub(crate) fn in_one_set(link: u32) -> [Self; 2] {
         [0, 1].map(|side| Self {
             set: 0,
             port: 2 * link + side,
@@ -142,7 +143,7 @@ impl<P: PortSet> Forwarder<P> {
     }
 
     /// Adds a link between `ports` A and B. Departures later than `budget` after their due time count as late.
-    pub(crate) fn join(
+    pub(crate) fn add_link(
         &mut self,
         ports: [PortId; 2],
         link: Link,
@@ -157,14 +158,21 @@ impl<P: PortSet> Forwarder<P> {
             ends[end.port()] = Some((number, side));
         }
         let captures = self.captures.clone();
-        let runner = LinkRunner::new(ports, link, rules, Stats::within(budget), log, captures);
+        let runner = LinkRunner::new(
+            ports,
+            link,
+            rules,
+            Stats::with_budget(budget),
+            log,
+            captures,
+        );
         self.min_delay = self.min_delay.min(runner.least_delay());
         self.runners.push(runner);
     }
 
     /// Does everything that is due by `now`. If the next departure is due within `lead` after
     /// `now`, it is prepared and sent when it is due.
-    pub(crate) fn step(&mut self, now: Nanos, lead: Nanos) -> Next {
+    pub(crate) fn step(&mut self, now: Nanos, lead: Nanos) -> NextStep {
         let waiting = self.take_in(now);
         // Frames that still wait arrived before `now`, so nothing after them can be decided yet.
         let horizon = waiting.unwrap_or(now);
@@ -176,21 +184,21 @@ impl<P: PortSet> Forwarder<P> {
             self.agenda.set(link, next);
         }
         match (waiting, self.agenda.next()) {
-            (Some(_), _) => Next::Now,
-            (None, Some(at)) if at > now && at <= now + lead => self.get_ready(at),
-            (None, Some(at)) => Next::At(at),
-            (None, None) => Next::Arrival,
+            (Some(_), _) => NextStep::Now,
+            (None, Some(at)) if at > now && at <= now + lead => self.prepare_ahead(at),
+            (None, Some(at)) => NextStep::At(at),
+            (None, None) => NextStep::Arrival,
         }
     }
 
     /// Does the work that one link has at the future time `at`.
-    fn get_ready(&mut self, at: Nanos) -> Next {
+    fn prepare_ahead(&mut self, at: Nanos) -> NextStep {
         let Some(link) = self.agenda.take(at) else {
-            return Next::Now;
+            return NextStep::Now;
         };
         let next = self.runners[link as usize].turn_ahead(&mut self.shared, at);
         self.agenda.set(link, next);
-        self.agenda.next().map_or(Next::Arrival, Next::At)
+        self.agenda.next().map_or(NextStep::Arrival, NextStep::At)
     }
 
     /// Takes in the frames that have arrived, in the order of arrival over all ports. Returns the
@@ -213,10 +221,10 @@ impl<P: PortSet> Forwarder<P> {
                 match received {
                     ReceivedFrame::Frame(frame) => runner.accept(&mut self.shared, side, frame),
                     ReceivedFrame::Truncated => {
-                        runner.lose_unseen(arrival, side, EmulatorLoss::TooLong)
+                        runner.lose_unreadable(arrival, side, EmulatorLoss::TooLong)
                     }
                     ReceivedFrame::UnsupportedGso => {
-                        runner.lose_unseen(arrival, side, EmulatorLoss::UnsupportedGso);
+                        runner.lose_unreadable(arrival, side, EmulatorLoss::UnsupportedGso);
                     }
                 }
                 self.agenda.set(link, Some(Nanos::ZERO));
@@ -230,8 +238,12 @@ impl<P: PortSet> Forwarder<P> {
 
     /// Returns the first arrival that is not taken in yet, and its set.
     fn next_arrival(&self) -> Option<(Nanos, u16)> {
-        let arrivals = self.shared.sets.iter().zip(0..);
-        let arrivals = arrivals.filter_map(|(set, number)| Some((set.arrival()?, number)));
+        let arrivals = self
+            .shared
+            .sets
+            .iter()
+            .zip(0..)
+            .filter_map(|(set, number)| Some((set.arrival()?, number)));
         arrivals.min()
     }
 
@@ -383,13 +395,13 @@ impl<P: PortSet> Forwarder<P> {
 pub fn run_to_end(ports: [MemoryPort; 2], link: Link) -> [MemoryPort; 2] {
     let mut forwarder = Forwarder::new(ports.into(), usize::MAX);
     let budget = LateBudget::DEFAULT;
-    forwarder.join(PortId::APART, link, Rules::default(), budget, None);
+    forwarder.add_link(PortId::SEPARATE_SETS, link, Rules::default(), budget, None);
     let mut now = Nanos::ZERO;
     loop {
         let next = match forwarder.step(now, Nanos::ZERO) {
-            Next::Now => continue,
-            Next::At(at) => Some(at),
-            Next::Arrival => None,
+            NextStep::Now => continue,
+            NextStep::At(at) => Some(at),
+            NextStep::Arrival => None,
         };
         let arrivals = forwarder.sets().iter().filter_map(MemoryPort::next_arrival);
         match arrivals.chain(next).min() {

@@ -24,7 +24,7 @@ impl Observers {
     pub(super) fn new(log: Option<PacketLogWriter>, captures: TimeShare) -> Self {
         Self {
             log,
-            captures: Captures::within(captures),
+            captures: Captures::new(captures),
             round_trips: None,
         }
     }

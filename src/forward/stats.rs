@@ -68,7 +68,7 @@ pub(crate) struct Stats {
     /// The ICMP replies that told a sender why its packet was dropped.
     pub(crate) replies: [u64; 2],
     /// The delays of sent packets, by class.
-    delayed: [Vec<Delayed>; 2],
+    delay_totals: [Vec<DelayTotal>; 2],
     lost: [[u64; EmulatorLoss::ALL.len()]; 2],
     /// The first error of a send call.
     pub(crate) send_error: Option<String>,
@@ -87,9 +87,9 @@ pub(crate) struct Stats {
 impl Stats {
     /// Creates empty counters. Departures later than `budget` after their due time will count as
     /// late.
-    pub(crate) fn within(budget: LateBudget) -> Self {
+    pub(crate) fn with_budget(budget: LateBudget) -> Self {
         Self {
-            departure: DepartureErrors::within(budget),
+            departure: DepartureErrors::with_budget(budget),
             ..Self::default()
         }
     }
@@ -117,13 +117,19 @@ impl Stats {
     }
 
     /// Counts the delays of sent packets of one class and arrival, up to their due times.
-    pub(crate) fn delayed(&mut self, ingress: Side, (class, arrival): (u16, Nanos), due: &[Nanos]) {
-        let (classes, class) = (&mut self.delayed[ingress.index()], usize::from(class));
+    pub(crate) fn record_delays(
+        &mut self,
+        ingress: Side,
+        (class, arrival): (u16, Nanos),
+        due: &[Nanos],
+    ) {
+        let (classes, class) = (&mut self.delay_totals[ingress.index()], usize::from(class));
         if class >= classes.len() {
-            classes.resize(class + 1, Delayed::default());
+            classes.resize(class + 1, DelayTotal::default());
         }
-        let each = due.iter();
-        let each = each.map(|due| u128::from(due.0.saturating_sub(arrival.0)));
+        let each = due
+            .iter()
+            .map(|due| u128::from(due.0.saturating_sub(arrival.0)));
         classes[class].packets += due.len() as u64;
         classes[class].nanos += each.sum::<u128>();
     }
@@ -168,12 +174,12 @@ impl Stats {
 
 /// Packets that left, and the sum of the times from their arrivals to their due times.
 #[derive(Clone, Copy, Debug, Default)]
-struct Delayed {
+struct DelayTotal {
     packets: u64,
     nanos: u128,
 }
 
-impl Delayed {
+impl DelayTotal {
     fn summary(self) -> DelaySum {
         DelaySum {
             packets: self.packets,
@@ -182,7 +188,7 @@ impl Delayed {
     }
 }
 
-impl std::ops::Add for Delayed {
+impl std::ops::Add for DelayTotal {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -205,7 +211,7 @@ pub(crate) struct DepartureErrors {
 
 impl DepartureErrors {
     /// Creates empty statistics. Departures later than `budget` will count as late.
-    pub(crate) fn within(budget: LateBudget) -> Self {
+    pub(crate) fn with_budget(budget: LateBudget) -> Self {
         Self {
             budget,
             ..Self::default()
@@ -375,13 +381,15 @@ fn direction(stats: &Stats, ingress: Side, rules: &Rules) -> DirectionSummary {
     let emulator_lost = own_losses(lost)
         .chain(rings_full(stats.missed[ingress.index()]))
         .chain(own_losses([("tunnel's train refused", refused)]));
-    let delayed = &stats.delayed[ingress.index()];
+    let delayed = &stats.delay_totals[ingress.index()];
     let others = stats.link[ingress.index()].iter().enumerate().skip(1);
     let classes = rules.names().zip(others).map(|(name, (class, counters))| {
         let delay = delayed.get(class).copied().unwrap_or_default();
         ClassSummary::new(name, counters, delay.summary())
     });
-    let delay = delayed.iter().fold(Delayed::default(), |sum, of| sum + *of);
+    let delay = delayed
+        .iter()
+        .fold(DelayTotal::default(), |sum, of| sum + *of);
     DirectionSummary {
         packets: counters.packets,
         bytes: counters.bytes,

@@ -6,41 +6,41 @@ use std::sync::{Arc, Mutex};
 
 /// A writer that keeps the bytes written to it.
 #[derive(Clone, Default)]
-pub(super) struct Written(Arc<Mutex<Vec<u8>>>);
+pub(super) struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
 /// A writer that blocks until it is released.
-pub(super) struct Gate {
-    written: Written,
+pub(super) struct GatedWriter {
+    written: SharedBuffer,
     open: Receiver<()>,
     entered: Sender<()>,
 }
 
 /// A disk without free space.
-pub(super) struct Full;
+pub(super) struct FullDisk;
 
-impl Written {
+impl SharedBuffer {
     pub(super) fn bytes(&self) -> Vec<u8> {
         self.0.lock().unwrap().clone()
     }
 }
 
-impl Gate {
+impl GatedWriter {
     /// Creates a gate before `written`. Also returns a sender that opens the gate when dropped, and
     /// a receiver that gets a message for every blocked write.
-    pub(super) fn new(written: &Written) -> (Self, Sender<()>, Receiver<()>) {
-        let (let_go, open) = channel();
-        let (entered, held_up) = channel();
+    pub(super) fn new(written: &SharedBuffer) -> (Self, Sender<()>, Receiver<()>) {
+        let (release, open) = channel();
+        let (entered, blocked) = channel();
         let written = written.clone();
         let gate = Self {
             written,
             open,
             entered,
         };
-        (gate, let_go, held_up)
+        (gate, release, blocked)
     }
 }
 
-impl Write for Written {
+impl Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend(bytes);
         Ok(bytes.len())
@@ -51,7 +51,7 @@ impl Write for Written {
     }
 }
 
-impl Write for Gate {
+impl Write for GatedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let _ = self.entered.send(());
         // The gate stays open once the sender is dropped.
@@ -64,7 +64,7 @@ impl Write for Gate {
     }
 }
 
-impl Write for Full {
+impl Write for FullDisk {
     fn write(&mut self, _: &[u8]) -> io::Result<usize> {
         Err(io::ErrorKind::StorageFull.into())
     }

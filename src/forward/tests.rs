@@ -67,10 +67,11 @@ fn link(conditions: Conditions) -> Link {
         });
         let rate = conditions.rate.map(Effect::Rate);
         let delay = (conditions.delay > Nanos::ZERO).then_some(delay);
-        let named = [("rate", rate), ("delay", delay)];
-        let named = named.into_iter().filter_map(|(kind, effect)| {
-            Some(StageSpec::new(format!("box.{way}.{kind}"), effect?))
-        });
+        let named = [("rate", rate), ("delay", delay)]
+            .into_iter()
+            .filter_map(|(kind, effect)| {
+                Some(StageSpec::new(format!("box.{way}.{kind}"), effect?))
+            });
         named.collect()
     };
     Link::new(&LinkConfig::new(3, stages("up"), stages("down"))).unwrap()
@@ -83,7 +84,7 @@ fn forwarder(conditions: Conditions, gso: bool, memory: usize) -> InMemory {
 }
 
 /// Creates a forwarder with one link between two ports.
-fn between<P: PortSet>(
+fn one_link<P: PortSet>(
     ports: [P; 2],
     link: Link,
     memory: usize,
@@ -91,13 +92,13 @@ fn between<P: PortSet>(
 ) -> Forwarder<P> {
     let mut forwarder = Forwarder::new(ports.into(), memory);
     let budget = LateBudget::DEFAULT;
-    forwarder.join(PortId::APART, link, Rules::default(), budget, log);
+    forwarder.join(PortId::SEPARATE_SETS, link, Rules::default(), budget, log);
     forwarder
 }
 
 fn with_link(link: Link, gso: bool, memory: usize) -> InMemory {
     let ports = [MemoryPort::new(gso), MemoryPort::new(gso)];
-    between(ports, link, memory, None)
+    one_link(ports, link, memory, None)
 }
 
 /// Creates a link whose upward direction has these `stages`, named by their numbers.
@@ -113,7 +114,7 @@ fn chance(share: f64) -> Probability {
 }
 
 /// Returns segment `n` of [`frame`] as a separate packet with a complete checksum.
-fn alone(frame: &Frame, n: u32) -> Vec<u8> {
+fn single(frame: &Frame, n: u32) -> Vec<u8> {
     let mut part = GsoFrame::of(frame)
         .unwrap()
         .part(frame, n..n + 1, &mut Spare::default());
@@ -147,9 +148,9 @@ fn rate(bits: u64) -> Option<Rate> {
 fn run(forwarder: &mut InMemory, mut now: Nanos, lateness: u64) -> Vec<Sent> {
     loop {
         match forwarder.step(now, Nanos::ZERO) {
-            Next::Now => {}
-            Next::At(at) => now = at.max(now) + Nanos(lateness),
-            Next::Arrival => return forwarder.shared.sets[1].sent(),
+            NextStep::Now => {}
+            NextStep::At(at) => now = at.max(now) + Nanos(lateness),
+            NextStep::Arrival => return forwarder.shared.sets[1].sent(),
         }
     }
 }
@@ -187,7 +188,7 @@ proptest! {
 }
 
 #[test]
-fn frames_that_were_looked_at_late_meet_the_queue_as_it_was_when_they_came() {
+fn frames_taken_in_late_meet_the_queue_of_their_arrival_time() {
     let conditions = Conditions {
         rate: Some(Rate {
             queue: QueueLimit::Packets(5).into(),
@@ -256,7 +257,7 @@ fn segments_closer_than_the_quantum_leave_together_when_the_last_is_due() {
 }
 
 #[test]
-fn what_passes_the_memory_limit_is_dropped_under_its_own_cause() {
+fn frames_beyond_the_memory_limit_are_lost_with_that_cause() {
     let conditions = Conditions {
         delay: Nanos(5_000),
         ..Conditions::default()
@@ -275,7 +276,7 @@ fn what_passes_the_memory_limit_is_dropped_under_its_own_cause() {
 }
 
 #[test]
-fn copies_that_can_come_of_a_packet_count_towards_the_memory_limit() {
+fn possible_copies_of_a_packet_count_towards_the_memory_limit() {
     let twice = Effect::Duplicate(chance(1.0).into());
     let delay = Effect::Delay(Delay {
         time: Nanos(5_000),
@@ -299,7 +300,7 @@ fn copies_that_can_come_of_a_packet_count_towards_the_memory_limit() {
 }
 
 #[test]
-fn every_copy_leaves_with_the_bytes_of_its_packet_and_neither_joins_a_train() {
+fn every_copy_leaves_with_the_bytes_of_its_packet_and_outside_trains() {
     let mut forwarder = with_link(up(&[Effect::Duplicate(chance(1.0).into())]), true, 1 << 20);
     forwarder.shared.sets[0].arrive(frame(Nanos(0), 0, 40));
     let left = run(&mut forwarder, Nanos(0), 0);
@@ -323,7 +324,7 @@ fn every_copy_leaves_with_the_bytes_of_its_packet_and_neither_joins_a_train() {
 }
 
 #[test]
-fn a_copy_whose_packet_is_lost_leaves_all_the_same() {
+fn a_copy_leaves_even_if_its_packet_is_lost() {
     let stages = [
         Effect::Duplicate(chance(0.5).into()),
         Effect::Loss(chance(0.5).into()),
@@ -348,7 +349,7 @@ fn a_marked_segment_leaves_alone_with_its_checksums_complete_and_the_others_in_t
     let mut forwarder = forwarder(Conditions::default(), true, 1 << 20);
     let train = frame(Nanos(0), 0, 40);
     let gso = GsoFrame::of(&train).unwrap();
-    let mut expected = alone(&train, 7);
+    let mut expected = single(&train, 7);
     let origin = FrameOrigin {
         set: 0,
         side: Side::A,
@@ -381,7 +382,7 @@ fn a_marked_segment_leaves_alone_with_its_checksums_complete_and_the_others_in_t
 fn a_corrupted_segment_differs_in_one_bit_behind_its_ip_header_and_leaves_alone() {
     let mut forwarder = with_link(up(&[Effect::Corrupt(chance(1.0).into())]), true, 1 << 20);
     let train = frame(Nanos(0), 0, 40);
-    let expected: Vec<_> = (0..40).map(|n| alone(&train, n)).collect();
+    let expected: Vec<_> = (0..40).map(|n| single(&train, n)).collect();
     forwarder.shared.sets[0].arrive(train);
     let left = run(&mut forwarder, Nanos(0), 0);
     assert_eq!(left.len(), 40);
@@ -394,7 +395,7 @@ fn a_corrupted_segment_differs_in_one_bit_behind_its_ip_header_and_leaves_alone(
 }
 
 #[test]
-fn the_sender_of_what_is_too_long_is_told_at_once() {
+fn the_sender_of_a_too_long_packet_gets_an_immediate_reply() {
     let effects = [
         Effect::Mtu(139),
         Effect::Delay(Delay {
@@ -408,7 +409,7 @@ fn the_sender_of_what_is_too_long_is_told_at_once() {
     bytes[26..34].copy_from_slice(&[10, 77, 0, 1, 10, 77, 0, 2]);
     let offload = frame(Nanos(0), 0, 3).offload;
     let train = Frame::new(Nanos(0), offload, None, &bytes);
-    let first = alone(&train, 0);
+    let first = single(&train, 0);
     forwarder.shared.sets[0].arrive(train);
     // 40 bytes of headers and 100 bytes of payload exceed the MTU by one.
     assert!(run(&mut forwarder, Nanos(0), 0).is_empty());
@@ -426,7 +427,7 @@ fn the_sender_of_what_is_too_long_is_told_at_once() {
 }
 
 #[test]
-fn a_link_that_is_watched_sees_round_trips_of_what_was_neither_lost_nor_damaged() {
+fn round_trips_are_measured_of_packets_neither_lost_nor_damaged() {
     let stages = [
         Effect::Indexes([1].into()),
         Effect::Delay(Delay {
@@ -461,7 +462,7 @@ fn a_link_that_is_watched_sees_round_trips_of_what_was_neither_lost_nor_damaged(
 }
 
 #[test]
-fn a_change_holds_for_what_comes_after_it_and_not_for_what_came_before() {
+fn a_change_applies_to_later_arrivals_only() {
     let delay = |micros| {
         Effect::Delay(Delay {
             time: Nanos::from_micros(micros),
@@ -513,10 +514,12 @@ fn a_train_has_a_row_for_each_segment_with_its_own_length_and_due_time() {
     ]
     .map(|effect| {
         let file = directory.path().join("log");
-        let log = packet_log::PacketLog::create(&file).unwrap();
-        let log = log.begin().unwrap();
+        let log = packet_log::PacketLog::create(&file)
+            .unwrap()
+            .begin()
+            .unwrap();
         let ports = [MemoryPort::new(true), MemoryPort::new(true)];
-        let mut forwarder = between(ports, up(&[effect]), 1 << 20, Some(log));
+        let mut forwarder = one_link(ports, up(&[effect]), 1 << 20, Some(log));
         let whole = frame(Nanos(0), 0, 5);
         let cut = &whole.bytes()[..whole.bytes().len() - 1];
         let short = Frame::new(whole.arrival, whole.offload, None, cut);
@@ -524,8 +527,11 @@ fn a_train_has_a_row_for_each_segment_with_its_own_length_and_due_time() {
         assert!(!run(&mut forwarder, Nanos(0), 0).is_empty());
         assert_eq!(forwarder.finish(0).unwrap().lines, 5);
         let text = std::fs::read_to_string(&file).unwrap();
-        let rows = text.lines().skip(1);
-        let rows: Vec<Vec<&str>> = rows.map(|row| row.split(',').collect()).collect();
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .skip(1)
+            .map(|row| row.split(',').collect())
+            .collect();
         let column = |at: usize| rows.iter().map(|row| row[at]).collect::<Vec<_>>();
         assert_eq!(column(0), ["1", "2", "3", "4", "5"]);
         let [len, last] = [0, 1].map(|less| (HEADERS + SEGMENT - less).to_string());
@@ -538,18 +544,20 @@ fn a_train_has_a_row_for_each_segment_with_its_own_length_and_due_time() {
 }
 
 #[test]
-fn the_log_ends_with_what_was_on_its_way_in_a_stall_and_behind_it() {
+fn the_log_ends_with_the_packets_on_their_way() {
     let stall = Effect::Rate(Rate {
         rate: None,
         ..rate(1_000).unwrap()
     });
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("log");
-    let log = packet_log::PacketLog::create(&file).unwrap();
-    let log = log.begin().unwrap();
+    let log = packet_log::PacketLog::create(&file)
+        .unwrap()
+        .begin()
+        .unwrap();
     let ports = [MemoryPort::new(true), MemoryPort::new(true)];
     let link = up(&[Effect::Duplicate(chance(1.0).into()), stall]);
-    let mut forwarder = between(ports, link, 1 << 20, Some(log));
+    let mut forwarder = one_link(ports, link, 1 << 20, Some(log));
     forwarder.shared.sets[0].arrive(frame(Nanos(0), 0, 5));
     forwarder.shared.sets[1].arrive(frame(Nanos(0), 0, 1));
     assert!(run(&mut forwarder, Nanos(0), 0).is_empty());
@@ -567,7 +575,7 @@ fn the_log_ends_with_what_was_on_its_way_in_a_stall_and_behind_it() {
 
 proptest! {
     #[test]
-    fn packets_and_copies_are_delivered_dropped_or_held_at_any_time_and_no_frame_is_kept_in_the_end(
+    fn packets_and_copies_are_delivered_dropped_or_held_and_all_frames_are_released(
         frames in prop::collection::vec((0_u64..40_000, 1_u32..44), 1..20),
         shares in prop::array::uniform3(0.0..=1.0_f64),
         mtu in 100_u16..200,
@@ -590,7 +598,7 @@ proptest! {
             forwarder.shared.sets[0].arrive(frame(arrival, first, segments));
             first += segments;
         }
-        while forwarder.step(Nanos(until), Nanos::ZERO) == Next::Now {}
+        while forwarder.step(Nanos(until), Nanos::ZERO) == NextStep::Now {}
         let counters = forwarder.stats(0).counters(Side::A);
         prop_assert!(add_up(&counters), "{counters:?}");
         let so_far = numbers(&forwarder.shared.sets[1].sent()).len();
@@ -606,7 +614,7 @@ proptest! {
 }
 
 /// Returns the departures up to now.
-fn look(forwarder: &InMemory) -> [LinkDepartures; 1] {
+fn departures(forwarder: &InMemory) -> [LinkDepartures; 1] {
     [LinkDepartures {
         link: "link".to_owned(),
         budget_ns: LateBudget::DEFAULT.time().0,
@@ -652,9 +660,9 @@ fn rtt(statistic: Statistic) -> Figure {
 #[test]
 fn late_pings_spoil_the_ping_and_not_the_download_after_them() {
     let mut forwarder = delayed_by_a_millisecond();
-    let begin = look(&forwarder);
+    let begin = departures(&forwarder);
     ping(&mut forwarder, 10, |_| true);
-    let pinged = look(&forwarder);
+    let pinged = departures(&forwarder);
     for n in 0..100 {
         let at = Nanos::from_millis(u64::from(1000 + n));
         forwarder.shared.sets[1].arrive(frame(at, n, 40));
@@ -662,7 +670,7 @@ fn late_pings_spoil_the_ping_and_not_the_download_after_them() {
         forwarder.step(at, Nanos::ZERO);
     }
     run(&mut forwarder, Nanos::from_millis(1100), 0);
-    let downloaded = look(&forwarder);
+    let downloaded = departures(&forwarder);
     let invalid = |before, after, traffic| {
         let late = lateness::between(before, after, &[traffic]);
         assert!(!late.is_empty());
@@ -680,16 +688,16 @@ fn late_pings_spoil_the_ping_and_not_the_download_after_them() {
 #[test]
 fn a_stall_of_two_packets_in_a_hundred_spoils_the_p99_and_not_the_median() {
     let mut forwarder = delayed_by_a_millisecond();
-    let begin = look(&forwarder);
+    let begin = departures(&forwarder);
     ping(&mut forwarder, 100, |n| n % 50 == 7);
-    let late = lateness::between(&begin, &look(&forwarder), &[Traffic::Icmp]);
+    let late = lateness::between(&begin, &departures(&forwarder), &[Traffic::Icmp]);
     assert!(lateness::spoilt(&late, &rtt(Statistic::P99)).is_some());
     assert_eq!(lateness::spoilt(&late, &rtt(Statistic::Median)), None);
     assert_eq!(lateness::invalid(&late, &[rtt(Statistic::P99)]), None);
 }
 
 #[test]
-fn what_the_model_took_in_late_leaves_as_much_later_as_it_should_have() {
+fn the_departure_error_includes_late_intake() {
     let mut forwarder = delayed_by_a_millisecond();
     let [early, late] = [2, 5].map(Nanos::from_millis);
     for at in [late, early] {
@@ -760,12 +768,12 @@ impl PortSet for OddPort {
 }
 
 #[test]
-fn the_departure_error_has_the_sending_and_the_place_in_the_batch() {
+fn the_departure_error_includes_the_send_call_and_the_place_in_the_batch() {
     // Each frame takes half a millisecond to send.
     let slow = |index, at| Ok(at + Nanos(500_000 * (index as u64 + 1)));
     let ports = [(); 2].map(|()| OddPort(MemoryPort::new(true), slow));
     let link = link(Conditions::default());
-    let mut forwarder = between(ports, link, 1 << 20, None);
+    let mut forwarder = one_link(ports, link, 1 << 20, None);
     for n in 0..4 {
         forwarder.shared.sets[0].0.arrive(frame(Nanos(0), n, 1));
     }
@@ -779,7 +787,7 @@ fn the_departure_error_has_the_sending_and_the_place_in_the_batch() {
 }
 
 #[test]
-fn what_is_got_ready_leaves_when_it_is_due() {
+fn a_prepared_departure_leaves_when_it_is_due() {
     let mut forwarder = delayed_by_a_millisecond();
     for n in 0..3 {
         forwarder.shared.sets[0].arrive(frame(Nanos(0), n, 1));
@@ -787,12 +795,12 @@ fn what_is_got_ready_leaves_when_it_is_due() {
     forwarder.shared.sets[0].arrive(frame(Nanos(5_000), 3, 1));
     let lead = Nanos(10_000);
     let due = Nanos::from_millis(1);
-    assert_eq!(forwarder.step(Nanos(20_000), lead), Next::At(due));
-    assert_eq!(forwarder.step(Nanos(989_000), lead), Next::At(due));
+    assert_eq!(forwarder.step(Nanos(20_000), lead), NextStep::At(due));
+    assert_eq!(forwarder.step(Nanos(989_000), lead), NextStep::At(due));
     assert!(forwarder.shared.sets[1].sent().is_empty());
     // The three packets that are due at the same instant leave at it, but not the later one.
     let next = forwarder.step(Nanos(991_000), lead);
-    assert_eq!(next, Next::At(due + Nanos(5_000)));
+    assert_eq!(next, NextStep::At(due + Nanos(5_000)));
     let left = forwarder.shared.sets[1].sent();
     assert_eq!(numbers(&left), [0, 1, 2]);
     assert!(left.iter().all(|sent| sent.departure == due));
@@ -800,11 +808,11 @@ fn what_is_got_ready_leaves_when_it_is_due() {
 }
 
 #[test]
-fn link_control_that_finds_the_other_interface_down_is_no_fault_of_the_emulators() {
+fn link_control_lost_at_an_interface_that_is_down_is_not_an_emulator_loss() {
     let invalid = |error: fn(usize, Nanos) -> io::Result<Nanos>| {
         let ports = [(); 2].map(|()| OddPort(MemoryPort::new(true), error));
         let link = link(Conditions::default());
-        let mut forwarder = between(ports, link, 1 << 20, None);
+        let mut forwarder = one_link(ports, link, 1 << 20, None);
         let mut arp = [0; 60];
         arp[12..14].copy_from_slice(&[8, 6]);
         let arp = Frame::new(Nanos(0), Offload::default(), None, &arp);

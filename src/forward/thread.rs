@@ -20,7 +20,7 @@ use super::capture::{Capture, CaptureHandle, Tap};
 use super::packet_log::PacketLog;
 use super::round_trips::RoundTripTimes;
 use super::stats::{LatenessBuckets, summary};
-use super::{Forwarder, NewConditions, Next, PortId, TURN};
+use super::{Forwarder, NewConditions, NextStep, PortId, TURN};
 
 /// The slots of the receive rings of a set of ports, which take 32 and 64 MiB. They hold the frames
 /// that arrive while all cores are busy elsewhere, for 50 ms at 300,000 packets per second or 30 ms
@@ -118,7 +118,7 @@ pub(crate) struct LinkReading {
 /// The forwarder was stopped or has died.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the forwarder has ended")]
-pub(crate) struct Ended;
+pub(crate) struct ForwarderEnded;
 
 /// The reason why new conditions were not put into force.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -128,7 +128,7 @@ pub(crate) enum ChangeError {
     Refused(#[from] ConfigError),
     /// The link has ended.
     #[error(transparent)]
-    Ended(#[from] Ended),
+    Ended(#[from] ForwarderEnded),
 }
 
 /// A link and the ports that it connects.
@@ -149,7 +149,7 @@ enum ForwarderCommand {
     /// Copy packets from now on.
     Capture(usize, Box<Tap>),
     /// Measure round trips from now on.
-    Watch(usize),
+    MeasureRoundTrips(usize),
     /// Report the counters.
     Read(usize, Sender<LinkReading>),
     /// Report the departures of every link up to now.
@@ -171,7 +171,7 @@ enum ForwarderCommand {
 /// The packet path reads one flag and takes no lock.
 #[derive(Debug)]
 struct Wakeup {
-    rung: AtomicBool,
+    called: AtomicBool,
     alarm: Alarm,
 }
 
@@ -186,7 +186,7 @@ impl ForwarderThread {
         link: EmulatedLink,
         options: ForwarderOptions,
     ) -> Result<Self> {
-        let ports_of_link = PortId::APART;
+        let ports_of_link = PortId::SEPARATE_SETS;
         let joined = PlacedLink {
             ports: ports_of_link,
             link,
@@ -201,10 +201,10 @@ impl ForwarderThread {
         options: ForwarderOptions,
     ) -> Result<Self> {
         let ring_bytes = sets.iter().map(AfPacket::ring_bytes).sum();
-        Self::between(sets, ring_bytes, links, options)
+        Self::spawn(sets, ring_bytes, links, options)
     }
 
-    fn between<P: PortSet + Wakes + Send + 'static>(
+    fn spawn<P: PortSet + Wakes + Send + 'static>(
         sets: Vec<P>,
         ring_bytes: usize,
         joined: Vec<PlacedLink>,
@@ -219,17 +219,19 @@ impl ForwarderThread {
         let links = joined.into_iter().map(build).collect::<Result<Vec<_>>>()?;
         let late_budget = options.late_budget;
         let wakeup = Arc::new(Wakeup {
-            rung: AtomicBool::new(false),
+            called: AtomicBool::new(false),
             alarm: Alarm::new().context("making the forwarder's alarm")?,
         });
         let log = options.packet_log.map(PacketLog::begin).transpose()?;
-        let captures = options.captures.into_iter();
-        let captures = captures.map(|of| of.begin(Nanos::ZERO));
-        let captures = captures.collect::<Result<Vec<_>>>()?;
+        let captures = options
+            .captures
+            .into_iter()
+            .map(|of| of.begin(Nanos::ZERO))
+            .collect::<Result<Vec<_>>>()?;
         let (taps, captures): (Vec<_>, Vec<_>) = captures.into_iter().unzip();
         let (commands, to_do) = mpsc::channel();
         let (ready, is_ready) = mpsc::channel();
-        let rung = Arc::clone(&wakeup);
+        let waker = Arc::clone(&wakeup);
         let thread = std::thread::Builder::new()
             .name("forwarder".to_owned())
             .spawn(move || {
@@ -238,7 +240,7 @@ impl ForwarderThread {
                 let mut forwarder = Forwarder::new(sets, options.memory);
                 let logs = iter::once(log).chain(iter::repeat_with(|| None));
                 for ((ports, link, rules), log) in links.into_iter().zip(logs) {
-                    forwarder.join(ports, link, rules, options.late_budget, log);
+                    forwarder.add_link(ports, link, rules, options.late_budget, log);
                 }
                 for (link, tap) in taps.into_iter().enumerate() {
                     forwarder.capture(link, tap);
@@ -252,7 +254,7 @@ impl ForwarderThread {
                 };
                 // The receiver is gone if the start was abandoned.
                 let _ = ready.send(());
-                running.forward(&rung, &to_do)
+                running.forward(&waker, &to_do)
             })
             .context("starting the forwarder's thread")?;
         is_ready
@@ -282,7 +284,7 @@ impl ForwarderThread {
     /// # Errors
     /// Fails if the forwarder has died; the error gives the cause.
     pub(crate) fn stop(self) -> Result<Vec<Summary>> {
-        self.handle.tell(ForwarderCommand::Stop);
+        self.handle.send(ForwarderCommand::Stop);
         let ended = self.thread.join();
         let mut summaries =
             ended.map_err(|panic| anyhow!("the forwarder died: {}", message(&*panic)))?;
@@ -318,20 +320,20 @@ impl ForwarderHandle {
         // which has arrived, so the capture begins after them.
         self.ask(ForwarderCommand::Answer)?;
         let (tap, handle) = capture.begin(clock::now())?;
-        self.tell(ForwarderCommand::Capture(link, Box::new(tap)));
+        self.send(ForwarderCommand::Capture(link, Box::new(tap)));
         Ok(handle)
     }
 
     /// Measures round trips on a link from now on.
-    pub(crate) fn watch(&self, link: usize) {
-        self.tell(ForwarderCommand::Watch(link));
+    pub(crate) fn measure_round_trips(&self, link: usize) {
+        self.send(ForwarderCommand::MeasureRoundTrips(link));
     }
 
     /// Returns the current state of a link.
     ///
     /// # Errors
     /// Fails if the forwarder has ended.
-    pub(crate) fn read(&self, link: usize) -> Result<LinkReading, Ended> {
+    pub(crate) fn read(&self, link: usize) -> Result<LinkReading, ForwarderEnded> {
         self.ask(|done| ForwarderCommand::Read(link, done))
     }
 
@@ -354,7 +356,7 @@ impl ForwarderHandle {
     ///
     /// # Errors
     /// Fails if the forwarder has ended.
-    pub(crate) fn departures(&self) -> Result<Vec<Vec<FlowDepartures>>, Ended> {
+    pub(crate) fn departures(&self) -> Result<Vec<Vec<FlowDepartures>>, ForwarderEnded> {
         self.ask(ForwarderCommand::Departures)
     }
 
@@ -376,17 +378,20 @@ impl ForwarderHandle {
     /// commands, and never if it has died.
     pub(crate) fn ask_whether_alive(&self) -> Receiver<()> {
         let (answer, answered) = mpsc::channel();
-        self.tell(ForwarderCommand::Answer(answer));
+        self.send(ForwarderCommand::Answer(answer));
         answered
     }
 
-    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> ForwarderCommand) -> Result<T, Ended> {
+    fn ask<T>(
+        &self,
+        command: impl FnOnce(Sender<T>) -> ForwarderCommand,
+    ) -> Result<T, ForwarderEnded> {
         let (answer, answered) = mpsc::channel();
-        self.tell(command(answer));
-        answered.recv().map_err(|_| Ended)
+        self.send(command(answer));
+        answered.recv().map_err(|_| ForwarderEnded)
     }
 
-    fn tell(&self, command: ForwarderCommand) {
+    fn send(&self, command: ForwarderCommand) {
         // A forwarder that has died takes no commands; a caller that waits for an answer notices
         // that.
         let _ = self.commands.send(command);
@@ -412,15 +417,17 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
         };
         loop {
             let now = self.waiter.now();
-            if wakeup.has_rung() && self.obey(now, commands) {
+            if wakeup.was_called() && self.handle_commands(now, commands) {
                 return (0..self.forwarder.links())
                     .map(|link| self.end(link))
                     .collect();
             }
             match self.forwarder.step(now, lead) {
-                Next::Now => {}
-                Next::At(at) => self.wait(wakeup, now, Some(Nanos(at.0.saturating_sub(lead.0)))),
-                Next::Arrival => self.wait(wakeup, now, None),
+                NextStep::Now => {}
+                NextStep::At(at) => {
+                    self.wait(wakeup, now, Some(Nanos(at.0.saturating_sub(lead.0))))
+                }
+                NextStep::Arrival => self.wait(wakeup, now, None),
             }
         }
     }
@@ -449,7 +456,7 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
 
     /// Handles the pending commands. Returns true if one of them was to stop.
     #[cold]
-    fn obey(&mut self, now: Nanos, commands: &Receiver<ForwarderCommand>) -> bool {
+    fn handle_commands(&mut self, now: Nanos, commands: &Receiver<ForwarderCommand>) -> bool {
         for command in commands.try_iter() {
             // A caller that has gone meanwhile needs no answer.
             match command {
@@ -458,7 +465,9 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
                     let _ = done.send(changed.map(|at| self.read(link, at)));
                 }
                 ForwarderCommand::Capture(link, tap) => self.forwarder.capture(link, *tap),
-                ForwarderCommand::Watch(link) => self.forwarder.measure_round_trips(link),
+                ForwarderCommand::MeasureRoundTrips(link) => {
+                    self.forwarder.measure_round_trips(link)
+                }
                 ForwarderCommand::Read(link, done) => {
                     let _ = done.send(self.read(link, now));
                 }
@@ -511,16 +520,16 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
 
 impl Wakeup {
     fn ring(&self) {
-        self.rung.store(true, Ordering::Release);
+        self.called.store(true, Ordering::Release);
         self.alarm.ring();
     }
 
     /// Returns true if there was a wakeup since the last call.
-    fn has_rung(&self) -> bool {
-        self.rung.load(Ordering::Relaxed) && {
+    fn was_called(&self) -> bool {
+        self.called.load(Ordering::Relaxed) && {
             // The alarm is reset first, so that a command sent from here on causes another wakeup.
             self.alarm.acknowledge();
-            self.rung.swap(false, Ordering::AcqRel)
+            self.called.swap(false, Ordering::AcqRel)
         }
     }
 }
@@ -562,7 +571,7 @@ pub(crate) mod tests {
     /// A port at which nothing arrives, or at which an arrival causes a panic.
     struct TestPort {
         silence: Alarm,
-        is_deadly: bool,
+        panics: bool,
     }
 
     impl Wakes for TestPort {
@@ -588,11 +597,11 @@ pub(crate) mod tests {
         fn refresh(&mut self, _: Nanos) {}
 
         fn has_arrivals(&self) -> bool {
-            self.is_deadly
+            self.panics
         }
 
         fn arrival(&self) -> Option<Nanos> {
-            self.is_deadly.then_some(Nanos::ZERO)
+            self.panics.then_some(Nanos::ZERO)
         }
 
         fn take(&mut self) -> Option<(usize, ReceivedFrame<Infallible>)> {
@@ -617,10 +626,10 @@ pub(crate) mod tests {
         }
     }
 
-    fn start(is_deadly: bool, died: &Arc<AtomicBool>) -> ForwarderThread {
-        let ports = [false, is_deadly].map(|is_deadly| TestPort {
+    fn start(panics: bool, died: &Arc<AtomicBool>) -> ForwarderThread {
+        let ports = [false, panics].map(|panics| TestPort {
             silence: Alarm::new().unwrap(),
-            is_deadly,
+            panics,
         });
         let link = EmulatedLink {
             config: LinkConfig::new(1, delayed(1), Vec::new()),
@@ -631,10 +640,10 @@ pub(crate) mod tests {
             ..CpuUse::Gentle.into()
         };
         let joined = PlacedLink {
-            ports: PortId::APART,
+            ports: PortId::SEPARATE_SETS,
             link,
         };
-        ForwarderThread::between(ports.into(), 5, vec![joined], options).unwrap()
+        ForwarderThread::spawn(ports.into(), 5, vec![joined], options).unwrap()
     }
 
     /// Starts a forwarder of one link at which nothing arrives.
@@ -662,7 +671,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_forwarder_that_sleeps_answers_every_command() {
+    fn a_sleeping_forwarder_answers_every_command() {
         let died = Arc::default();
         let forwarder = start(false, &died);
         let before = clock::now();
@@ -724,14 +733,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_forwarder_that_dies_raises_its_flag_and_says_of_what() {
+    fn a_forwarder_that_dies_sets_its_flag_and_reports_the_cause() {
         let died = Arc::default();
         let forwarder = start(true, &died);
         // The forwarder may answer before it reads the arrival, but not after.
         while forwarder.handle().read(0).is_ok() {}
         assert!(forwarder.handle().change(0, under(delayed(1))).is_err());
-        let why = forwarder.stop().unwrap_err().to_string();
-        assert!(why.contains("an arrival that kills"), "{why}");
+        let cause = forwarder.stop().unwrap_err().to_string();
+        assert!(cause.contains("an arrival that kills"), "{cause}");
         assert!(died.load(Ordering::Relaxed));
     }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::lease::{LeaseFor, LeaseId};
-use crate::forward::thread::{ChangeError, Ended};
+use crate::forward::thread::{ChangeError, ForwarderEnded};
 
 /// A change is refused if it is not checked and made within this time.
 pub(crate) const CHANGE_LIMIT: Duration = Duration::from_secs(5);
@@ -244,8 +244,8 @@ impl fmt::Display for Origin {
     }
 }
 
-impl From<Ended> for ChangeRefusal {
-    fn from(_: Ended) -> Self {
+impl From<ForwarderEnded> for ChangeRefusal {
+    fn from(_: ForwarderEnded) -> Self {
         Self::Ended
     }
 }

@@ -24,7 +24,7 @@ use super::words::{command_line, in_force};
 use super::{BuildLink, NewLink, lock};
 use crate::forward::NewConditions;
 use crate::forward::capture::{Capture, CaptureHandle};
-use crate::forward::thread::{Ended, ForwarderHandle, LinkReading};
+use crate::forward::thread::{ForwarderEnded, ForwarderHandle, LinkReading};
 use crate::notes::log;
 
 /// Revisions whose conditions and counters are kept, at most.
@@ -93,7 +93,7 @@ impl LiveLink {
         let mut revisions = BoundedHistory::at_most(KEPT);
         let bytes = first.memory();
         revisions.push(Arc::new(first), bytes);
-        new.forwarder.watch(new.number);
+        new.forwarder.measure_round_trips(new.number);
         Self {
             name: new.name,
             ends: new.ends,
@@ -244,7 +244,10 @@ impl LiveLink {
     ///
     /// # Errors
     /// The link's end.
-    pub(crate) fn counters(&self, revision: Option<u64>) -> Result<Option<LinkCounters>, Ended> {
+    pub(crate) fn counters(
+        &self,
+        revision: Option<u64>,
+    ) -> Result<Option<LinkCounters>, ForwarderEnded> {
         let number = revision.unwrap_or(1);
         let of = lock(&self.state).revision(number).cloned();
         let (since_then, counted) = match &of {
@@ -290,7 +293,7 @@ impl LiveLink {
     ///
     /// # Errors
     /// The link's end.
-    pub(crate) fn meter(&self) -> Result<LinkMeter, Ended> {
+    pub(crate) fn meter(&self) -> Result<LinkMeter, ForwarderEnded> {
         let revision = lock(&self.state).in_force().number;
         let now = self.forwarder.read(self.number)?;
         Ok(LinkMeter::of(

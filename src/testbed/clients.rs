@@ -61,7 +61,7 @@ pub(super) fn set_up(
         .emulator()
         .run(|| AfPacket::open_all(&ports, RING_SLOTS))??;
     let joined = (0..).zip(links).map(|(number, link)| PlacedLink {
-        ports: PortId::together(number),
+        ports: PortId::in_one_set(number),
         link,
     });
     let died = Arc::clone(&options.died);

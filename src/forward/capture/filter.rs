@@ -98,11 +98,11 @@ impl FilterCondition {
 }
 
 impl PacketEnd {
-    fn matches<T>(self, [source, destination]: [T; 2], is_meant: impl Fn(&T) -> bool) -> bool {
+    fn matches<T>(self, [source, destination]: [T; 2], is_equal: impl Fn(&T) -> bool) -> bool {
         match self {
-            Self::Source => is_meant(&source),
-            Self::Destination => is_meant(&destination),
-            Self::Either => is_meant(&source) || is_meant(&destination),
+            Self::Source => is_equal(&source),
+            Self::Destination => is_equal(&destination),
+            Self::Either => is_equal(&source) || is_equal(&destination),
         }
     }
 }
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ip_is_kept_by_the_empty_filter_alone() {
+    fn only_the_empty_filter_keeps_frames_without_ip() {
         let mut arp = frame(6);
         arp[13] = 6;
         assert!(keeps("", &arp));

@@ -39,9 +39,9 @@ pub(crate) struct Tap {
     start: Nanos,
     end: Nanos,
     /// True while captures have used up their share of the time: packets are counted, but not kept.
-    looks_away: bool,
+    is_paused: bool,
     /// The tap has observed every frame that arrived from this time on.
-    looks_from: Nanos,
+    observes_from: Nanos,
     /// The number of packets on their way, by arrival time. Packets that arrived after the earliest
     /// of them cannot be sorted yet.
     on_their_way: BTreeMap<Nanos, u32>,
@@ -69,7 +69,7 @@ pub(super) struct FrameBatch {
     /// The number of packets of this capture up to now, by side, including those that were not
     /// kept. It includes all packets that passed while the tap did not look, even those that the
     /// filter might have refused.
-    pub(super) seen: [u64; 2],
+    pub(super) observed: [u64; 2],
     /// Later batches contain no packet from before this time.
     pub(super) until: Nanos,
 }
@@ -93,7 +93,7 @@ pub(super) struct CapturedFrame {
 
 impl Captures {
     /// Creates an empty list of captures, which share the time budget `time`.
-    pub(crate) fn within(time: TimeShare) -> Self {
+    pub(crate) fn new(time: TimeShare) -> Self {
         Self {
             taps: Vec::new(),
             time,
@@ -114,11 +114,11 @@ impl Captures {
             return;
         }
         let Some(begun) = self.time.begin() else {
-            return self.taps.iter_mut().for_each(Tap::look_away);
+            return self.taps.iter_mut().for_each(Tap::pause);
         };
         let flow = self.flow(frame.bytes);
         for tap in &mut self.taps {
-            if !tap.looks_away && frame.arrival >= tap.start && tap.filter.matches(flow.as_ref()) {
+            if !tap.is_paused && frame.arrival >= tap.start && tap.filter.matches(flow.as_ref()) {
                 *tap.on_their_way.entry(frame.arrival).or_default() += packets;
             }
         }
@@ -143,19 +143,17 @@ impl Captures {
         }
         let Some(begun) = self.time.begin() else {
             for tap in &mut self.taps {
-                tap.look_away();
+                tap.pause();
                 tap.count(packets, departure);
             }
             return;
         };
         let flow = self.flow(packets.frame.bytes);
         for tap in &mut self.taps {
-            match tap.looks_away {
-                true => tap.count(packets, departure),
-                false if tap.filter.matches(flow.as_ref()) => {
-                    tap.note(packets, verdict, departure);
-                }
-                false => {}
+            if tap.is_paused {
+                tap.count(packets, departure);
+            } else if tap.filter.matches(flow.as_ref()) {
+                tap.note(packets, verdict, departure);
             }
         }
         self.time.end(begun);
@@ -170,8 +168,8 @@ impl Captures {
         let begun = self.time.begin();
         for tap in &mut self.taps {
             match begun {
-                Some(_) if !tap.looks_away => tap.replied(side, packet, departure),
-                _ => tap.batch.seen[side.index()] += u64::from(tap.is_at(side)),
+                Some(_) if !tap.is_paused => tap.replied(side, packet, departure),
+                _ => tap.batch.observed[side.index()] += u64::from(tap.is_at(side)),
             }
         }
         if let Some(begun) = begun {
@@ -185,10 +183,10 @@ impl Captures {
         if self.is_empty() {
             return;
         }
-        let may_look = self.time.follow(now);
+        let may_observe = self.time.follow(now);
         self.taps.retain_mut(|tap| {
-            if may_look && tap.looks_away {
-                (tap.looks_away, tap.looks_from) = (false, horizon);
+            if may_observe && tap.is_paused {
+                (tap.is_paused, tap.observes_from) = (false, horizon);
             }
             let ends = now >= tap.end || tap.stopped.load(Ordering::Relaxed);
             tap.batch.until = tap.until(horizon);
@@ -227,8 +225,8 @@ impl Tap {
             side: spec.side,
             filter: spec.filter.clone(),
             start,
-            looks_away: false,
-            looks_from: start,
+            is_paused: false,
+            observes_from: start,
             end: spec.most_time.map_or(Nanos(u64::MAX), |most| start + most),
             on_their_way: BTreeMap::new(),
             batch: FrameBatch::default(),
@@ -257,15 +255,15 @@ impl Tap {
         } = packets;
         let count = segments.end - segments.start;
         if !changes.is_copy {
-            self.decided(frame.arrival, count);
+            self.remove_on_their_way(frame.arrival, count);
         }
-        let mut at = self.is_seen(packets, departure);
+        let mut at = self.sides_with(packets, departure);
         let arrived = &mut at[ingress.index()];
-        if *arrived && frame.arrival < self.looks_from {
+        if *arrived && frame.arrival < self.observes_from {
             // The frame arrived while the tap did not look, so packets that arrived later may
             // already be written.
             *arrived = false;
-            self.batch.seen[ingress.index()] += u64::from(count);
+            self.batch.observed[ingress.index()] += u64::from(count);
         }
         let captured = CapturedFrame {
             arrival: frame.arrival,
@@ -311,7 +309,7 @@ impl Tap {
     }
 
     /// Returns, for each side, whether a capture without a filter includes these packets.
-    fn is_seen(&self, packets: &ObservedPackets<'_>, departure: Option<Nanos>) -> [bool; 2] {
+    fn sides_with(&self, packets: &ObservedPackets<'_>, departure: Option<Nanos>) -> [bool; 2] {
         let (ingress, egress) = (packets.ingress, packets.ingress.other());
         let has_arrived = !packets.changes.is_copy && packets.frame.arrival >= self.start;
         let mut at = [false; 2];
@@ -321,9 +319,9 @@ impl Tap {
     }
 
     /// Stops observing until captures have time again.
-    fn look_away(&mut self) {
-        if !self.looks_away {
-            self.looks_away = true;
+    fn pause(&mut self) {
+        if !self.is_paused {
+            self.is_paused = true;
             self.on_their_way.clear();
         }
     }
@@ -331,9 +329,9 @@ impl Tap {
     /// Counts packets that the tap did not observe.
     fn count(&mut self, packets: &ObservedPackets<'_>, departure: Option<Nanos>) {
         let count = packets.segments.end - packets.segments.start;
-        let at = self.is_seen(packets, departure);
-        for (seen, is_at) in self.batch.seen.iter_mut().zip(at) {
-            *seen += u64::from(count) * u64::from(is_at);
+        let at = self.sides_with(packets, departure);
+        for (observed, is_at) in self.batch.observed.iter_mut().zip(at) {
+            *observed += u64::from(count) * u64::from(is_at);
         }
     }
 
@@ -360,7 +358,7 @@ impl Tap {
     }
 
     /// Removes packets that arrived at `arrival` from those on their way.
-    fn decided(&mut self, arrival: Nanos, packets: u32) {
+    fn remove_on_their_way(&mut self, arrival: Nanos, packets: u32) {
         // Packets that arrived before the capture started were never counted.
         if let Some(left) = self.on_their_way.get_mut(&arrival) {
             *left = left.saturating_sub(packets);
@@ -374,8 +372,8 @@ impl Tap {
         if captured.at == [false; 2] {
             return;
         }
-        for (seen, is_at) in self.batch.seen.iter_mut().zip(captured.at) {
-            *seen += u64::from(packets) * u64::from(is_at);
+        for (observed, is_at) in self.batch.observed.iter_mut().zip(captured.at) {
+            *observed += u64::from(packets) * u64::from(is_at);
         }
         let batch = &mut self.batch;
         let before = batch.bytes.len();
@@ -401,14 +399,14 @@ impl Tap {
 
     /// Hands the batch over, or drops its frames if too many batches wait.
     fn hand_over(&mut self) {
-        let seen = self.batch.seen;
+        let observed = self.batch.observed;
         if self.waiting.0.load(Ordering::Relaxed) >= WAITING {
             self.batch.clear();
             return;
         }
         let empty = self.emptied.try_recv().unwrap_or_default();
         let batch = std::mem::replace(&mut self.batch, empty);
-        (self.batch.seen, self.batch.until) = (seen, batch.until);
+        (self.batch.observed, self.batch.until) = (observed, batch.until);
         self.send(batch);
     }
 

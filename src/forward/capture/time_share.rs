@@ -33,7 +33,7 @@ struct Account {
 
 impl TimeShare {
     /// Creates a budget with a full burst. `clock` measures times.
-    pub(super) fn measured_by(clock: fn() -> Nanos) -> Self {
+    pub(super) fn with_clock(clock: fn() -> Nanos) -> Self {
         Self(Rc::new(Account {
             clock,
             left: Cell::new(as_signed(BURST)),
@@ -76,7 +76,7 @@ impl TimeShare {
 
 impl Default for TimeShare {
     fn default() -> Self {
-        Self::measured_by(clock::now)
+        Self::with_clock(clock::now)
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
 
     static NOW: AtomicU64 = AtomicU64::new(0);
 
-    fn look(share: &TimeShare, takes: u64) -> bool {
+    fn observe(share: &TimeShare, takes: u64) -> bool {
         let begun = share.begin();
         if let Some(begun) = begun {
             NOW.fetch_add(takes, Ordering::Relaxed);
@@ -105,25 +105,25 @@ mod tests {
     /// A thread that does nothing except observe frames, 100 us each, is limited to a fourth of its
     /// time.
     #[test]
-    fn captures_take_their_share_and_then_look_away() {
-        let share = TimeShare::measured_by(|| Nanos(NOW.load(Ordering::Relaxed)));
-        let looks = |until: u64| {
-            let mut looks = 0;
+    fn captures_take_their_share_and_then_pause() {
+        let share = TimeShare::with_clock(|| Nanos(NOW.load(Ordering::Relaxed)));
+        let observations = |until: u64| {
+            let mut count = 0;
             while NOW.load(Ordering::Relaxed) < until {
                 share.follow(Nanos(NOW.load(Ordering::Relaxed)));
-                if look(&share, 100_000) {
-                    looks += 1;
+                if observe(&share, 100_000) {
+                    count += 1;
                 } else {
                     NOW.fetch_add(100_000, Ordering::Relaxed);
                 }
             }
-            looks
+            count
         };
-        assert_eq!(looks(20_000_000), 200, "a burst is taken at once");
-        let later = looks(10_020_000_000);
+        assert_eq!(observations(20_000_000), 200, "a burst is taken at once");
+        let later = observations(10_020_000_000);
         assert!((24_000..=25_300).contains(&later), "{later} of 100,000");
         // A pause in which the host did not run the thread is charged only in part.
         share.follow(Nanos(NOW.load(Ordering::Relaxed) + 1_000_000_000));
-        assert!((0..100).all(|_| look(&share, 1_000_000_000)));
+        assert!((0..100).all(|_| observe(&share, 1_000_000_000)));
     }
 }

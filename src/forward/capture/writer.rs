@@ -32,7 +32,7 @@ use crate::forward::packet_log::WallTime;
 /// the file is not sorted by time.
 const MOST_UNORDERED: usize = 256 << 20;
 /// The memory that a waiting packet takes in addition to its bytes.
-const BESIDE: usize = 160;
+const PACKET_OVERHEAD: usize = 160;
 /// The number of bytes per write.
 const BUFFER: usize = 256 << 10;
 /// The time resolution is nanoseconds (if_tsresol: a power of 10).
@@ -92,13 +92,13 @@ pub(super) fn write(
     give_back: &Sender<FrameBatch>,
     waiting: &WaitingBatches,
 ) -> CaptureSummary {
-    let mut seen = [0; 2];
+    let mut observed = [0; 2];
     let mut summary = CaptureSummary::default();
     match CaptureWriter::begin(spec, sink) {
         Ok(mut writer) => {
-            let mut result = writer.take_all(to_write, give_back, waiting, &mut seen);
+            let mut result = writer.take_all(to_write, give_back, waiting, &mut observed);
             if !matches!(result, Err(WriteEnd::Failed(_))) {
-                result = writer.finish(seen).and(result);
+                result = writer.finish(observed).and(result);
             }
             [summary.a, summary.b] = writer.flushed;
             summary.error = error_of(result);
@@ -108,9 +108,9 @@ pub(super) fn write(
     // The sink is closed; packets that are still handed over are only counted.
     for batch in to_write {
         waiting.taken();
-        seen = batch.seen;
+        observed = batch.observed;
     }
-    summary.not_kept = (seen[0] + seen[1]).saturating_sub(summary.a + summary.b);
+    summary.not_kept = (observed[0] + observed[1]).saturating_sub(summary.a + summary.b);
     summary
 }
 
@@ -172,11 +172,11 @@ impl<W: Write> CaptureWriter<W> {
         to_write: &Receiver<FrameBatch>,
         give_back: &Sender<FrameBatch>,
         waiting: &WaitingBatches,
-        seen: &mut [u64; 2],
+        observed: &mut [u64; 2],
     ) -> Result<(), WriteEnd> {
         for mut batch in to_write {
             waiting.taken();
-            *seen = batch.seen;
+            *observed = batch.observed;
             self.wall = WallTime::now();
             self.take(&batch);
             self.release(batch.until)?;
@@ -318,10 +318,10 @@ impl<W: Write> CaptureWriter<W> {
     }
 
     /// Writes to the end of the file how many packets are missing.
-    fn finish(&mut self, seen: [u64; 2]) -> Result<(), WriteEnd> {
+    fn finish(&mut self, observed: [u64; 2]) -> Result<(), WriteEnd> {
         let [began, now] = [self.began, clock::now()].map(|at| self.wall.of(at));
         for side in [Side::A, Side::B] {
-            let (all, kept) = (seen[side.index()], self.written[side.index()]);
+            let (all, kept) = (observed[side.index()], self.written[side.index()]);
             self.file.write_pcapng_block(InterfaceStatisticsBlock {
                 interface_id: number_of(side),
                 timestamp: now,
@@ -348,7 +348,7 @@ fn number_of(side: Side) -> u32 {
 impl OrderedPacket {
     fn cost(&self) -> usize {
         let bytes = self.changed.as_ref().unwrap_or(&self.packet.bytes);
-        BESIDE + bytes.len()
+        PACKET_OVERHEAD + bytes.len()
     }
 }
 

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_wall_clock_times_and_leaves_empty_what_there_is_not() {
+    fn a_row_has_wall_clock_times_and_empty_columns_for_missing_values() {
         let line = LogLine {
             bytes: 98,
             due: Some(Nanos(1_500)),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_alike_have_a_row_each() {
+    fn equal_packets_have_a_row_each() {
         let pair = LogLine {
             count: 3,
             ..LogLine::bare(Nanos(1), Side::A, PacketVerdict::LinkControl)
@@ -335,7 +335,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rows_are_what_plain_formatting_makes_of_each_packet(
+        fn rows_equal_those_of_plain_formatting(
             first in 1_u64..u64::MAX / 2,
             lines in prop::collection::vec(lines(), 1..20),
         ) {

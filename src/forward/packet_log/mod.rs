@@ -232,8 +232,10 @@ impl PacketLogWriter {
     }
 
     fn take_batch(&mut self) -> LineBatch {
-        let empty = self.emptied.try_recv();
-        let empty = empty.unwrap_or_else(|_| Vec::with_capacity(BATCH));
+        let empty = self
+            .emptied
+            .try_recv()
+            .unwrap_or_else(|_| Vec::with_capacity(BATCH));
         let lines = std::mem::replace(&mut self.batch, empty);
         let first = self.before + 1;
         self.before += std::mem::take(&mut self.in_batch);
@@ -293,7 +295,7 @@ impl LogLine {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_writers::{Full, Gate, Written};
+    use super::super::test_writers::{FullDisk, GatedWriter, SharedBuffer};
     use super::*;
 
     fn line() -> LogLine {
@@ -301,15 +303,15 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_falls_behind_loses_lines_that_are_counted_and_leave_a_gap() {
-        let written = Written::default();
-        let (gate, let_go, held_up) = Gate::new(&written);
+    fn lines_lost_by_a_slow_writer_are_counted_and_leave_a_gap() {
+        let written = SharedBuffer::default();
+        let (gate, release, blocked) = GatedWriter::new(&written);
         let mut log = PacketLogWriter::to(CsvFile::new(gate)).unwrap();
-        held_up.recv().unwrap();
+        blocked.recv().unwrap();
         // The writer is blocked at the header: all batches wait, and the next one finds no room.
         let batches = WAITING + 1;
         (0..batches * BATCH).for_each(|_| log.push(line()));
-        drop(let_go);
+        drop(release);
         log.push(line());
         let summary = log.finish();
         let lost = BATCH as u64;
@@ -329,8 +331,8 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_is_full_is_said_and_what_is_missing_is_counted() {
-        let mut log = PacketLogWriter::to(CsvFile::new(Full)).unwrap();
+    fn a_full_disk_is_reported_and_missing_packets_are_counted() {
+        let mut log = PacketLogWriter::to(CsvFile::new(FullDisk)).unwrap();
         (0..10).for_each(|_| log.push(line()));
         let summary = log.finish();
         assert_eq!((summary.lines, summary.not_kept), (0, 10));
