@@ -92,7 +92,7 @@ fn one_link<P: PortSet>(
 ) -> Forwarder<P> {
     let mut forwarder = Forwarder::new(ports.into(), memory);
     let budget = LateBudget::DEFAULT;
-    forwarder.join(PortId::SEPARATE_SETS, link, Rules::default(), budget, log);
+    forwarder.add_link(PortId::SEPARATE_SETS, link, Rules::default(), budget, log);
     forwarder
 }
 

@@ -1,4 +1,4 @@
-//! Changes of a link that runs: what is asked for, what became of it, and why not.
+//! Changes of a running link: the request, its result and the reasons for a refusal.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,89 +15,90 @@ use utoipa::ToSchema;
 use super::lease::{LeaseFor, LeaseId};
 use crate::forward::thread::{ChangeError, ForwarderEnded};
 
-/// A change is refused if it is not checked and made within this time.
+/// The time within which a change must be checked and made. Otherwise it is refused.
 pub(crate) const CHANGE_LIMIT: Duration = Duration::from_secs(5);
 
-/// What a client asks for.
+/// A client's request for a change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChangeOrder {
     pub(crate) conditions: RequestedConditions,
-    /// Only if this revision is in force.
+    /// The revision that must be in force; any if `None`.
     pub(crate) if_revision: Option<u64>,
-    /// Not for good.
+    /// The length of the requested lease; `None` for a permanent change.
     pub(crate) lease_for: Option<LeaseFor>,
     /// The lease that the client holds.
     pub(crate) lease: Option<LeaseId>,
-    /// Says what would be, and changes nothing.
+    /// Only computes the result and changes nothing.
     pub(crate) is_dry_run: bool,
     pub(crate) origin: Origin,
 }
 
-/// Who asks for a change, in words for the log: `127.0.0.1:50123, full-access token`.
+/// The client that requests a change, in words for the log: `127.0.0.1:50123, full-access token`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Origin(pub(crate) String);
 
-/// Which conditions are to be in force.
+/// The conditions that a client requests.
 #[derive(Clone, Debug)]
 pub(crate) enum RequestedConditions {
-    /// These, and no others.
+    /// Exactly these conditions.
     All(Value),
-    /// Those in force, with this JSON Merge Patch (RFC 7396) over them.
+    /// The conditions in force, changed by this JSON Merge Patch (RFC 7396).
     Patch(Value),
-    /// Those in force, with the time of their schedules stopped, started or moved, as this object says.
+    /// The conditions in force, with their schedules' time stopped, started or moved as this object
+    /// says.
     Schedule(Value),
 }
 
-/// What is to become of the time of a link's schedules.
+/// The change of the time of a link's schedules.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScheduleChange {
-    /// Whether it runs from now on; as before when absent.
+    /// The requested state; unchanged when absent.
     state: Option<ScheduleState>,
-    /// The time that it goes to: `10s`. It stays where it is when absent.
+    /// The time to jump to, such as `10s`; unchanged when absent.
     #[schema(value_type = Option<String>)]
     to: Option<Nanos>,
 }
 
-/// Whether the time of schedules runs.
+/// The state of the schedules' time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ScheduleState {
-    /// It does.
+    /// The time runs.
     Running,
-    /// It stands still: what is in force stays.
+    /// The time does not run, so the current conditions stay in force.
     Stopped,
 }
 
-/// Why a change is not made.
+/// The reason why a change is not made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChangeRefusal {
-    /// Conditions that cannot be.
+    /// The conditions are wrong or contradict each other.
     #[error(transparent)]
     Conditions(#[from] Error),
-    /// Another revision is in force than the one that the client knows.
+    /// Another revision is in force than the client requires.
     #[error("revision {in_force} is in force: read it, and decide again")]
     Revision { in_force: u64 },
-    /// Somebody else has a lease.
+    /// Another client holds a lease.
     #[error(
         "somebody has a lease of this link {until}: wait for its end, or end it (DELETE on its lease, farwire set --revert); its \
          holder sends Farwire-Lease (--lease)"
     )]
     Leased { until: String },
-    /// There is no such lease, or no lease at all.
+    /// The lease does not exist or has ended.
     #[error("there is no such lease: it has ended")]
     NoLease,
-    /// Its conditions stay as they are.
+    /// The link's conditions cannot be changed.
     #[error("{why}")]
     Fixed { why: String },
-    /// It took too long.
+    /// The change took too long.
     #[error(
         "the change was not checked and made within {} s, because its conditions are too many or other changes came first: nothing \
          was changed",
         CHANGE_LIMIT.as_secs()
     )]
     TooLong,
-    /// There is nothing to start, to stop or to move.
+    /// The link has no schedule that could be started, stopped or moved.
     #[error("the conditions in force have no schedule: PUT or PATCH some that have")]
     NoSchedule,
     /// The link has ended.
@@ -106,7 +107,7 @@ pub(crate) enum ChangeRefusal {
 }
 
 impl ChangeRefusal {
-    /// As what would be refused at the end of a lease is.
+    /// Adds to an error of conditions that the return at the end of the lease is what fails.
     pub(super) fn of_the_way_back(self) -> Self {
         match self {
             Self::Conditions(mut error) => {
@@ -128,10 +129,10 @@ impl Default for RequestedConditions {
 }
 
 impl RequestedConditions {
-    /// What is to be in force, where `now` is, and what is to become of the time of its schedules; the seed stays that of the
-    /// link's start.
+    /// Returns the requested conditions and the change of their schedules' time. `now` are the
+    /// conditions in force. The seed stays that of the link's start.
     ///
-    /// Conditions that stay the same are shared with `now`.
+    /// Conditions that do not change are shared with `now`.
     pub(super) fn over(
         &self,
         now: &Arc<LinkSpec>,
@@ -191,7 +192,7 @@ impl From<ScheduleClock> for ScheduleState {
     }
 }
 
-/// Reads what is asked for from a JSON object, of which `example` is one.
+/// Reads a request from a JSON object; errors show `example`.
 fn object<T: DeserializeOwned>(value: Value, example: &str) -> Result<T, Error> {
     if !value.is_object() {
         return Err(Error::new(Problem::WrongType {
@@ -202,7 +203,7 @@ fn object<T: DeserializeOwned>(value: Value, example: &str) -> Result<T, Error> 
     read::json(value)
 }
 
-/// Refuses what needs more memory than the forwarder may hold.
+/// Refuses conditions that need more memory than the forwarder may hold.
 pub(super) fn check_memory(spec: &LinkSpec, allowed: u64) -> Result<(), Error> {
     let need = MemoryNeed::of(spec)?;
     require!(
@@ -216,7 +217,7 @@ pub(super) fn check_memory(spec: &LinkSpec, allowed: u64) -> Result<(), Error> {
 }
 
 impl ChangeRefusal {
-    /// What the model or the forwarder refuses of the change to `spec`.
+    /// Converts a refusal by the model or the forwarder to change to `spec`.
     pub(super) fn of_change(spec: &LinkSpec, error: ChangeError) -> Self {
         match error {
             ChangeError::Refused(refused) => Self::of_model(spec, refused),
@@ -224,7 +225,7 @@ impl ChangeRefusal {
         }
     }
 
-    /// What the model refuses of the change to `spec`.
+    /// Converts a refusal by the model to change to `spec`.
     pub(super) fn of_model(spec: &LinkSpec, error: ConfigError) -> Self {
         let ConfigError::LeavesHalf(stage) = &error else {
             return spec.located(error).into();

@@ -1,4 +1,4 @@
-//! Exports the changes made while a link ran, as files that repeat them.
+//! Exports the changes of a running link as files that repeat them.
 
 use std::fmt::Display;
 
@@ -9,25 +9,25 @@ use serde::Serialize;
 
 use super::moment::since;
 
-/// How long the scenario goes on behind the last change.
+/// The time for which the scenario continues after the last change.
 const TAIL: Nanos = Nanos::from_millis(5_000);
 
-/// From one of its pings to the next.
+/// The interval between two pings of the scenario.
 const BETWEEN_PINGS: Nanos = Nanos::from_millis(100);
 
-/// What was in force one after the other, from when on.
+/// The conditions that were in force, with their times.
 pub(crate) struct ChangeLog {
     /// The link's name.
     pub(super) name: String,
     /// The first and the last revision.
     pub(super) revisions: [u64; 2],
-    /// When the first came into force: RFC 3339.
+    /// The time at which the first conditions came into force: RFC 3339.
     pub(super) since: String,
-    /// When each came into force, counted from the link's start.
+    /// The conditions, each with the time since the link's start at which it came into force.
     pub(super) conditions: Vec<(Nanos, LinkSpec)>,
 }
 
-/// A scenario's tables.
+/// The tables of a scenario file.
 #[derive(Serialize)]
 struct Scenario {
     name: String,
@@ -56,10 +56,10 @@ struct ScenarioCase {
 }
 
 impl ChangeLog {
-    /// As a link file with a schedule.
+    /// Formats the changes as a link file with a schedule.
     ///
     /// # Errors
-    /// A change that no schedule says.
+    /// Fails if a schedule cannot express one of the changes.
     pub(crate) fn link_file(&self) -> Result<String> {
         let about = "What was in force, one after the other. Times count from the first of it.";
         Ok(format!(
@@ -69,10 +69,10 @@ impl ChangeLog {
         ))
     }
 
-    /// As an experiment that `farwire run` makes.
+    /// Formats the changes as a scenario for `farwire run`.
     ///
     /// # Errors
-    /// A change that no schedule says.
+    /// Fails if a schedule cannot express one of the changes.
     pub(crate) fn scenario(&self) -> Result<String> {
         let link = over_time(&self.conditions)?;
         let [first, last] = self.revisions;
@@ -104,7 +104,7 @@ impl ChangeLog {
         format!("# {about}\n# Link {name}, revisions {first} to {last}, from {since} on.\n\n")
     }
 
-    /// So many that the last change is met too.
+    /// Returns the number of pings that also covers the last change.
     fn pings(&self) -> u64 {
         let [first, last] = [self.conditions.first(), self.conditions.last()]
             .map(|end| end.map_or(Nanos::ZERO, |(at, _)| *at));
@@ -112,7 +112,7 @@ impl ChangeLog {
     }
 }
 
-/// A link's name as a part of an experiment's.
+/// Converts a link's name to a part of an experiment's name.
 fn plain(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let letters = name.chars().map(|c| if is_plain(c) { c } else { '-' });

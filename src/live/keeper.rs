@@ -1,4 +1,4 @@
-//! The thread that maintains running links: it ends leases, and takes samples of links that are watched.
+//! The thread that maintains running links: it ends leases and samples links that have observers.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -9,10 +9,10 @@ use netio::clock;
 
 use super::{Links, lock};
 
-/// How long it sleeps when nothing is to be done.
+/// The time for which the thread sleeps when it has nothing to do.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Wakes the keeper: there may be something to do sooner than it knows.
+/// Wakes the keeper's thread, because there may be something to do earlier than it knows.
 #[derive(Debug, Default)]
 pub(super) struct ExpiryAlarm {
     state: Mutex<AlarmState>,
@@ -25,7 +25,7 @@ struct AlarmState {
     is_over: bool,
 }
 
-/// Runs until it is dropped.
+/// The handle of the thread, which runs until the handle is dropped.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     thread: Option<JoinHandle<()>>,
@@ -38,7 +38,7 @@ impl ExpiryAlarm {
         self.rung.notify_one();
     }
 
-    /// Waits until it rings, at most so long; whether all is over.
+    /// Waits at most `at_most` for a wakeup. Returns true if the keeper must end.
     fn wait(&self, at_most: Duration) -> bool {
         let is_quiet = |state: &mut AlarmState| !state.has_rung && !state.is_over;
         let waited = self
@@ -51,10 +51,10 @@ impl ExpiryAlarm {
 }
 
 impl Keeper {
-    /// Starts to look after `links`, those that are put in later included.
+    /// Starts to maintain `links`, including those that are added later.
     ///
     /// # Errors
-    /// The thread cannot be started.
+    /// Fails if the thread cannot be started.
     pub(crate) fn start(links: Links) -> Result<Self> {
         let alarm = Arc::clone(&links.0.alarm);
         let thread = std::thread::Builder::new()
@@ -85,7 +85,7 @@ impl Drop for Keeper {
         lock(&self.alarm.state).is_over = true;
         self.alarm.rung.notify_one();
         if let Some(thread) = self.thread.take() {
-            // What it died of it has said itself.
+            // If the thread panicked, the panic has already been printed.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! A running link: its conditions, their history, and how they are changed.
+//! A running link: its conditions, their history and their changes.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -27,13 +27,13 @@ use crate::forward::capture::{Capture, CaptureHandle};
 use crate::forward::thread::{ForwarderEnded, ForwarderHandle, LinkReading};
 use crate::notes::log;
 
-/// Revisions whose conditions and counters are kept, at most.
+/// The largest number of revisions whose conditions and counters are kept.
 const KEPT: usize = 1_000;
 
-/// In how long a lease that could not end is ended again.
+/// The time after which ending a lease is tried again, if it failed.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// A link that runs.
+/// A running link.
 pub(crate) struct LiveLink {
     name: String,
     ends: [String; 2],
@@ -47,25 +47,27 @@ pub(crate) struct LiveLink {
     keeper: Arc<ExpiryAlarm>,
 }
 
-/// What changes of a link. Its lock is held for a moment only: conditions are checked before, and what clients see is made after.
+/// The changing part of a link. Its lock is held only briefly: conditions are checked before
+/// locking, and views for clients are created afterwards.
 struct LinkState {
-    /// The last one is in force; there always is one.
+    /// The kept revisions. The last one is in force, and there is always one.
     revisions: BoundedHistory<Arc<Revision>>,
     /// The conditions in force.
     conditions: Arc<CheckedConditions>,
     lease: Option<Lease>,
-    /// The names of classes in their order: the forwarder counts by their places.
+    /// The names of the classes in order. The forwarder counts packets by the places of their
+    /// classes.
     classes: Vec<String>,
 }
 
-/// What was in force from an instant on, and what had been counted by then.
+/// The conditions in force from an instant on, and the counters at that instant.
 struct Revision {
     number: u64,
     at: Nanos,
     spec: Arc<LinkSpec>,
-    /// The conditions in one line.
+    /// A description of the conditions in one line.
     said: Arc<str>,
-    /// By which its schedules count.
+    /// The clock of the conditions' schedules.
     clock: ScheduleClock,
     by: By,
     counted: [DirectionCounters; 2],
@@ -75,7 +77,7 @@ impl LiveLink {
     pub(super) fn new(new: NewLink, keeper: Arc<ExpiryAlarm>) -> Self {
         let spec = Arc::new(new.spec);
         let conditions = CheckedConditions::of(Arc::clone(&spec), new.build.as_ref().ok());
-        // Those with which a link began were checked at its start.
+        // The conditions of a new link were already checked at its start.
         let conditions = Arc::new(conditions.unwrap_or_else(|_| CheckedConditions {
             spec,
             ..CheckedConditions::default()
@@ -113,12 +115,12 @@ impl LiveLink {
         }
     }
 
-    /// As users name it.
+    /// Returns the name of the link.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// As it is now.
+    /// Returns the current state of the link.
     pub(crate) fn view(&self) -> LinkView {
         let (revision, lease) = {
             let state = lock(&self.state);
@@ -127,12 +129,13 @@ impl LiveLink {
         self.view_of(&revision, lease.as_ref(), false)
     }
 
-    /// Makes the change that is asked for, at one instant in both directions; or none. Conditions are checked while packets pass and
-    /// others read the link; if another change is made meanwhile, they are checked again.
+    /// Makes the requested change at one instant in both directions, or none at all. Conditions are
+    /// checked while packets pass and others read the link. If another change is made meanwhile,
+    /// they are checked again.
     ///
     /// # Errors
-    /// Conditions that cannot be, another revision in force, somebody else's lease, a change that is not checked by `deadline`, or the
-    /// link's end: nothing is changed.
+    /// Fails without any change if the conditions are wrong, another revision is in force, another
+    /// client has a lease, the check is not complete by `deadline`, or the link has ended.
     pub(crate) fn change(
         &self,
         order: &ChangeOrder,
@@ -199,7 +202,7 @@ impl LiveLink {
         }
     }
 
-    /// Tells what a change to `next` would do now.
+    /// Returns the result that a change to `next` would have now.
     fn would_change(
         &self,
         next: &CheckedConditions,
@@ -218,10 +221,10 @@ impl LiveLink {
         Ok(self.changed(&now, view, true))
     }
 
-    /// Ends the lease now, or this one if it still stands; the link reverts.
+    /// Ends the lease now, or only the lease `id` if that is given. The link reverts.
     ///
     /// # Errors
-    /// There is none, or another one; the link's end.
+    /// Fails if there is no such lease or if the link has ended.
     pub(crate) fn end_lease(
         &self,
         id: Option<&LeaseId>,
@@ -239,11 +242,11 @@ impl LiveLink {
         Ok(self.changed(&reading, view, false))
     }
 
-    /// What was counted since a revision came into force; since the start, where none is said. `None` of one that is not
-    /// kept, or never was.
+    /// Returns the counters since a revision came into force, or since the start if none is given.
+    /// Returns `None` if the revision is not kept or does not exist.
     ///
     /// # Errors
-    /// The link's end.
+    /// Fails if the link has ended.
     pub(crate) fn counters(
         &self,
         revision: Option<u64>,
@@ -267,7 +270,7 @@ impl LiveLink {
         }))
     }
 
-    /// Its schedules now; `None` where it has none.
+    /// Returns the current state of the link's schedules, or `None` if it has none.
     pub(crate) fn schedule(&self) -> Option<ScheduleView> {
         let revision = Arc::clone(lock(&self.state).in_force());
         let Revision {
@@ -289,10 +292,10 @@ impl LiveLink {
         })
     }
 
-    /// What a scrape reads.
+    /// Returns the values that a scrape reads.
     ///
     /// # Errors
-    /// The link's end.
+    /// Fails if the link has ended.
     pub(crate) fn meter(&self) -> Result<LinkMeter, ForwarderEnded> {
         let revision = lock(&self.state).in_force().number;
         let now = self.forwarder.read(self.number)?;
@@ -304,12 +307,12 @@ impl LiveLink {
         ))
     }
 
-    /// The number of the revision in force.
+    /// Returns the number of the revision in force.
     pub(crate) fn revision(&self) -> u64 {
         lock(&self.state).in_force().number
     }
 
-    /// The first entry of the history after revision `last` that is kept, if there is one.
+    /// Returns the first kept entry of the history after revision `last`, if any.
     pub(crate) fn change_after(&self, last: u64) -> Option<ChangeView> {
         let revision = {
             let state = lock(&self.state);
@@ -319,8 +322,8 @@ impl LiveLink {
         Some(self.change_of(&revision))
     }
 
-    /// What was in force from a revision on, or from the first that is kept, to be made into files. `None` of one that is not kept,
-    /// or never was.
+    /// Returns the changes from a revision on, or from the first one that is kept, for export.
+    /// Returns `None` if the revision is not kept or does not exist.
     pub(crate) fn told(&self, since_revision: Option<u64>) -> Option<ChangeLog> {
         let is_meant =
             |of: &&Arc<Revision>| since_revision.is_none_or(|number| of.number >= number);
@@ -345,7 +348,8 @@ impl LiveLink {
         })
     }
 
-    /// The events after number `last`, as far as they are kept, and those from now on: from now on it is watched.
+    /// Returns the kept events after number `last` and a receiver of later events. The link counts
+    /// as observed from now on.
     pub(crate) fn follow(
         &self,
         last: Option<u64>,
@@ -355,38 +359,40 @@ impl LiveLink {
         followed
     }
 
-    /// Starts a capture of what arrives from now on; its ends are named as the link's.
+    /// Starts a capture of packets that arrive from now on. Its ends have the names of the link's
+    /// ends.
     ///
     /// # Errors
-    /// The link's end; there is no thread to be had.
+    /// Fails if the link has ended or a thread cannot be started.
     pub(crate) fn capture(&self, mut capture: Capture) -> anyhow::Result<CaptureHandle> {
         capture.spec.ends = self.ends.clone();
         self.forwarder.capture(self.number, capture)
     }
 
-    /// Ends a lease that was granted for a connection, if that is what it still is held by: the connection has ended.
+    /// Ends the lease of a connection that has closed, if that connection still holds it.
     pub(crate) fn end_connection(&self, grant: &LeaseGrant) {
         let mut state = lock(&self.state);
         let is_it = |lease: &Lease| lease.is_held_by(grant);
         if state.lease.as_ref().is_some_and(is_it) {
-            // What came of it is said; a link that has ended needs nothing.
+            // The log reports the result, and a link that has ended needs no change.
             let _ = self.revert(&mut state, format_args!("with its connection"));
         }
     }
 
     /// Waits until the link has ended.
     pub(crate) async fn ended(&self) {
-        // An error would say that the link itself is gone.
+        // An error means that the link itself is gone.
         let _ = self.over.subscribe().wait_for(|is_over| *is_over).await;
     }
 
-    /// It is about to end: who watches is told.
+    /// Tells observers that the link is about to end.
     pub(super) fn end(&self) {
         lock(&self.journal).note(Happening::End);
         self.over.send_replace(true);
     }
 
-    /// Does what is due at `now`: ends a lease whose time is over, takes a sample if somebody watches; in how long to come back.
+    /// Does the maintenance that is due at `now`: ends an expired lease and takes a sample if the
+    /// link has observers. Returns the time until the next maintenance.
     pub(super) fn keep(&self, now: Nanos) -> Option<Duration> {
         let lease = self.keep_lease(now);
         let sample = self.keep_watch(now);
@@ -399,7 +405,7 @@ impl LiveLink {
         if left > Duration::ZERO {
             return Some(left);
         }
-        // One that has ended needs nothing.
+        // A link that has ended needs no further attempt.
         let reverted = self.revert(&mut state, format_args!("at its time"));
         let is_reverted = matches!(reverted, Ok(_) | Err(ChangeRefusal::Ended));
         (!is_reverted).then_some(AGAIN)
@@ -424,7 +430,8 @@ impl LiveLink {
         Some(Duration::from_nanos(super::sample::EVERY.0))
     }
 
-    /// Makes the forwarder's part of a change. The clock of the schedules carries out its order at the instant of the change.
+    /// Builds the forwarder's part of a change. The schedules' clock applies `order` at the instant
+    /// of the change.
     fn to_forwarder(
         &self,
         conditions: &CheckedConditions,
@@ -442,7 +449,7 @@ impl LiveLink {
         })
     }
 
-    /// Puts conditions into force that were checked.
+    /// Puts checked conditions into force.
     fn put_into_force(
         &self,
         state: &mut LinkState,
@@ -474,7 +481,7 @@ impl LiveLink {
         Ok(reading)
     }
 
-    /// Logs the change that is in force now, and who asked for it.
+    /// Logs the change that has just come into force and the client that requested it.
     fn log_change(&self, state: &LinkState, order: &ChangeOrder) {
         let revision = state.in_force();
         let lease = match (&state.lease, order.lease_for) {
@@ -491,8 +498,9 @@ impl LiveLink {
         ));
     }
 
-    /// Ends the lease and restores the conditions from before it; `cause` says in the log why it ends. If a stage of later conditions
-    /// still has packets that would be overtaken, the lease stays until they have passed: the keeper tries again.
+    /// Ends the lease and restores the conditions from before it; the log names the `cause`. If
+    /// packets in a stage of the later conditions would be overtaken, the lease stays until they
+    /// have passed, and the keeper tries again.
     fn revert(
         &self,
         state: &mut LinkState,
@@ -524,7 +532,8 @@ impl LiveLink {
         reverted
     }
 
-    /// Refuses a change of another revision, against somebody else's lease, or of conditions that stay as they are.
+    /// Refuses a change that requires another revision, violates a lease, or is for a link with
+    /// fixed conditions.
     fn check_order(&self, state: &LinkState, order: &ChangeOrder) -> Result<(), ChangeRefusal> {
         let in_force = state.in_force().number;
         if order.if_revision.is_some_and(|asked| asked != in_force) {
@@ -537,7 +546,7 @@ impl LiveLink {
         }
     }
 
-    /// Refuses what somebody else's lease forbids.
+    /// Refuses a change that another client's lease forbids.
     fn check_lease(&self, state: &LinkState, order: &ChangeOrder) -> Result<(), ChangeRefusal> {
         match (&state.lease, &order.lease) {
             (Some(lease), Some(id)) if lease.id == *id => Ok(()),
@@ -561,12 +570,12 @@ impl LiveLink {
         }
     }
 
-    /// An instant as the time since the link's start.
+    /// Returns an instant as the time since the link's start.
     fn link_time(&self, at: Nanos) -> Nanos {
         since(self.forwarder.start(), at)
     }
 
-    /// The time of schedules at an instant, where there are some.
+    /// Returns the schedules' time at an instant, or `None` without schedules.
     fn schedule_time(
         &self,
         spec: &LinkSpec,
@@ -621,7 +630,7 @@ impl LinkState {
         self.revisions.last().expect("there always is one")
     }
 
-    /// The revision of this number, if it is kept. Their numbers follow each other.
+    /// Returns the revision with this number, if it is kept. The numbers are consecutive.
     fn revision(&self, number: u64) -> Option<&Arc<Revision>> {
         let first = self.revisions.iter().next()?.number;
         let place = usize::try_from(number.checked_sub(first)?).ok()?;
@@ -639,7 +648,7 @@ impl LinkState {
 }
 
 impl Revision {
-    /// The conditions in one line, with what became of the time of their schedules.
+    /// Describes the conditions in one line, with the changes to their schedules' time.
     fn says(&self) -> String {
         let said = &self.said;
         match self.clock {
@@ -653,7 +662,7 @@ impl Revision {
         }
     }
 
-    /// The bytes that it takes.
+    /// Returns the memory of the revision in bytes.
     fn memory(&self) -> usize {
         let counted = self.counted.iter().map(DirectionCounters::memory);
         size_of::<Self>() + self.spec.memory() + self.said.len() + counted.sum::<usize>()
@@ -665,7 +674,8 @@ fn class_names(spec: &LinkSpec) -> Vec<String> {
     names.collect()
 }
 
-/// Refuses classes that would be counted as others: the forwarder knows them by their places.
+/// Refuses classes that would be counted as others, because the forwarder identifies classes by
+/// their places.
 fn check_classes(known: &[String], spec: &LinkSpec) -> Result<(), Error> {
     let names = class_names(spec);
     let differ = known.iter().zip(&names).find(|(known, name)| known != name);
@@ -690,7 +700,7 @@ mod tests {
     use crate::forward::thread::ForwarderThread;
     use crate::forward::thread::tests::idle;
 
-    /// A link whose conditions are checked when a message says so, once it has said that it is about to be.
+    /// A link whose check of conditions announces its start and then waits for a message.
     struct Checked {
         forwarder: ForwarderThread,
         link: LiveLink,
@@ -704,7 +714,7 @@ mod tests {
         let (go_on, goes_on) = channel();
         let goes_on = Mutex::new(goes_on);
         let build = move |spec: &LinkSpec| {
-            // Nobody listens any more at the end of a test.
+            // At the end of a test, the receiver is gone.
             let _ = begin.send(());
             let _ = lock(&goes_on).recv();
             spec.to_link("box")
@@ -772,7 +782,7 @@ mod tests {
             begun.recv().unwrap();
             assert_eq!(link.view().revision, 1);
             assert_eq!(link.change_after(0).unwrap().revision, 1);
-            // The conditions in force are known, and need no check.
+            // The conditions in force need no check.
             let leased = ChangeOrder {
                 lease_for: Some("connection".parse().unwrap()),
                 ..ChangeOrder::default()

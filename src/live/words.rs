@@ -3,7 +3,8 @@
 use conditions::{CONDITIONS, Layer, LinkSpec};
 use serde_json::{Map, Value};
 
-/// The conditions in force as `emulate` prints them: "delay 20ms, rate 10mbit each way, up loss 1%".
+/// Describes the conditions in force as `emulate` prints them: "delay 20ms, rate 10mbit each way,
+/// up loss 1%".
 pub(crate) fn in_force(spec: &LinkSpec) -> String {
     let each_way = LinkSpec {
         both: spec.both.clone(),
@@ -22,8 +23,8 @@ pub(crate) fn in_force(spec: &LinkSpec) -> String {
     }
 }
 
-/// The flags that say the same, as a shell reads them; none where no flags do: of schedules, stages, classes and tables of
-/// values.
+/// Returns the equivalent flags for a shell, or `None` if flags cannot express the conditions:
+/// schedules, stages, classes and tables of values have no flags.
 pub(super) fn command_line(spec: &LinkSpec) -> Option<String> {
     let Ok(Value::Object(mut said)) = serde_json::to_value(spec) else {
         return None;
@@ -55,7 +56,7 @@ fn flags_of(prefix: &str, said: &Map<String, Value>) -> Option<Vec<String>> {
     said.iter().map(flag).collect()
 }
 
-/// A value as a flag takes it.
+/// Formats a value as a flag accepts it.
 fn value_of(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -72,7 +73,7 @@ fn value_of(value: &Value) -> Option<String> {
     }
 }
 
-/// A word of a shell's.
+/// Quotes a word for a shell where necessary.
 pub(crate) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.,=:/%+@".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
