@@ -46,13 +46,13 @@ impl<'a> RunObserver<'a> {
     }
 
     /// Reports the current run and the one after it.
-    pub(super) fn turn_to(
+    pub(super) fn set_current(
         self,
         this: NumberedRun,
         following: impl FnOnce() -> Option<NumberedRun>,
     ) {
         if let Some(links) = self.0 {
-            links.experiment().turn_to(this, following());
+            links.experiment().set_current(this, following());
         }
     }
 

@@ -87,7 +87,7 @@ pub(crate) fn run(
     let missing = missing.len();
     if missing > 0 {
         if let Some(first) = pending.next(plan, &record.latest(), 1, None) {
-            watch.turn_to(first, || None);
+            watch.set_current(first, || None);
         }
         keep_baseline(measures, plan, record, writer, stop)?;
     }
@@ -100,7 +100,7 @@ pub(crate) fn run(
                 let before = record.latest().run(&planned.case.name, planned.repeat);
                 let attempt = before.map_or(1, |run| run.attempt + 1);
                 watch.expect(&left);
-                watch.turn_to(numbered(&planned, attempt), || {
+                watch.set_current(numbered(&planned, attempt), || {
                     pending.next(plan, &record.latest(), round, Some(&planned))
                 });
                 let begun = Instant::now();

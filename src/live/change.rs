@@ -108,7 +108,7 @@ pub(crate) enum ChangeRefusal {
 
 impl ChangeRefusal {
     /// Adds to an error of conditions that the return at the end of the lease is what fails.
-    pub(super) fn of_the_way_back(self) -> Self {
+    pub(super) fn for_lease_end(self) -> Self {
         match self {
             Self::Conditions(mut error) => {
                 let why = &error.problem;
@@ -133,7 +133,7 @@ impl RequestedConditions {
     /// conditions in force. The seed stays that of the link's start.
     ///
     /// Conditions that do not change are shared with `now`.
-    pub(super) fn over(
+    pub(super) fn apply_to(
         &self,
         now: &Arc<LinkSpec>,
     ) -> Result<(Arc<LinkSpec>, ScheduleOrder), ChangeRefusal> {
@@ -185,9 +185,10 @@ impl ScheduleChange {
 
 impl From<ScheduleClock> for ScheduleState {
     fn from(clock: ScheduleClock) -> Self {
-        match clock.is_running() {
-            true => Self::Running,
-            false => Self::Stopped,
+        if clock.is_running() {
+            Self::Running
+        } else {
+            Self::Stopped
         }
     }
 }
@@ -257,9 +258,9 @@ mod tests {
     use conditions::{CONDITIONS, ConditionKind};
     use serde_json::json;
 
-    fn over(now: &str, order: RequestedConditions) -> Result<LinkSpec, (Option<String>, String)> {
+    fn apply(now: &str, order: RequestedConditions) -> Result<LinkSpec, (Option<String>, String)> {
         let now: Arc<LinkSpec> = Arc::new(toml::from_str(now).unwrap());
-        let asked = order.over(&now).map(|(spec, _)| LinkSpec::clone(&spec));
+        let asked = order.apply_to(&now).map(|(spec, _)| LinkSpec::clone(&spec));
         asked.map_err(|refusal| match refusal {
             ChangeRefusal::Conditions(error) => (error.field(), error.to_string()),
             other => panic!("{other}"),
@@ -267,25 +268,25 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_changes_what_it_names_and_a_whole_replaces_all() {
+    fn a_patch_changes_the_named_conditions_and_a_whole_replaces_all() {
         let now = "delay = '20ms'\nseed = 7\n[up]\nloss = '1%'";
-        let patched = over(
+        let patched = apply(
             now,
             RequestedConditions::Patch(json!({"delay": null, "up": {"rate": "1mbit"}})),
         );
         let right: LinkSpec =
             toml::from_str("seed = 7\n[up]\nloss = '1%'\nrate = '1mbit'").unwrap();
         assert_eq!(patched.unwrap(), right);
-        let whole = over(now, RequestedConditions::All(json!({"loss": "2%"}))).unwrap();
+        let whole = apply(now, RequestedConditions::All(json!({"loss": "2%"}))).unwrap();
         assert_eq!(whole, toml::from_str("loss = '2%'\nseed = 7").unwrap());
         assert_eq!(
-            over(now, RequestedConditions::default()).unwrap(),
+            apply(now, RequestedConditions::default()).unwrap(),
             toml::from_str(now).unwrap()
         );
     }
 
     #[test]
-    fn what_is_wrong_is_named_by_its_field() {
+    fn an_error_names_the_field() {
         for (asked, field, words) in [
             (json!({"dely": "1ms"}), "dely", "did you mean `delay`"),
             (
@@ -316,7 +317,7 @@ mod tests {
                 "was not read",
             ),
         ] {
-            let (found, why) = over("", RequestedConditions::All(asked.clone())).unwrap_err();
+            let (found, why) = apply("", RequestedConditions::All(asked.clone())).unwrap_err();
             assert_eq!(found.as_deref(), Some(field), "{asked}: {why}");
             assert!(why.contains(words), "{asked}: {why}");
         }
@@ -345,7 +346,7 @@ mod tests {
                         RequestedConditions::All(asked.clone()),
                         RequestedConditions::Patch(asked),
                     ] {
-                        let (found, why) = over("", order).unwrap_err();
+                        let (found, why) = apply("", order).unwrap_err();
                         assert_eq!(found, Some(field.clone()), "{why}");
                         assert!(
                             right.iter().any(|right| why.contains(right)),
@@ -366,11 +367,11 @@ mod tests {
             RequestedConditions::All(json!({"delay": "20ms"})),
             RequestedConditions::Patch(json!({"delay": "0.02s"})),
         ] {
-            let (same, _) = order.over(&now).unwrap();
+            let (same, _) = order.apply_to(&now).unwrap();
             assert!(Arc::ptr_eq(&same, &now), "{order:?}");
         }
         let (other, _) = RequestedConditions::Patch(json!({"delay": "21ms"}))
-            .over(&now)
+            .apply_to(&now)
             .unwrap();
         assert!(!Arc::ptr_eq(&other, &now));
     }

@@ -13,7 +13,7 @@ use super::words::in_force;
 pub(super) struct CheckedConditions {
     pub(super) spec: Arc<LinkSpec>,
     /// A description of the conditions in one line.
-    pub(super) said: Arc<str>,
+    pub(super) description: Arc<str>,
     /// The form for the forwarder; `None` if the link's conditions cannot be changed.
     pub(super) built: Option<(CheckedPaths, Rules)>,
 }
@@ -32,7 +32,7 @@ impl CheckedConditions {
         };
         Ok(Self {
             built: build.map(built).transpose()?,
-            said: in_force(&spec).into(),
+            description: in_force(&spec).into(),
             spec,
         })
     }

@@ -120,8 +120,10 @@ fn memory_of(causes: &BTreeMap<String, u64>) -> usize {
 impl DirectionCounters {
     /// Returns the heap memory of the counters in bytes.
     pub(super) fn memory(&self) -> usize {
-        let classes = self.classes.iter();
-        let classes = classes.map(|class| class.name.capacity() + memory_of(&class.dropped));
+        let classes = self
+            .classes
+            .iter()
+            .map(|class| class.name.capacity() + memory_of(&class.dropped));
         memory_of(&self.dropped)
             + memory_of(&self.emulator_lost)
             + self.classes.capacity() * size_of::<ClassCounters>()
@@ -221,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_counted_since_is_by_cause_and_class() {
+    fn counts_since_a_reading_are_by_cause_and_class() {
         let causes = |all: &[(&str, u64)]| -> BTreeMap<String, u64> {
             all.iter()
                 .map(|(cause, count)| ((*cause).to_owned(), *count))

@@ -56,7 +56,7 @@ pub(crate) struct FigureRow {
     pub(crate) low: Option<f64>,
     /// The upper end of the interval.
     pub(crate) high: Option<f64>,
-    /// The number of runs in the mean.
+    /// The number of runs that the mean covers.
     pub(crate) runs: usize,
     /// True if all of the case's runs up to now were measured and are valid.
     pub(crate) valid: bool,
@@ -116,7 +116,7 @@ impl Experiment {
     }
 
     /// Sets the current run and the one after it, as far as it is known.
-    pub(crate) fn turn_to(&self, this: NumberedRun, following: Option<NumberedRun>) {
+    pub(crate) fn set_current(&self, this: NumberedRun, following: Option<NumberedRun>) {
         self.with(|state| (state.this, state.following) = (Some(this), following));
     }
 
@@ -178,9 +178,10 @@ impl Experiment {
 impl ExperimentState {
     /// Returns the first run that has not begun.
     fn next(&self) -> Option<&NumberedRun> {
-        match self.is_up {
-            true => self.following.as_ref(),
-            false => self.this.as_ref(),
+        if self.is_up {
+            self.following.as_ref()
+        } else {
+            self.this.as_ref()
         }
     }
 }
@@ -217,7 +218,7 @@ mod tests {
         assert!(experiment.view().is_none() && experiment.next().is_none());
         experiment.begin("x", "X");
         experiment.expect(3, Duration::from_secs(60));
-        experiment.turn_to(run("a", 1), Some(run("b", 1)));
+        experiment.set_current(run("a", 1), Some(run("b", 1)));
         assert_eq!(experiment.next(), Some(run("a", 1)));
         experiment.set_up(true);
         assert_eq!(experiment.next(), Some(run("b", 1)));

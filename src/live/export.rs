@@ -126,7 +126,7 @@ fn plain(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn told() -> ChangeLog {
+    fn change_log() -> ChangeLog {
         let at = |ms, text: &str| (Nanos::from_millis(ms), toml::from_str(text).unwrap());
         ChangeLog {
             name: "eth0-eth1.7".to_owned(),
@@ -140,8 +140,8 @@ mod tests {
     }
 
     #[test]
-    fn a_link_file_says_what_was_in_force_and_when() {
-        let text = told().link_file().unwrap();
+    fn a_link_file_repeats_the_conditions_with_their_times() {
+        let text = change_log().link_file().unwrap();
         assert!(text.contains("revisions 3 to 4, from 2026"), "{text}");
         let read: LinkSpec = toml::from_str(&text).unwrap();
         let right = "delay = '1ms'\nseed = 7\nschedule = [{ at = '1.5s', delay = '2ms' }]\n\
@@ -150,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn a_scenario_is_one_that_runs_until_the_last_change_is_met() {
-        let text = told().scenario().unwrap();
+    fn a_scenario_runs_until_after_the_last_change() {
+        let text = change_log().scenario().unwrap();
         let scenario: toml::Table = toml::from_str(&text).unwrap();
         assert_eq!(scenario["name"].as_str(), Some("eth0-eth1-7-3-to-4"));
         assert_eq!(scenario["seed"].as_integer(), Some(7));
         let link: LinkSpec = scenario["cases"][0]["link"].clone().try_into().unwrap();
-        let file: LinkSpec = toml::from_str(&told().link_file().unwrap()).unwrap();
+        let file: LinkSpec = toml::from_str(&change_log().link_file().unwrap()).unwrap();
         assert_eq!(link, file);
         let pings = &scenario["instruments"][0]["parameters"];
         assert_eq!(pings["count"].as_integer(), Some(65));

@@ -16,13 +16,13 @@ const IDLE: Duration = Duration::from_secs(3600);
 #[derive(Debug, Default)]
 pub(super) struct ExpiryAlarm {
     state: Mutex<AlarmState>,
-    rung: Condvar,
+    wakeup: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct AlarmState {
-    has_rung: bool,
-    is_over: bool,
+    is_woken: bool,
+    must_end: bool,
 }
 
 /// The handle of the thread, which runs until the handle is dropped.
@@ -34,19 +34,19 @@ pub(crate) struct Keeper {
 
 impl ExpiryAlarm {
     pub(super) fn ring(&self) {
-        lock(&self.state).has_rung = true;
-        self.rung.notify_one();
+        lock(&self.state).is_woken = true;
+        self.wakeup.notify_one();
     }
 
     /// Waits at most `at_most` for a wakeup. Returns true if the keeper must end.
     fn wait(&self, at_most: Duration) -> bool {
-        let is_quiet = |state: &mut AlarmState| !state.has_rung && !state.is_over;
+        let is_quiet = |state: &mut AlarmState| !state.is_woken && !state.must_end;
         let waited = self
-            .rung
+            .wakeup
             .wait_timeout_while(lock(&self.state), at_most, is_quiet);
         let (mut state, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
-        state.has_rung = false;
-        state.is_over
+        state.is_woken = false;
+        state.must_end
     }
 }
 
@@ -82,8 +82,8 @@ fn keep(links: &Links) {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        lock(&self.alarm.state).is_over = true;
-        self.alarm.rung.notify_one();
+        lock(&self.alarm.state).must_end = true;
+        self.alarm.wakeup.notify_one();
         if let Some(thread) = self.thread.take() {
             // If the thread panicked, the panic has already been printed.
             let _ = thread.join();

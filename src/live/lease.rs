@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::checked_conditions::CheckedConditions;
-use super::moment::{Calendar, since};
+use super::moment::{WallClock, since};
 
 /// The longest duration of a lease: a day.
 const LONGEST: Nanos = Nanos(86_400_000_000_000);
@@ -41,7 +41,7 @@ pub(super) struct Lease {
     grants: u64,
     until: Option<Nanos>,
     /// The state to which the link reverts.
-    pub(super) before: Before,
+    pub(super) before: RevertState,
 }
 
 /// The grant of a lease to one connection, valid until the next renewal.
@@ -53,7 +53,7 @@ pub(crate) struct LeaseGrant {
 
 /// The state that is in force again after a lease.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Before {
+pub(super) struct RevertState {
     pub(super) revision: u64,
     pub(super) conditions: Arc<CheckedConditions>,
     pub(super) clock: ScheduleClock,
@@ -89,7 +89,7 @@ impl LeaseId {
 
 impl Lease {
     /// Starts a lease at `now`; the link reverts to `before` at its end.
-    pub(super) fn begin(span: LeaseFor, now: Nanos, before: Before) -> Self {
+    pub(super) fn begin(span: LeaseFor, now: Nanos, before: RevertState) -> Self {
         let mut lease = Self {
             id: LeaseId::new(),
             span,
@@ -132,7 +132,7 @@ impl Lease {
     }
 
     /// Returns the lease with its expiry set to `now`.
-    pub(super) fn over(self, now: Nanos) -> Self {
+    pub(super) fn expired(self, now: Nanos) -> Self {
         Self {
             until: Some(now),
             ..self
@@ -140,18 +140,18 @@ impl Lease {
     }
 
     /// Describes the end of the lease in words.
-    pub(super) fn says(&self, calendar: &Calendar) -> String {
+    pub(super) fn describe_end(&self, wall_clock: &WallClock) -> String {
         match self.until {
-            Some(until) => format!("until {}", calendar.at(until)),
+            Some(until) => format!("until {}", wall_clock.at(until)),
             None => "for as long as its holder's connection lives".to_owned(),
         }
     }
 
     /// Returns the lease as clients see it. Only its holder gets the identifier.
-    pub(super) fn view(&self, calendar: &Calendar, to_holder: bool) -> LeaseView {
+    pub(super) fn view(&self, wall_clock: &WallClock, to_holder: bool) -> LeaseView {
         LeaseView {
             span: self.span.to_string(),
-            until: self.until.map(|until| calendar.at(until)),
+            until: self.until.map(|until| wall_clock.at(until)),
             reverts_to: self.before.revision,
             id: to_holder.then(|| self.id.0.clone()),
         }
@@ -203,9 +203,9 @@ mod tests {
     fn a_lease_ends_after_its_time_and_later_when_it_is_renewed() {
         let second = Nanos::from_millis(1_000);
         let begun = Nanos::from_millis(5_000);
-        let before = Before {
+        let before = RevertState {
             revision: 3,
-            ..Before::default()
+            ..RevertState::default()
         };
         let mut lease = Lease::begin(LeaseFor::Time(second), begun, before);
         let ends_in = |lease: &Lease, millis| lease.ends_in(Nanos::from_millis(millis));

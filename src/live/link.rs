@@ -15,11 +15,11 @@ use super::checked_conditions::CheckedConditions;
 use super::counters::{DirectionCounters, LinkCounters};
 use super::export::ChangeLog;
 use super::keeper::ExpiryAlarm;
-use super::lease::{Before, Lease, LeaseGrant, LeaseId};
+use super::lease::{Lease, LeaseGrant, LeaseId, RevertState};
 use super::meter::LinkMeter;
-use super::moment::{Calendar, seconds, since};
-use super::sample::{Event, EventJournal, Happening};
-use super::view::{By, ChangeView, Changed, LinkView, ScheduleTime, ScheduleView};
+use super::moment::{WallClock, seconds, since};
+use super::sample::{Event, EventJournal, EventKind};
+use super::view::{ChangeCause, ChangeResult, ChangeView, LinkView, ScheduleTime, ScheduleView};
 use super::words::{command_line, in_force};
 use super::{BuildLink, NewLink, lock};
 use crate::forward::NewConditions;
@@ -40,10 +40,10 @@ pub(crate) struct LiveLink {
     forwarder: ForwarderHandle,
     number: usize,
     build: Result<BuildLink, String>,
-    calendar: Calendar,
+    wall_clock: WallClock,
     state: Mutex<LinkState>,
     journal: Mutex<EventJournal>,
-    over: watch::Sender<bool>,
+    ended: watch::Sender<bool>,
     keeper: Arc<ExpiryAlarm>,
 }
 
@@ -66,10 +66,10 @@ struct Revision {
     at: Nanos,
     spec: Arc<LinkSpec>,
     /// A description of the conditions in one line.
-    said: Arc<str>,
+    description: Arc<str>,
     /// The clock of the conditions' schedules.
     clock: ScheduleClock,
-    by: By,
+    by: ChangeCause,
     counted: [DirectionCounters; 2],
 }
 
@@ -85,11 +85,11 @@ impl LiveLink {
         let first = Revision {
             number: 1,
             at: new.forwarder.start(),
-            by: By::Start,
+            by: ChangeCause::Start,
             counted: Default::default(),
             clock: ScheduleClock::default(),
             spec: Arc::clone(&conditions.spec),
-            said: Arc::clone(&conditions.said),
+            description: Arc::clone(&conditions.description),
         };
         let classes = class_names(&first.spec);
         let mut revisions = BoundedHistory::at_most(KEPT);
@@ -102,7 +102,7 @@ impl LiveLink {
             forwarder: new.forwarder,
             number: new.number,
             build: new.build,
-            calendar: Calendar::now(),
+            wall_clock: WallClock::now(),
             state: Mutex::new(LinkState {
                 revisions,
                 conditions,
@@ -110,7 +110,7 @@ impl LiveLink {
                 classes,
             }),
             journal: Mutex::default(),
-            over: watch::Sender::new(false),
+            ended: watch::Sender::new(false),
             keeper,
         }
     }
@@ -140,32 +140,36 @@ impl LiveLink {
         &self,
         order: &ChangeOrder,
         deadline: Nanos,
-    ) -> Result<Changed, ChangeRefusal> {
+    ) -> Result<ChangeResult, ChangeRefusal> {
         loop {
             let (now, lease, classes) = {
                 let state = lock(&self.state);
                 self.check_order(&state, order)?;
-                let lease = state.lease.as_ref();
-                let lease = lease.map(|lease| Arc::clone(&lease.before.conditions));
+                let lease = state
+                    .lease
+                    .as_ref()
+                    .map(|lease| Arc::clone(&lease.before.conditions));
                 (state.as_before(), lease, state.classes.clone())
             };
-            let (spec, schedule) = order.conditions.over(&now.conditions.spec)?;
+            let (spec, schedule) = order.conditions.apply_to(&now.conditions.spec)?;
             // Conditions without a schedule keep no time for a later schedule.
-            let clock = match spec.has_schedule() {
-                true => now.clock,
-                false => ScheduleClock::default(),
+            let clock = if spec.has_schedule() {
+                now.clock
+            } else {
+                ScheduleClock::default()
             };
             check_classes(&classes, &spec)?;
             check_memory(&spec, self.forwarder.held_memory())?;
-            let next = match Arc::ptr_eq(&spec, &now.conditions.spec) {
-                true => Arc::clone(&now.conditions),
-                false => Arc::new(CheckedConditions::of(spec, self.build.as_ref().ok())?),
+            let next = if Arc::ptr_eq(&spec, &now.conditions.spec) {
+                Arc::clone(&now.conditions)
+            } else {
+                Arc::new(CheckedConditions::of(spec, self.build.as_ref().ok())?)
             };
             if let Some(back) = lease.or(order.lease_for.map(|_| Arc::clone(&now.conditions))) {
                 let checked = next.check_successor(&back);
                 checked
                     .map_err(|error| ChangeRefusal::of_model(&back.spec, error))
-                    .map_err(ChangeRefusal::of_the_way_back)?;
+                    .map_err(ChangeRefusal::for_lease_end)?;
             }
             if order.is_dry_run {
                 let checked = now.conditions.check_successor(&next);
@@ -175,14 +179,14 @@ impl LiveLink {
                 return Err(ChangeRefusal::TooLong);
             }
             if order.is_dry_run {
-                return self.would_change(&next, (clock, schedule));
+                return self.preview_change(&next, (clock, schedule));
             }
             let new = self.to_forwarder(&next, (clock, schedule))?;
             let mut state = lock(&self.state);
             if state.in_force().number != now.revision {
                 continue;
             }
-            let reading = self.put_into_force(&mut state, next, new, By::Api)?;
+            let reading = self.put_into_force(&mut state, next, new, ChangeCause::Api)?;
             if let Some(span) = order.lease_for {
                 match &mut state.lease {
                     Some(lease) => lease.renew(span, reading.at),
@@ -195,7 +199,7 @@ impl LiveLink {
             drop(state);
             let grant = lease.as_ref().and_then(Lease::grant);
             let view = self.view_of(&revision, lease.as_ref(), true);
-            return Ok(Changed {
+            return Ok(ChangeResult {
                 grant: grant.filter(|_| order.lease_for.is_some()),
                 ..self.changed(&reading, view, false)
             });
@@ -203,21 +207,21 @@ impl LiveLink {
     }
 
     /// Returns the result that a change to `next` would have now.
-    fn would_change(
+    fn preview_change(
         &self,
         next: &CheckedConditions,
         (clock, schedule): (ScheduleClock, ScheduleOrder),
-    ) -> Result<Changed, ChangeRefusal> {
+    ) -> Result<ChangeResult, ChangeRefusal> {
         let now = self.forwarder.read(self.number)?;
         let revision = Arc::clone(lock(&self.state).in_force());
-        let would = Revision {
+        let preview = Revision {
             spec: Arc::clone(&next.spec),
-            said: Arc::clone(&next.said),
+            description: Arc::clone(&next.description),
             clock: clock.ordered(self.link_time(now.at), schedule),
             counted: Default::default(),
             ..*revision
         };
-        let view = self.view_of(&would, None, false);
+        let view = self.view_of(&preview, None, false);
         Ok(self.changed(&now, view, true))
     }
 
@@ -229,7 +233,7 @@ impl LiveLink {
         &self,
         id: Option<&LeaseId>,
         origin: &Origin,
-    ) -> Result<Changed, ChangeRefusal> {
+    ) -> Result<ChangeResult, ChangeRefusal> {
         let mut state = lock(&self.state);
         let is_it = |lease: &Lease| id.is_none_or(|id| *id == lease.id);
         if !state.lease.as_ref().is_some_and(is_it) {
@@ -262,8 +266,8 @@ impl LiveLink {
         let [up, down] = [&now.summary.up, &now.summary.down].map(DirectionCounters::of);
         Ok(Some(LinkCounters {
             since_revision: number,
-            since: self.calendar.at(since_then),
-            at: self.calendar.at(now.at),
+            since: self.wall_clock.at(since_then),
+            at: self.wall_clock.at(now.at),
             span_s: seconds(since(since_then, now.at)),
             up: up.since(&counted[0]),
             down: down.since(&counted[1]),
@@ -284,7 +288,7 @@ impl LiveLink {
         let then = LinkSpec::clone(spec).then(time);
         Some(ScheduleView {
             time: self.schedule_time(spec, *clock, now)?,
-            at: self.calendar.at(now),
+            at: self.wall_clock.at(now),
             last_s: seconds(spec.last_step()?),
             says: in_force(&then),
             conditions: then,
@@ -324,12 +328,17 @@ impl LiveLink {
 
     /// Returns the changes from a revision on, or from the first one that is kept, for export.
     /// Returns `None` if the revision is not kept or does not exist.
-    pub(crate) fn told(&self, since_revision: Option<u64>) -> Option<ChangeLog> {
-        let is_meant =
+    pub(crate) fn change_log(&self, since_revision: Option<u64>) -> Option<ChangeLog> {
+        let is_requested =
             |of: &&Arc<Revision>| since_revision.is_none_or(|number| of.number >= number);
         let all: Vec<Arc<Revision>> = {
             let state = lock(&self.state);
-            state.revisions.iter().filter(is_meant).cloned().collect()
+            state
+                .revisions
+                .iter()
+                .filter(is_requested)
+                .cloned()
+                .collect()
         };
         let (first, last) = (all.first()?, all.last()?);
         if since_revision.is_some_and(|number| number != first.number) {
@@ -343,7 +352,7 @@ impl LiveLink {
         Some(ChangeLog {
             name: self.name.clone(),
             revisions: [first.number, last.number],
-            since: self.calendar.at(first.at),
+            since: self.wall_clock.at(first.at),
             conditions: all.iter().map(conditions).collect(),
         })
     }
@@ -382,20 +391,20 @@ impl LiveLink {
     /// Waits until the link has ended.
     pub(crate) async fn ended(&self) {
         // An error means that the link itself is gone.
-        let _ = self.over.subscribe().wait_for(|is_over| *is_over).await;
+        let _ = self.ended.subscribe().wait_for(|is_over| *is_over).await;
     }
 
     /// Tells observers that the link is about to end.
     pub(super) fn end(&self) {
-        lock(&self.journal).note(Happening::End);
-        self.over.send_replace(true);
+        lock(&self.journal).note(EventKind::End);
+        self.ended.send_replace(true);
     }
 
     /// Does the maintenance that is due at `now`: ends an expired lease and takes a sample if the
     /// link has observers. Returns the time until the next maintenance.
     pub(super) fn keep(&self, now: Nanos) -> Option<Duration> {
         let lease = self.keep_lease(now);
-        let sample = self.keep_watch(now);
+        let sample = self.keep_samples(now);
         lease.into_iter().chain(sample).min()
     }
 
@@ -411,11 +420,11 @@ impl LiveLink {
         (!is_reverted).then_some(AGAIN)
     }
 
-    fn keep_watch(&self, now: Nanos) -> Option<Duration> {
+    fn keep_samples(&self, now: Nanos) -> Option<Duration> {
         let next = {
             let mut journal = lock(&self.journal);
             if !journal.is_watched() {
-                journal.rest();
+                journal.forget_reading();
                 return None;
             }
             journal.next_reading()
@@ -426,7 +435,7 @@ impl LiveLink {
         let reading = self.forwarder.read(self.number).ok()?;
         let revision = lock(&self.state).in_force().number;
         let start = self.forwarder.start();
-        lock(&self.journal).take(reading, start, revision, &self.calendar);
+        lock(&self.journal).take(reading, start, revision, &self.wall_clock);
         Some(Duration::from_nanos(super::sample::EVERY.0))
     }
 
@@ -455,7 +464,7 @@ impl LiveLink {
         state: &mut LinkState,
         conditions: Arc<CheckedConditions>,
         new: NewConditions,
-        by: By,
+        by: ChangeCause,
     ) -> Result<LinkReading, ChangeRefusal> {
         let (clock, order) = (new.clock, new.order);
         let changed = self.forwarder.change(self.number, new);
@@ -468,7 +477,7 @@ impl LiveLink {
             number: state.in_force().number + 1,
             at: reading.at,
             spec: Arc::clone(&conditions.spec),
-            said: Arc::clone(&conditions.said),
+            description: Arc::clone(&conditions.description),
             clock: clock.ordered(self.link_time(reading.at), order),
             by,
             counted: [&reading.summary.up, &reading.summary.down].map(DirectionCounters::of),
@@ -477,7 +486,7 @@ impl LiveLink {
         let bytes = revision.memory();
         state.revisions.push(Arc::new(revision), bytes);
         state.conditions = conditions;
-        lock(&self.journal).note(Happening::Change(change.into()));
+        lock(&self.journal).note(EventKind::Change(change.into()));
         Ok(reading)
     }
 
@@ -494,7 +503,7 @@ impl LiveLink {
             self.name,
             revision.number,
             order.origin,
-            revision.says()
+            revision.describe()
         ));
     }
 
@@ -513,19 +522,19 @@ impl LiveLink {
         let schedule = (before.clock, ScheduleOrder::default());
         let new = self.to_forwarder(&before.conditions, schedule);
         let conditions = Arc::clone(&before.conditions);
-        let reverted =
-            new.and_then(|new| self.put_into_force(state, conditions, new, By::LeaseEnded));
+        let reverted = new
+            .and_then(|new| self.put_into_force(state, conditions, new, ChangeCause::LeaseEnded));
         match &reverted {
             Ok(_) => log(format_args!(
                 "farwire: {}: revision {}: the lease has ended {cause} ({}): {}",
                 self.name,
                 state.in_force().number,
                 lease.id.shortened(),
-                state.in_force().says()
+                state.in_force().describe()
             )),
             Err(ChangeRefusal::Ended) => {}
             Err(_) => {
-                state.lease = Some(lease.over(clock::now()));
+                state.lease = Some(lease.expired(clock::now()));
                 self.keeper.ring();
             }
         }
@@ -551,16 +560,16 @@ impl LiveLink {
         match (&state.lease, &order.lease) {
             (Some(lease), Some(id)) if lease.id == *id => Ok(()),
             (Some(lease), _) if !order.is_dry_run => Err(ChangeRefusal::Leased {
-                until: lease.says(&self.calendar),
+                until: lease.describe_end(&self.wall_clock),
             }),
             (None, Some(_)) => Err(ChangeRefusal::NoLease),
             _ => Ok(()),
         }
     }
 
-    fn changed(&self, reading: &LinkReading, link: LinkView, dry_run: bool) -> Changed {
-        Changed {
-            at: self.calendar.at(reading.at),
+    fn changed(&self, reading: &LinkReading, link: LinkView, dry_run: bool) -> ChangeResult {
+        ChangeResult {
+            at: self.wall_clock.at(reading.at),
             at_s: seconds(self.link_time(reading.at)),
             revision: link.revision,
             link,
@@ -591,10 +600,10 @@ impl LiveLink {
     fn change_of(&self, revision: &Revision) -> ChangeView {
         ChangeView {
             revision: revision.number,
-            at: self.calendar.at(revision.at),
+            at: self.wall_clock.at(revision.at),
             at_s: seconds(self.link_time(revision.at)),
             conditions: revision.spec.clone(),
-            says: revision.says(),
+            says: revision.describe(),
             schedule: self.schedule_time(&revision.spec, revision.clock, revision.at),
             by: revision.by,
         }
@@ -611,14 +620,14 @@ impl LiveLink {
         LinkView {
             name: self.name.clone(),
             ends: self.ends.clone(),
-            says: revision.says(),
+            says: revision.describe(),
             command: command_line(spec),
             conditions: Arc::clone(spec),
             schedule: self.schedule_time(spec, *clock, *at),
             revision: *number,
-            since: self.calendar.at(*at),
-            started: self.calendar.at(self.forwarder.start()),
-            lease: lease.map(|lease| lease.view(&self.calendar, to_holder)),
+            since: self.wall_clock.at(*at),
+            started: self.wall_clock.at(self.forwarder.start()),
+            lease: lease.map(|lease| lease.view(&self.wall_clock, to_holder)),
             fixed: self.build.as_ref().err().cloned(),
             seed: spec.seed(),
         }
@@ -637,9 +646,9 @@ impl LinkState {
         self.revisions.get(place)
     }
 
-    fn as_before(&self) -> Before {
+    fn as_before(&self) -> RevertState {
         let in_force = self.in_force();
-        Before {
+        RevertState {
             revision: in_force.number,
             conditions: Arc::clone(&self.conditions),
             clock: in_force.clock,
@@ -649,15 +658,21 @@ impl LinkState {
 
 impl Revision {
     /// Describes the conditions in one line, with the changes to their schedules' time.
-    fn says(&self) -> String {
-        let said = &self.said;
+    fn describe(&self) -> String {
+        let description = &self.description;
         match self.clock {
-            clock if clock == ScheduleClock::default() => said.as_ref().to_owned(),
+            clock if clock == ScheduleClock::default() => description.as_ref().to_owned(),
             ScheduleClock::Stopped { at } => {
-                format!("{said}, the schedule stopped at {:.3} s", seconds(at))
+                format!(
+                    "{description}, the schedule stopped at {:.3} s",
+                    seconds(at)
+                )
             }
             ScheduleClock::Running { from, .. } => {
-                format!("{said}, the schedule going on from {:.3} s", seconds(from))
+                format!(
+                    "{description}, the schedule going on from {:.3} s",
+                    seconds(from)
+                )
             }
         }
     }
@@ -665,7 +680,7 @@ impl Revision {
     /// Returns the memory of the revision in bytes.
     fn memory(&self) -> usize {
         let counted = self.counted.iter().map(DirectionCounters::memory);
-        size_of::<Self>() + self.spec.memory() + self.said.len() + counted.sum::<usize>()
+        size_of::<Self>() + self.spec.memory() + self.description.len() + counted.sum::<usize>()
     }
 }
 
@@ -701,22 +716,22 @@ mod tests {
     use crate::forward::thread::tests::idle;
 
     /// A link whose check of conditions announces its start and then waits for a message.
-    struct Checked {
+    struct SlowLink {
         forwarder: ForwarderThread,
         link: LiveLink,
         begun: Receiver<()>,
         go_on: Sender<()>,
     }
 
-    fn checked() -> Checked {
+    fn slow_link() -> SlowLink {
         let forwarder = idle();
         let (begin, begun) = channel();
-        let (go_on, goes_on) = channel();
-        let goes_on = Mutex::new(goes_on);
+        let (go_on, may_go_on) = channel();
+        let may_go_on = Mutex::new(may_go_on);
         let build = move |spec: &LinkSpec| {
             // At the end of a test, the receiver is gone.
             let _ = begin.send(());
-            let _ = lock(&goes_on).recv();
+            let _ = lock(&may_go_on).recv();
             spec.to_link("box")
         };
         go_on.send(()).unwrap();
@@ -730,7 +745,7 @@ mod tests {
         };
         let link = LiveLink::new(new, Arc::default());
         begun.recv().unwrap();
-        Checked {
+        SlowLink {
             forwarder,
             link,
             begun,
@@ -747,12 +762,12 @@ mod tests {
 
     #[test]
     fn a_change_that_is_checked_too_late_is_refused_and_changes_nothing() {
-        let Checked {
+        let SlowLink {
             forwarder,
             link,
             go_on,
             ..
-        } = checked();
+        } = slow_link();
         for is_dry_run in [false, true] {
             go_on.send(()).unwrap();
             let order = ChangeOrder {
@@ -771,12 +786,12 @@ mod tests {
 
     #[test]
     fn while_conditions_are_checked_others_read_and_change_the_link() {
-        let Checked {
+        let SlowLink {
             forwarder,
             link,
             begun,
             go_on,
-        } = checked();
+        } = slow_link();
         std::thread::scope(|scope| {
             let slow = scope.spawn(|| link.change(&patch(json!({"loss": "1%"})), Nanos::MAX));
             begun.recv().unwrap();
@@ -800,12 +815,12 @@ mod tests {
 
     #[test]
     fn revisions_share_conditions_and_count_all_that_they_take() {
-        let Checked {
+        let SlowLink {
             forwarder,
             link,
             go_on,
             ..
-        } = checked();
+        } = slow_link();
         (0..10).for_each(|_| go_on.send(()).unwrap());
         let indexes: Vec<u64> = (0..10_000).collect();
         let stages = json!({"stages": [{"kind": "indexes", "indexes": indexes}]});
@@ -821,7 +836,7 @@ mod tests {
         assert!(Arc::ptr_eq(&second.spec, &last.spec));
         assert!(!Arc::ptr_eq(&second.spec, &third.spec));
         assert!(second.memory() > 80_000 && third.memory() > 80_000);
-        let without_text = second.memory() - second.said.len();
+        let without_text = second.memory() - second.description.len();
         assert!(without_text < 90_000, "{without_text}");
         drop(state);
         forwarder.stop().unwrap();

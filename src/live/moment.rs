@@ -7,12 +7,12 @@ use netio::clock;
 /// Both clocks, read together when the link started. Later steps of the wall clock are ignored, so
 /// that times of one link can be subtracted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Calendar {
+pub(super) struct WallClock {
     mono: Nanos,
     wall: Nanos,
 }
 
-impl Calendar {
+impl WallClock {
     /// Reads both clocks.
     pub(super) fn now() -> Self {
         Self {
@@ -44,12 +44,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instant_is_told_as_the_time_of_day_that_it_was() {
-        let calendar = Calendar {
+    fn an_instant_is_formatted_as_wall_clock_time() {
+        let wall_clock = WallClock {
             mono: Nanos(5_000_000_000),
             wall: Nanos(1_700_000_000_000_000_000),
         };
-        let at = |instant| calendar.at(Nanos(instant));
+        let at = |instant| wall_clock.at(Nanos(instant));
         assert_eq!(at(5_000_000_007), "2023-11-14T22:13:20.000000007Z");
         assert_eq!(at(4_000_000_000), "2023-11-14T22:13:19.000000000Z");
     }

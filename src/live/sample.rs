@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::bounded_history::BoundedHistory;
 use super::counters::DirectionCounters;
-use super::moment::{Calendar, seconds, since};
+use super::moment::{WallClock, seconds, since};
 use super::view::ChangeView;
 use crate::forward::round_trips::RoundTripTimes;
 use crate::forward::thread::LinkReading;
@@ -27,26 +27,26 @@ const LAG: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) id: u64,
-    pub(crate) what: Happening,
+    pub(crate) what: EventKind,
 }
 
 impl Event {
     /// Returns the memory of the event in bytes.
     fn memory(&self) -> usize {
         let what = match &self.what {
-            Happening::Change(change) => {
+            EventKind::Change(change) => {
                 size_of::<ChangeView>()
                     + change.conditions.memory()
                     + change.says.capacity()
                     + change.at.capacity()
             }
-            Happening::Sample(sample) => {
+            EventKind::Sample(sample) => {
                 size_of::<LinkSample>()
                     + sample.at.capacity()
                     + sample.up.counters.memory()
                     + sample.down.counters.memory()
             }
-            Happening::End => 0,
+            EventKind::End => 0,
         };
         size_of::<Self>() + what
     }
@@ -54,7 +54,7 @@ impl Event {
 
 /// The content of an event.
 #[derive(Debug)]
-pub(crate) enum Happening {
+pub(crate) enum EventKind {
     Sample(Box<LinkSample>),
     Change(Box<ChangeView>),
     /// The link ended; no event follows.
@@ -159,7 +159,7 @@ impl Default for EventJournal {
 
 impl EventJournal {
     /// Adds an event and sends it to all readers.
-    pub(super) fn note(&mut self, what: Happening) {
+    pub(super) fn note(&mut self, what: EventKind) {
         self.last_id += 1;
         let event = Arc::new(Event {
             id: self.last_id,
@@ -192,7 +192,7 @@ impl EventJournal {
     }
 
     /// Drops the previous reading, because the link has no observers.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn forget_reading(&mut self) {
         self.before = None;
     }
 
@@ -202,11 +202,11 @@ impl EventJournal {
         now: LinkReading,
         start: Nanos,
         revision: u64,
-        calendar: &Calendar,
+        wall_clock: &WallClock,
     ) {
         if let Some(before) = self.before.take() {
-            let sample = LinkSample::between(&before, &now, start, revision, calendar);
-            self.note(Happening::Sample(sample.into()));
+            let sample = LinkSample::between(&before, &now, start, revision, wall_clock);
+            self.note(EventKind::Sample(sample.into()));
         }
         self.before = Some(now);
     }
@@ -218,7 +218,7 @@ impl LinkSample {
         now: &LinkReading,
         start: Nanos,
         revision: u64,
-        calendar: &Calendar,
+        wall_clock: &WallClock,
     ) -> Self {
         let span_s = seconds(since(before.at, now.at));
         let direction = |side: usize| {
@@ -231,7 +231,7 @@ impl LinkSample {
         let error = &now.summary.departure_error;
         let us = |ns: u64| ns as f64 / 1e3;
         Self {
-            at: calendar.at(now.at),
+            at: wall_clock.at(now.at),
             at_s: seconds(since(start, now.at)),
             span_s,
             revision,
@@ -271,9 +271,12 @@ impl DirectionSample {
         backlog: Option<Waiting>,
         span_s: f64,
     ) -> Self {
-        let rate = |earlier: u64, later: u64| match span_s > 0.0 {
-            true => (later - earlier) as f64 * 8.0 / span_s,
-            false => 0.0,
+        let rate = |earlier: u64, later: u64| {
+            if span_s > 0.0 {
+                (later - earlier) as f64 * 8.0 / span_s
+            } else {
+                0.0
+            }
         };
         Self {
             offered_bit_per_s: rate(before.bytes, now.bytes),
@@ -295,15 +298,15 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_gets_what_it_missed_and_who_lags_is_cut_off() {
+    fn a_reconnecting_reader_gets_missed_events_and_a_slow_one_is_disconnected() {
         let mut journal = EventJournal::default();
-        (0..KEPT + 5).for_each(|_| journal.note(Happening::End));
+        (0..KEPT + 5).for_each(|_| journal.note(EventKind::End));
         let all = KEPT as u64 + 5;
         assert!(journal.follow(None).0.is_empty());
         assert_eq!(ids(&journal.follow(Some(all - 2)).0), [all - 1, all]);
         assert_eq!(journal.follow(Some(1)).0.len(), KEPT);
         let (_, mut reader) = journal.follow(None);
-        (0..=LAG).for_each(|_| journal.note(Happening::End));
+        (0..=LAG).for_each(|_| journal.note(EventKind::End));
         assert!(matches!(
             reader.try_recv(),
             Err(broadcast::error::TryRecvError::Lagged(1))
@@ -311,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_are_those_of_the_span_and_none_is_no_zero() {
+    fn round_trips_are_those_of_the_span_and_none_is_null() {
         let times = |counts: &[u64], ms| {
             let mut times = RoundTripTimes {
                 sum: Nanos::from_millis(ms),
@@ -321,17 +324,17 @@ mod tests {
             times
         };
         let (before, now) = (times(&[3, 1], 100), times(&[4, 1, 1], 150));
-        let seen = RoundTrip::between(&before, &now);
+        let round_trip = RoundTrip::between(&before, &now);
         let expected = RoundTrip {
             count: 2,
             mean_ms: 25.0,
         };
-        assert_eq!(seen, Some(expected));
+        assert_eq!(round_trip, Some(expected));
         assert_eq!(RoundTrip::between(&now, &now), None);
     }
 
     #[test]
-    fn a_rate_is_what_came_in_the_span() {
+    fn a_rate_counts_the_bytes_of_the_span() {
         let before = DirectionCounters::default();
         let now = DirectionCounters {
             bytes: 1_500,

@@ -43,7 +43,7 @@ pub(crate) struct LinkView {
 
 /// The result of a change.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct Changed {
+pub(crate) struct ChangeResult {
     /// The link after the change, or as it would be after it in a dry run.
     pub(crate) link: LinkView,
     /// The instant of the change in both directions: RFC 3339.
@@ -79,7 +79,7 @@ pub(crate) struct ChangeView {
     /// The time of the schedules at that instant; null without schedules.
     pub(crate) schedule: Option<ScheduleTime>,
     /// The cause of the change.
-    pub(crate) by: By,
+    pub(crate) by: ChangeCause,
 }
 
 /// The time of a link's schedules at an instant.
@@ -113,7 +113,7 @@ pub(crate) struct ScheduleView {
 
 /// The cause of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub(crate) enum By {
+pub(crate) enum ChangeCause {
     /// The start of the link.
     #[serde(rename = "start")]
     Start,

@@ -13,7 +13,7 @@ use super::history::SampleHistory;
 use super::output::CommandOutput;
 use super::steps::Knob;
 use crate::live::{
-    CHANGE_LIMIT, ChangeOrder, Event, ExperimentView, Happening, LinkSample, LinkView, Links,
+    CHANGE_LIMIT, ChangeOrder, Event, EventKind, ExperimentView, LinkSample, LinkView, Links,
     LiveLink, Origin, RequestedConditions,
 };
 
@@ -230,7 +230,7 @@ impl Watched {
     }
 
     fn take(&mut self, event: &Event, is_paused: bool) {
-        if let Happening::Sample(sample) = &event.what
+        if let EventKind::Sample(sample) = &event.what
             && !is_paused
         {
             self.history.add(sample);

@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::client::ClientConnection;
-use crate::live::{Event, Happening, LeaseGrant, LiveLink};
+use crate::live::{Event, EventKind, LeaseGrant, LiveLink};
 
 /// Parts of a body that may wait for their reader.
 const WAITING: usize = 4;
@@ -51,7 +51,7 @@ pub(super) fn follow(link: &LiveLink, last: Option<u64>) -> Body {
             let Ok(event) = event else {
                 return;
             };
-            if !send(&parts, &event).await || matches!(event.what, Happening::End) {
+            if !send(&parts, &event).await || matches!(event.what, EventKind::End) {
                 return;
             }
         }
@@ -62,9 +62,9 @@ pub(super) fn follow(link: &LiveLink, last: Option<u64>) -> Body {
 /// Sends an event; whether its reader is still there.
 async fn send(parts: &mpsc::Sender<Bytes>, event: &Arc<Event>) -> bool {
     let (name, data) = match &event.what {
-        Happening::Sample(sample) => ("sample", json(sample)),
-        Happening::Change(change) => ("change", json(change)),
-        Happening::End => ("end", "{}".to_owned()),
+        EventKind::Sample(sample) => ("sample", json(sample)),
+        EventKind::Change(change) => ("change", json(change)),
+        EventKind::End => ("end", "{}".to_owned()),
     };
     let text = format!("id: {}\nevent: {name}\ndata: {data}\n\n", event.id);
     parts.send(text.into()).await.is_ok()

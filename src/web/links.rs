@@ -24,8 +24,8 @@ use super::events::ConnectionLease;
 use super::problem::Problem;
 use super::{AppState, capture, events, history};
 use crate::live::{
-    CHANGE_LIMIT, ChangeRefusal, ChangeView, Changed, LinkCounters, LinkSample, LinkView, LiveLink,
-    ScheduleChange, ScheduleView,
+    CHANGE_LIMIT, ChangeRefusal, ChangeResult, ChangeView, LinkCounters, LinkSample, LinkView,
+    LiveLink, ScheduleChange, ScheduleView,
 };
 
 /// How long the answer to a change that was made waits for what it means.
@@ -44,7 +44,7 @@ pub(super) struct All {
 #[schema(as = ChangedAndImplied)]
 pub(super) struct ChangeResponse {
     #[serde(flatten)]
-    changed: Changed,
+    changed: ChangeResult,
     /// What the conditions mean, as `farwire link --json` has it; null of a change that was made while much else was computed.
     #[schema(value_type = Option<Object>)]
     implies: Option<InEffect>,
@@ -275,7 +275,7 @@ pub(super) async fn history_file(
     let Query(query) = query?;
     let told = Arc::clone(&link);
     let file = compute(&app, move || {
-        let told = told.told(query.since).ok_or_else(unknown_revision)?;
+        let told = told.change_log(query.since).ok_or_else(unknown_revision)?;
         let text = match form {
             FileForm::Link => told.link_file(),
             FileForm::Scenario => told.scenario(),
@@ -453,7 +453,7 @@ async fn change(
 }
 
 /// With what it means. A change that was made is told of soon, without that if others are computed first.
-async fn tell(app: &AppState, changed: Changed) -> ChangeResponse {
+async fn tell(app: &AppState, changed: ChangeResult) -> ChangeResponse {
     let spec = Arc::clone(&changed.link.conditions);
     let implies = compute(app, move || InEffect::of(&spec).ok());
     let implies = match changed.dry_run {
