@@ -1,4 +1,5 @@
-//! Running Slurm's commands: in bounded time, again where nobody answers, and what became of what failed.
+//! Runs Slurm's commands with a time limit, repeats them if Slurm does not answer, and classifies
+//! failures.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt as _;
@@ -12,13 +13,13 @@ use crate::notes::note;
 use netio::kill_on_drop::KillOnDrop;
 use netio::stop::Stop;
 
-/// What a command may take.
+/// The time limit of a command.
 pub(super) const ANSWER: Duration = Duration::from_secs(60);
-/// How long Slurm may be silent: a controller that is started again is back by then.
+/// The time for which Slurm may stay silent. It allows for a restart of the controller.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Between two questions to one that is.
+/// The interval between two requests to a silent Slurm.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
-/// In Slurm's words, of a controller that never heard of what was asked, and of one that may have.
+/// Slurm's messages if the controller cannot have received the request, and if it may have.
 const UNREACHED: [&str; 2] = ["connect failure", "standby mode"];
 const UNANSWERED: [&str; 5] = [
     "send failure",
@@ -28,7 +29,8 @@ const UNANSWERED: [&str; 5] = [
     "Zero Bytes were",
 ];
 const STEP: Duration = Duration::from_millis(10);
-/// What users set to have their own views, which are not ours, and what would override a script's own lines.
+/// Prefixes of variables with which users change the output that this module parses, and variables
+/// that would override lines of the script.
 const FOREIGN: [&str; 2] = ["SQUEUE_", "SINFO_"];
 const OVERRIDING: [&str; 8] = [
     "SBATCH_ARRAY_INX",
@@ -40,23 +42,25 @@ const OVERRIDING: [&str; 8] = [
     "SBATCH_WAIT",
     "SBATCH_CLUSTERS",
 ];
-/// What would override lines that the user may leave to them: those of --partition and --time. sbatch(1) has none for --cpus.
+/// The variables that would override the script's lines for --partition and --time, which users may
+/// leave to their environment. sbatch(1) has none for --cpus.
 pub(super) const PARTITION: &str = "SBATCH_PARTITION";
 pub(super) const TIME_LIMIT: &str = "SBATCH_TIMELIMIT";
 
-/// A Slurm that does not answer, and is asked again.
+/// Repeated requests to a Slurm that does not answer.
 pub(super) struct Silence<'a> {
     stop: &'a Stop,
     since: Option<Instant>,
 }
 
 impl<'a> Silence<'a> {
-    /// One that is asked no more when `stop` says so.
+    /// Creates the state for requests that end when `stop` is set.
     pub(super) fn of(stop: &'a Stop) -> Self {
         Self { stop, since: None }
     }
 
-    /// Waits until the next question; fails with what came of the last one when it has been asked for long enough.
+    /// Waits until the next request. Fails with the last error if Slurm has been silent for too
+    /// long.
     pub(super) fn wait(&mut self, error: anyhow::Error) -> Result<()> {
         if let Some(cause) = self.stop.cause() {
             bail!("{cause}; the same command goes on");
@@ -79,33 +83,33 @@ impl<'a> Silence<'a> {
     }
 }
 
-/// What became of what a command that failed was to do.
+/// The effect of a command that failed.
 #[derive(Debug, PartialEq)]
 pub(super) enum CommandFailure {
     Refused,
-    /// Nobody heard of it.
+    /// Slurm did not receive the request.
     Unreached,
-    /// It may have been done.
+    /// Slurm may have done the request.
     Unknown,
 }
 
-/// What a command came to.
+/// The output of a command.
 pub(super) struct SlurmOutput {
     program: String,
-    /// Nothing of one that did not end.
+    /// The exit status; `None` if the command did not end in time.
     status: Option<ExitStatus>,
     stdout: String,
     stderr: String,
 }
 
 impl SlurmOutput {
-    /// What it printed, if it did what it was to.
+    /// Returns the standard output if the command succeeded.
     pub(super) fn answer(self) -> Result<String> {
         let program = self.program;
         let status = self
             .status
             .with_context(|| format!("{program} did not answer within {} s", ANSWER.as_secs()))?;
-        // Beside its cause it repeats the outcome: the lines make one.
+        // Slurm prints its cause and the outcome on separate lines; they are joined.
         let lines = self.stderr.lines().map(str::trim);
         let cause: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
         ensure!(
@@ -119,7 +123,7 @@ impl SlurmOutput {
         Ok(self.stdout)
     }
 
-    /// Of one that failed, what became of what it was to do.
+    /// Returns the effect of a command that failed.
     pub(super) fn fate(&self) -> CommandFailure {
         let says = |words: &[&str]| words.iter().any(|words| self.stderr.contains(words));
         let ended = self.status.and_then(|status| status.code()).is_some();
@@ -133,12 +137,13 @@ impl SlurmOutput {
     }
 }
 
-/// Runs one of Slurm's commands, in bounded time.
+/// Runs one of Slurm's commands with a time limit.
 pub(super) fn run(program: &str, arguments: &[&str]) -> Result<SlurmOutput> {
     run_without(program, arguments, &[])
 }
 
-/// The same without these variables: what they say was said otherwise.
+/// Does the same without these environment variables, because the command's own options already set
+/// their values.
 pub(super) fn run_without(program: &str, arguments: &[&str], said: &[&str]) -> Result<SlurmOutput> {
     let mut command = Command::new(program);
     command.args(arguments).env("LC_ALL", "C");
@@ -151,7 +156,7 @@ pub(super) fn run_without(program: &str, arguments: &[&str], said: &[&str]) -> R
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // What is typed to end this program is no reason for sbatch to end half-way.
+    // The terminal's Ctrl-C must not interrupt sbatch.
     command.process_group(0);
     let mut running = KillOnDrop::spawn(&mut command).with_context(|| program.to_owned())?;
     let child = running.streams();
@@ -179,7 +184,7 @@ pub(super) fn run_without(program: &str, arguments: &[&str], said: &[&str]) -> R
     })
 }
 
-/// Whether a variable is kept from Slurm's commands, beside those of what was `said`.
+/// Returns true if a variable is hidden from Slurm's commands, including those in `said`.
 fn is_withheld(name: &str, said: &[&str]) -> bool {
     FOREIGN.iter().any(|prefix| name.starts_with(prefix))
         || OVERRIDING.contains(&name)
@@ -189,7 +194,7 @@ fn is_withheld(name: &str, said: &[&str]) -> bool {
 fn text(stream: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
     if let Some(mut stream) = stream {
-        // What could be read before an error is what there is to say.
+        // Everything read before an error is still useful.
         let _ = stream.read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()
@@ -237,7 +242,7 @@ mod tests {
         );
         let timed_out = "Socket timed out on send/recv operation";
         assert_eq!(fate(failed, timed_out), CommandFailure::Unknown);
-        // Killed, and without an answer.
+        // A killed command, and one without an answer.
         assert_eq!(fate(Some(9), ""), CommandFailure::Unknown);
         assert_eq!(fate(None, ""), CommandFailure::Unknown);
         assert_eq!(fate(failed, "Invalid account"), CommandFailure::Refused);

@@ -1,4 +1,4 @@
-//! What nodes cannot do, and the others.
+//! The nodes that cannot run a task, and the remaining ones.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,16 +12,16 @@ use super::slurm::{Node, Slurm};
 use instruments::failure::Failure;
 use record::quantity::counted;
 
-/// What was found out about nodes, in a submit's directory.
+/// The directory with the findings about nodes, within a submit's directory.
 pub(super) const NODES: &str = "nodes";
-/// The file of a node that cannot: its cause.
+/// The extension of the file of an excluded node, which holds the cause.
 const CANNOT: &str = "cannot";
-/// The cause that stands in the doctor's own file.
+/// The cause that refers to the file with the doctor's report.
 pub(super) const DOCTOR: &str = "farwire doctor";
-/// So many nodes are named that share a cause.
+/// The largest number of nodes with the same cause that are listed by name.
 const MOST_NAMED: usize = 8;
 
-/// The nodes that are left out, each with its cause.
+/// Returns the excluded nodes, each with its cause.
 pub(super) fn excluded(directory: &Path) -> BTreeMap<String, String> {
     let entries = fs::read_dir(directory.join(NODES)).into_iter().flatten();
     let excluded = entries.filter_map(|entry| {
@@ -40,14 +40,14 @@ pub(super) fn excluded(directory: &Path) -> BTreeMap<String, String> {
     excluded.collect()
 }
 
-/// Leaves a node out from now on.
+/// Excludes a node from now on.
 pub(super) fn exclude(directory: &Path, node: &str, cause: &str) -> Result<()> {
     let file = directory.join(NODES).join(format!("{node}.{CANNOT}"));
     write_whole(&file, cause.as_bytes())
 }
 
-/// Fails with the causes when no node of the partition is left. While `busy` tasks are on nodes, only what is excluded counts: a node that
-/// is drained does what it has.
+/// Fails with the causes if no node of the partition is left. While tasks are `busy` on nodes, only
+/// exclusions count, because a node that is being drained completes its tasks.
 pub(super) fn some_left(
     slurm: &Slurm,
     partition: Option<&str>,
@@ -60,13 +60,13 @@ pub(super) fn some_left(
     }
 }
 
-/// Why none of `nodes` is left, if so.
+/// Returns the reason why none of `nodes` is left, or `None` if one is.
 fn none_left(nodes: &[Node], excluded: &BTreeMap<String, String>, busy: bool) -> Option<String> {
     let mut others = nodes
         .iter()
         .filter(|node| !excluded.contains_key(&node.name))
         .peekable();
-    // What a partition without nodes is for, Slurm knows.
+    // Without any node or exclusion, Slurm decides about the partition.
     if excluded.is_empty() && others.peek().is_none()
         || others.clone().any(|node| busy || node.is_usable())
     {
@@ -100,7 +100,7 @@ fn none_left(nodes: &[Node], excluded: &BTreeMap<String, String>, busy: bool) ->
     ))
 }
 
-/// What a doctor's file says is missing.
+/// Returns the missing requirements from a doctor's report.
 fn diagnosis(file: &Path) -> Option<String> {
     let said: Value = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
     let checks = said.get("checks")?.as_array()?.iter();
@@ -141,7 +141,7 @@ mod tests {
             "no node can do it: node1: no farwire; node2: down* (a fan); node3: drained (a fan); when that is mended, remove the file \
              NODE.cannot in the directory's nodes"
         );
-        // A task on node3 comes to its end.
+        // A task on node3 is still running.
         assert_eq!(none_left(&nodes("down*"), &excluded, true), None);
         assert!(none_left(&[node("node1", "idle")], &excluded, true).is_some());
         assert_eq!(none_left(&nodes("down*"), &nobody, false), None);

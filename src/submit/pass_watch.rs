@@ -1,4 +1,4 @@
-//! Waiting for a pass: what Slurm says of its tasks, and what their records say.
+//! Waits for a pass by following Slurm's state of its tasks and their records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,46 +16,47 @@ use instruments::failure::Failure;
 use netio::stop::{STOP_INTERVAL, Stop};
 use record::Record;
 
-/// Between two questions to Slurm.
+/// The range of the interval between two requests to Slurm.
 const SOONEST: Duration = Duration::from_secs(1);
 const LATEST: Duration = Duration::from_secs(15);
 
-/// Why tasks wait for others.
+/// The normal reasons why tasks wait.
 const USUAL: [&str; 4] = ["None", "Resources", "Priority", "JobArrayTaskLimit"];
 
-/// A pass that is waited for.
+/// A pass to wait for.
 #[derive(Debug)]
 pub(super) struct PassWatch<'a> {
     pub(super) slurm: &'a Slurm,
     pub(super) directory: &'a Directory,
     pub(super) pass: &'a Pass,
-    /// How long each shard should take, the first of them the first.
+    /// The expected time of each shard, in the order of the shards.
     pub(super) times: &'a [Duration],
     pub(super) stop: &'a Stop,
 }
 
-/// What was seen so far.
+/// The progress of a pass up to now.
 struct PassProgress {
-    /// The shards of which nothing more is to come.
+    /// The shards that need no more waiting.
     settled: BTreeSet<u32>,
-    /// Those that waited or ran while this was looking.
+    /// The shards that waited or ran at some time during this wait.
     alive: BTreeSet<u32>,
-    /// Since when each that runs does.
+    /// The time at which each running shard was first seen running.
     since: BTreeMap<u32, Instant>,
-    /// How long those took that ran to their end, and should have taken.
+    /// The actual and the expected time of all shards that completed.
     took: (Duration, Duration),
     causes: Vec<String>,
     excluded: BTreeSet<String>,
-    /// Why all waited.
+    /// The reasons for which all shards have waited.
     reasons: BTreeSet<String>,
     progress: ProgressLine,
 }
 
 impl PassWatch<'_> {
-    /// Waits until every shard of the pass is complete, or its task has ended; why those are missing that are.
+    /// Waits until the record of every shard of the pass is complete or its task has ended. Returns
+    /// the reasons for missing shards.
     ///
     /// # Errors
-    /// A signal, `--cancel`, no node left, or a Slurm that is silent.
+    /// Fails because of a signal or `--cancel`, if no node is left, or if Slurm is silent.
     pub(super) fn until_end(&self) -> Result<Vec<String>, Failure> {
         let mut seen = PassProgress {
             settled: BTreeSet::new(),
@@ -105,13 +106,14 @@ impl PassWatch<'_> {
         }
         let left = self.pass.shards.len() - seen.settled.len();
         if left > 0 {
-            // Nodes that only Slurm leaves out may come back: the tasks wait, and why is said below.
+            // Nodes that only Slurm excludes may come back. The tasks then wait, and the reason is
+            // printed below.
             if !excluded.is_empty() {
                 let is_busy = |task: &&Task| !task.has_ended() && task.state != "PENDING";
                 let busy = tasks.values().any(is_busy);
                 nodes::some_left(self.slurm, self.pass.partition.as_deref(), &excluded, busy)
                     .inspect_err(|_| {
-                        // What waits, waits for nothing.
+                        // The remaining tasks would wait forever.
                         let _ = self.slurm.cancel(&self.directory.state.job_name(self.pass));
                     })?;
             }
@@ -121,7 +123,7 @@ impl PassWatch<'_> {
             let running = tasks.values().filter(|task| task.runs()).count();
             let what = match waits.next() {
                 Some(task) => {
-                    // What may never end is worth a line of its own.
+                    // A wait that may never end gets a separate message.
                     let is_usual = USUAL.contains(&task.reason.as_str());
                     if running == 0 && !is_usual && seen.reasons.insert(task.reason.clone()) {
                         note(format_args!("all shards wait: {}", task.reason));
@@ -135,7 +137,7 @@ impl PassWatch<'_> {
         Ok(())
     }
 
-    /// Whether nothing more is to come of a shard: its record says so, or its task has ended.
+    /// Settles a shard if its record is complete or its task has ended.
     fn settle(
         &self,
         shard: u32,
@@ -144,7 +146,7 @@ impl PassWatch<'_> {
     ) -> Result<(), Failure> {
         let path = &self.directory.path;
         let record = shared_directory::shard_directory(path, shard, self.pass.number);
-        // A task whose slurmstepd died runs on, and Slurm says so or not.
+        // A task whose slurmstepd died keeps running, and Slurm may not report that.
         let complete = Record::is_finished(&record);
         if !complete && task.is_some_and(|task| !task.has_ended()) {
             return Ok(());
@@ -199,7 +201,7 @@ impl PassWatch<'_> {
         Ok(())
     }
 
-    /// About how long the rest should take, from the plan and from what was seen.
+    /// Estimates the remaining time from the plan and from the completed shards.
     fn left(&self, seen: &PassProgress, running: usize) -> Duration {
         let (took, should) = seen.took;
         let slower = match should.is_zero() {
@@ -227,8 +229,8 @@ impl PassWatch<'_> {
             .unwrap_or_default()
     }
 
-    /// Sleeps, with an eye on signals, on `--cancel` and on the records of what runs: Slurm need not be asked often for the end of a shard to be
-    /// seen at once.
+    /// Sleeps, but reacts to signals, to `--cancel` and to completed records of running shards. The
+    /// end of a shard is thus noticed immediately although Slurm is asked rarely.
     fn sleep(&self, time: Duration, seen: &PassProgress) -> Result<(), Failure> {
         let end = Instant::now() + time;
         let mut looked = Instant::now();
@@ -249,7 +251,7 @@ impl PassWatch<'_> {
             }
             self.go_on()?;
             if self.directory.is_cancelled() {
-                // Who cancelled may have ended before it came to that.
+                // The cancelling process may have ended before it cancelled the job.
                 self.slurm
                     .cancel(&self.directory.state.job_name(self.pass))?;
                 return Err(super::cancelled());
@@ -259,7 +261,7 @@ impl PassWatch<'_> {
         Ok(())
     }
 
-    /// Fails when a signal says to end.
+    /// Fails if a signal asks the program to end.
     fn go_on(&self) -> Result<(), Failure> {
         match self.stop.cause() {
             None => Ok(()),

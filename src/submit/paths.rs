@@ -1,4 +1,5 @@
-//! Paths as they are typed, and files that are written whole. Where a host's /home is a link to /export/home, nodes may know the first name alone.
+//! Paths as they are typed, and files that are written atomically. If a host's /home is a link to
+//! /export/home, nodes may know only the path with /home, so symbolic links in paths are kept.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -8,15 +9,16 @@ use std::{env, io};
 use anyhow::{Context as _, Result};
 use record::output_directory::OutputDirectory;
 
-/// The whole path, with its symbolic links.
+/// Returns the absolute path with its symbolic links.
 ///
 /// # Errors
-/// It is empty; there is no working directory.
+/// Fails if the path is empty or if there is no working directory.
 pub(crate) fn absolute(path: &Path) -> io::Result<PathBuf> {
     absolute_from(env::var_os("PWD").map(PathBuf::from), path)
 }
 
-/// The same where a shell says that it is in `pwd`: the kernel knows a working directory without the links that led there.
+/// Does the same if the shell's working directory is `pwd`. The kernel knows the working directory
+/// only without symbolic links.
 fn absolute_from(pwd: Option<PathBuf>, path: &Path) -> io::Result<PathBuf> {
     let pwd = pwd.filter(|pwd| pwd.is_absolute() && are_one(pwd, Path::new(".")));
     match pwd {
@@ -25,7 +27,7 @@ fn absolute_from(pwd: Option<PathBuf>, path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Writes a file whole, or not at all.
+/// Writes a file completely or not at all.
 pub(super) fn write_whole(file: &Path, bytes: &[u8]) -> Result<()> {
     let write = |mut to: &File| {
         to.write_all(bytes)?;
@@ -36,13 +38,13 @@ pub(super) fn write_whole(file: &Path, bytes: &[u8]) -> Result<()> {
     written.with_context(|| format!("{}: cannot write", file.display()))
 }
 
-/// Whether both names are of one file or folder.
+/// Returns true if both paths lead to the same file or directory.
 pub(super) fn are_one(one: &Path, other: &Path) -> bool {
     let real = |path: &Path| path.canonicalize().ok();
     one == other || real(one).is_some_and(|one| real(other) == Some(one))
 }
 
-/// This program as it was called, and the file that this led to.
+/// Returns the path by which this program was called, and the executable file.
 pub(super) fn of_program() -> io::Result<(PathBuf, PathBuf)> {
     let file = env::current_exe()?;
     let called = env::args_os().next().map(PathBuf::from);
@@ -50,7 +52,7 @@ pub(super) fn of_program() -> io::Result<(PathBuf, PathBuf)> {
         1 => which::which(&name).ok(),
         _ => absolute(&name).ok(),
     });
-    // Whoever starts a program may call it as he likes.
+    // The caller of a program can set the first argument to any text.
     let called = called.filter(|called| called.is_absolute() && are_one(called, &file));
     Ok((called.unwrap_or_else(|| file.clone()), file))
 }
@@ -70,7 +72,7 @@ mod tests {
         assert_eq!(absolute(&at("home/me")).unwrap(), at("home/me"));
         assert!(are_one(&at("home/me"), &at("export/home/me")));
         assert!(!are_one(&at("home/me"), &at("home")));
-        // What is not there has its name alone.
+        // Paths that do not exist are compared by name.
         assert!(are_one(&at("gone"), &at("gone")) && !are_one(&at("gone"), &at("lost")));
     }
 

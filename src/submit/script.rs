@@ -1,4 +1,5 @@
-//! The batch script of a pass: a task checks its node, then does the shard whose number it has.
+//! The batch script of a pass: each task checks its node, then runs the shard with the task's
+//! number.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,10 +12,12 @@ use super::shared_directory::{LOG, Pass, SCENARIO, SHARDS, job_name};
 use super::{Submission, array};
 use instruments::failure::{Blame, Failure};
 
-/// Beside twice its planned time a task has this long: the test bed's and the baseline's, and what a node is slower.
+/// The time that a task gets in addition to twice its planned time: for the test bed, the baseline
+/// and slower nodes.
 const SPARE: Duration = Duration::from_secs(600);
 
-/// The script of `pass`, without these nodes; shards take these `times`, the first of them the first.
+/// Returns the script of `pass`, which excludes the nodes in `without`. `times` are the expected
+/// times of the shards, in order.
 pub(super) fn of(
     submission: &Submission<'_>,
     directory: &Path,
@@ -26,7 +29,7 @@ pub(super) fn of(
     let asked = &submission.asked;
     check(directory).or_bad_input()?;
     let (program, file) = paths::of_program().context("where this program is")?;
-    // A link to it may be this host's alone, and so may what its folder is a link to.
+    // A link to the program, or a link in its path, may exist only on this host.
     let otherwise = match program == file {
         true => String::new(),
         false => format!("[ -x \"$farwire\" ] || farwire={}\n", quoted(&text(&file)?)),
@@ -96,7 +99,7 @@ exit "$code"
     ))
 }
 
-/// What Slurm reads.
+/// Returns the lines that Slurm reads.
 fn head(
     submission: &Submission<'_>,
     directory: &Path,
@@ -121,7 +124,7 @@ fn head(
         format!("--time={limit}"),
         format!("--output=\"{}\"", text(&log)?),
         "--open-mode=truncate".to_owned(),
-        // What ends early is handed in again by farwire.
+        // Farwire itself hands in again any task that ends early.
         "--no-requeue".to_owned(),
     ];
     let partition = resources.partition.as_ref();
@@ -133,7 +136,7 @@ fn head(
     Ok(format!("#!/bin/sh\n{}", lines.collect::<String>()))
 }
 
-/// How many minutes Slurm gives a task.
+/// Returns the time limit of a task in minutes.
 fn limit(asked: Option<Duration>, pass: &Pass, times: &[Duration]) -> Result<u64> {
     let times = pass
         .shards
@@ -150,7 +153,7 @@ fn limit(asked: Option<Duration>, pass: &Pass, times: &[Duration]) -> Result<u64
     Ok(limit.as_secs().div_ceil(60).max(1))
 }
 
-/// Refuses a path that Slurm would take for more than one.
+/// Refuses a path that Slurm would change or split.
 fn check(directory: &Path) -> Result<()> {
     let path = text(directory)?;
     let odd = path
@@ -170,7 +173,7 @@ fn text(path: &Path) -> Result<String> {
         .to_owned())
 }
 
-/// One word of a shell.
+/// Quotes one word for a shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -1,4 +1,5 @@
-//! How far a submit is: what the shards have put into the directory, and what Slurm says of the others.
+//! The status of a submit: the records of the shards in the directory, and Slurm's state of the
+//! others.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,49 +18,51 @@ use instruments::failure::{Blame, Failure};
 use netio::stop::Stop;
 use record::quantity::counted;
 
-/// How far a submit is.
+/// The progress of a submit.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct SubmissionStatus {
-    /// The experiment's.
+    /// The name of the experiment.
     name: String,
-    /// The file of its scenario.
+    /// The scenario file.
     scenario: String,
     shards_complete: usize,
     runs_done: usize,
-    /// As far as is known: where the scatter of a case's first runs decides, more may follow.
+    /// The number of missing runs, as far as it is known. If the scatter of a case's first runs
+    /// decides, more may follow.
     runs_missing: usize,
-    /// About how long the rest takes with as many tasks as run now; nothing where none does.
+    /// The estimated remaining time with the current number of running tasks; `None` if none is
+    /// running.
     left_s: Option<f64>,
     shards: Vec<ShardStatus>,
     left_out: Vec<LeftOut>,
 }
 
-/// How far a shard is.
+/// The progress of a shard.
 #[derive(Debug, PartialEq, Serialize)]
 struct ShardStatus {
     number: u32,
     state: ShardState,
     runs_done: usize,
     runs_missing: usize,
-    /// Where it runs.
+    /// The node on which the shard runs.
     node: Option<String>,
-    /// In Slurm's words why it does not: "PENDING, Priority".
+    /// The state and reason in Slurm's words if the shard does not run: "PENDING, Priority".
     waits: Option<String>,
 }
 
-/// What becomes of a shard.
+/// The state of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum ShardState {
     Complete,
     Running,
-    /// Slurm has it.
+    /// Slurm has the shard.
     Waiting,
-    /// The next array will have it.
+    /// The next array will contain the shard.
     Missing,
 }
 
-/// A node that cannot.
+/// A node that cannot run tasks.
 #[derive(Debug, PartialEq, Serialize)]
 struct LeftOut {
     node: String,
@@ -67,10 +70,10 @@ struct LeftOut {
 }
 
 impl SubmissionStatus {
-    /// Of the submit of `path`.
+    /// Reads the status of the submit in `path`.
     ///
     /// # Errors
-    /// It is no submit's; Slurm is not there.
+    /// Fails if the directory does not belong to a submit or if Slurm is not available.
     pub(crate) fn of(path: &Path) -> Result<Self, Failure> {
         let state = SubmissionState::read(path).or_bad_input()?;
         let found = state.found(path, &|_, error| note(format_args!("{error:#}")));
@@ -126,7 +129,7 @@ impl ShardStatus {
         }
     }
 
-    /// For people what it has in common with others.
+    /// Describes the state for people; shards with the same description are listed together.
     fn words(&self) -> Option<String> {
         match self.state {
             ShardState::Complete => None,
@@ -139,7 +142,8 @@ impl ShardStatus {
     }
 }
 
-/// About how long the shards that are not complete take beside each other, by what is planned of them and by how much longer those took that are.
+/// Estimates the remaining time of the shards that run in parallel, from their planned times and
+/// from the delay of the completed shards.
 fn left_s(
     shards: &[ShardStatus],
     sizes: &[Size],
@@ -246,7 +250,7 @@ mod tests {
     #[test]
     fn the_record_says_what_is_complete_and_slurm_what_becomes_of_the_rest() {
         let found = [(1, found(10, None)), (2, found(4, None))].into();
-        // Whatever Slurm makes of it, the first one is whole.
+        // Slurm's state of the first shard does not matter, because its record is complete.
         let tasks = [
             task(1, "NODE_FAIL"),
             task(2, "RUNNING"),
@@ -274,10 +278,10 @@ mod tests {
             let found = [(1, first), (2, found(5, None))].into();
             left_s(&shards(&found, tasks), &SIZES, &found)
         };
-        // 50 s, 100 s and 100 s, two at a time.
+        // 50 s, 100 s and 100 s remain, two at a time.
         assert_eq!(left(found(10, None), &all), Some(125.0));
         assert_eq!(left(found(10, Some(200)), &all), Some(250.0));
-        // Where none runs, nobody knows.
+        // If no shard runs, the remaining time is unknown.
         assert_eq!(left(found(10, Some(200)), &all[2..]), None);
         let whole: BTreeMap<u32, ShardRecord> =
             (1..=4).map(|shard| (shard, found(10, None))).collect();
