@@ -62,7 +62,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     #[test]
-    fn every_shard_takes_as_long_as_is_asked() {
+    fn every_shard_takes_at_least_the_requested_time() {
         for cases in [
             &[(100, 10)][..],
             &[(1, 600), (30, 7)],
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_as_many_as_that_allows() {
+    fn there_are_as_many_shards_as_possible() {
         // A run takes ten seconds and the time of the test bed.
         assert_eq!(shards(&plan(&[(60, 10)]), ShardBy::Run, MINUTE, 1000), 10);
         assert_eq!(shards(&plan(&[(60, 10)]), ShardBy::Run, MINUTE, 4), 4);

@@ -16,7 +16,7 @@ use instruments::failure::{Blame, Failure};
 use netio::stop::{STOP_INTERVAL, Stop};
 
 /// The time that a cancelled submit may take to end.
-const TO_END: Duration = Duration::from_secs(30);
+const END_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Cancels the tasks of the submit in `path`, and the submit itself. Returns the number of
 /// cancelled tasks.
@@ -55,11 +55,11 @@ fn wait_for_submit(path: &Path) {
         .read(true)
         .write(true)
         .open(path.join(LOCK));
-    // Without a lock file there is nothing to wait for.
+    // There is nothing to wait for without a lock file.
     let Ok(lock) = lock else { return };
     let begun = Instant::now();
     while let Err(TryLockError::WouldBlock) = lock.try_lock() {
-        if begun.elapsed() > TO_END {
+        if begun.elapsed() > END_TIMEOUT {
             note("the submit that waits for them has not ended yet");
             return;
         }

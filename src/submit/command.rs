@@ -14,11 +14,11 @@ use netio::kill_on_drop::KillOnDrop;
 use netio::stop::Stop;
 
 /// The time limit of a command.
-pub(super) const ANSWER: Duration = Duration::from_secs(60);
+pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time for which Slurm may stay silent. It allows for a restart of the controller.
-const PATIENCE: Duration = Duration::from_secs(600);
+const RETRY_LIMIT: Duration = Duration::from_secs(600);
 /// The interval between two requests to a silent Slurm.
-pub(super) const AGAIN: Duration = Duration::from_secs(1);
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Slurm's messages if the controller cannot have received the request, and if it may have.
 const UNREACHED: [&str; 2] = ["connect failure", "standby mode"];
 const UNANSWERED: [&str; 5] = [
@@ -28,10 +28,10 @@ const UNANSWERED: [&str; 5] = [
     "Socket timed out",
     "Zero Bytes were",
 ];
-const STEP: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Prefixes of variables with which users change the output that this module parses, and variables
 /// that would override lines of the script.
-const FOREIGN: [&str; 2] = ["SQUEUE_", "SINFO_"];
+const OUTPUT_PREFIXES: [&str; 2] = ["SQUEUE_", "SINFO_"];
 const OVERRIDING: [&str; 8] = [
     "SBATCH_ARRAY_INX",
     "SBATCH_JOB_NAME",
@@ -48,12 +48,12 @@ pub(super) const PARTITION: &str = "SBATCH_PARTITION";
 pub(super) const TIME_LIMIT: &str = "SBATCH_TIMELIMIT";
 
 /// Repeated requests to a Slurm that does not answer.
-pub(super) struct Silence<'a> {
+pub(super) struct SlurmRetry<'a> {
     stop: &'a Stop,
     since: Option<Instant>,
 }
 
-impl<'a> Silence<'a> {
+impl<'a> SlurmRetry<'a> {
     /// Creates the state for requests that end when `stop` is set.
     pub(super) fn of(stop: &'a Stop) -> Self {
         Self { stop, since: None }
@@ -72,13 +72,13 @@ impl<'a> Silence<'a> {
                 ));
                 self.since = Some(Instant::now());
             }
-            Some(since) if since.elapsed() > PATIENCE => {
+            Some(since) if since.elapsed() > RETRY_LIMIT => {
                 return Err(error
                     .context("Slurm has been silent for ten minutes; the same command goes on"));
             }
             Some(_) => {}
         }
-        thread::sleep(AGAIN);
+        thread::sleep(RETRY_INTERVAL);
         Ok(())
     }
 }
@@ -106,9 +106,12 @@ impl SlurmOutput {
     /// Returns the standard output if the command succeeded.
     pub(super) fn answer(self) -> Result<String> {
         let program = self.program;
-        let status = self
-            .status
-            .with_context(|| format!("{program} did not answer within {} s", ANSWER.as_secs()))?;
+        let status = self.status.with_context(|| {
+            format!(
+                "{program} did not answer within {} s",
+                COMMAND_TIMEOUT.as_secs()
+            )
+        })?;
         // Slurm prints its cause and the outcome on separate lines; they are joined.
         let lines = self.stderr.lines().map(str::trim);
         let cause: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
@@ -124,7 +127,7 @@ impl SlurmOutput {
     }
 
     /// Returns the effect of a command that failed.
-    pub(super) fn fate(&self) -> CommandFailure {
+    pub(super) fn failure(&self) -> CommandFailure {
         let says = |words: &[&str]| words.iter().any(|words| self.stderr.contains(words));
         let ended = self.status.and_then(|status| status.code()).is_some();
         if says(&UNREACHED) {
@@ -144,11 +147,15 @@ pub(super) fn run(program: &str, arguments: &[&str]) -> Result<SlurmOutput> {
 
 /// Does the same without these environment variables, because the command's own options already set
 /// their values.
-pub(super) fn run_without(program: &str, arguments: &[&str], said: &[&str]) -> Result<SlurmOutput> {
+pub(super) fn run_without(
+    program: &str,
+    arguments: &[&str],
+    already_set: &[&str],
+) -> Result<SlurmOutput> {
     let mut command = Command::new(program);
     command.args(arguments).env("LC_ALL", "C");
     for (name, _) in std::env::vars_os() {
-        if is_withheld(&name.to_string_lossy(), said) {
+        if is_withheld(&name.to_string_lossy(), already_set) {
             command.env_remove(&name);
         }
     }
@@ -168,8 +175,8 @@ pub(super) fn run_without(program: &str, arguments: &[&str], said: &[&str]) -> R
         let status = loop {
             match running.streams().try_wait()? {
                 Some(status) => break Some(status),
-                None if begun.elapsed() > ANSWER => break None,
-                None => thread::sleep(STEP),
+                None if begun.elapsed() > COMMAND_TIMEOUT => break None,
+                None => thread::sleep(POLL_INTERVAL),
             }
         };
         if status.is_none() {
@@ -184,11 +191,13 @@ pub(super) fn run_without(program: &str, arguments: &[&str], said: &[&str]) -> R
     })
 }
 
-/// Returns true if a variable is hidden from Slurm's commands, including those in `said`.
-fn is_withheld(name: &str, said: &[&str]) -> bool {
-    FOREIGN.iter().any(|prefix| name.starts_with(prefix))
+/// Returns true if a variable is hidden from Slurm's commands, including those in `already_set`.
+fn is_withheld(name: &str, already_set: &[&str]) -> bool {
+    OUTPUT_PREFIXES
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
         || OVERRIDING.contains(&name)
-        || said.contains(&name)
+        || already_set.contains(&name)
 }
 
 fn text(stream: Option<impl Read>) -> String {
@@ -207,44 +216,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_said_is_not_overridden_and_the_rest_is_left_to_the_user() {
-        let said = [PARTITION, TIME_LIMIT];
+    fn given_options_are_not_overridden_and_other_variables_are_kept() {
+        let already_set = [PARTITION, TIME_LIMIT];
         for always in ["SBATCH_OUTPUT", "SBATCH_OPEN_MODE", "SINFO_PARTITION"] {
             assert!(is_withheld(always, &[]), "{always}");
         }
-        for name in said {
-            assert!(is_withheld(name, &said), "{name}");
+        for name in already_set {
+            assert!(is_withheld(name, &already_set), "{name}");
             assert!(!is_withheld(name, &[]), "{name}");
         }
         for others in ["SBATCH_ACCOUNT", "SBATCH_QOS", "SLURM_CONF", "PATH"] {
-            assert!(!is_withheld(others, &said), "{others}");
+            assert!(!is_withheld(others, &already_set), "{others}");
         }
     }
 
     #[test]
-    fn a_script_is_handed_in_again_only_where_nobody_heard_of_it() {
-        let fate = |status: Option<i32>, stderr: &str| {
-            let said = SlurmOutput {
+    fn a_script_is_handed_in_again_only_if_slurm_did_not_receive_it() {
+        let failure = |status: Option<i32>, stderr: &str| {
+            let output = SlurmOutput {
                 program: "sbatch".to_owned(),
                 status: status.map(ExitStatus::from_raw),
                 stdout: String::new(),
                 stderr: format!("sbatch: error: Batch job submission failed: {stderr}\n"),
             };
-            said.fate()
+            output.failure()
         };
         let failed = Some(1 << 8);
         assert_eq!(
-            fate(
+            failure(
                 failed,
                 "Unable to contact slurm controller (connect failure)"
             ),
             CommandFailure::Unreached
         );
         let timed_out = "Socket timed out on send/recv operation";
-        assert_eq!(fate(failed, timed_out), CommandFailure::Unknown);
+        assert_eq!(failure(failed, timed_out), CommandFailure::Unknown);
         // A killed command, and one without an answer.
-        assert_eq!(fate(Some(9), ""), CommandFailure::Unknown);
-        assert_eq!(fate(None, ""), CommandFailure::Unknown);
-        assert_eq!(fate(failed, "Invalid account"), CommandFailure::Refused);
+        assert_eq!(failure(Some(9), ""), CommandFailure::Unknown);
+        assert_eq!(failure(None, ""), CommandFailure::Unknown);
+        assert_eq!(failure(failed, "Invalid account"), CommandFailure::Refused);
     }
 }

@@ -29,7 +29,7 @@ use record::ShardBy;
 use record::quantity::counted;
 use shared_directory::Directory;
 use shared_directory::Pass;
-use slurm::{Slurm, Submitted};
+use slurm::{Slurm, SubmitResult};
 
 pub(crate) use cancel::cancel;
 pub(crate) use paths::absolute;
@@ -37,7 +37,7 @@ pub(crate) use shared_directory::SubmissionKey;
 pub(crate) use status::SubmissionStatus;
 
 /// The number of consecutive passes without progress after which a submit gives up.
-const MOST_IN_VAIN: u32 = 2;
+const MOST_WITHOUT_PROGRESS: u32 = 2;
 
 /// The requested resources of the tasks. A resumed submit may change them.
 #[derive(Clone, Debug)]
@@ -136,7 +136,7 @@ impl Submission<'_> {
         let shards = directory.state.count();
         let times = sharding::times(self.plan, shards, self.by);
         let mut causes = Vec::new();
-        let mut in_vain = 0;
+        let mut without_progress = 0;
         loop {
             // First, wait for the array that an earlier submit handed in.
             if let Some(pass) = directory.state.passes.last().cloned()
@@ -156,9 +156,13 @@ impl Submission<'_> {
                         times: &times,
                         stop: &stop,
                     };
-                    causes = watch.until_end()?;
-                    let after = directory.look();
-                    in_vain = if after > before { 0 } else { in_vain + 1 };
+                    causes = watch.wait()?;
+                    let after = directory.read_records();
+                    without_progress = if after > before {
+                        0
+                    } else {
+                        without_progress + 1
+                    };
                 }
                 slurm.cancel(&name)?;
                 if directory.is_cancelled() {
@@ -169,7 +173,7 @@ impl Submission<'_> {
             if missing.is_empty() {
                 return Ok(Reached::All(directory.records()));
             }
-            if in_vain >= MOST_IN_VAIN {
+            if without_progress >= MOST_WITHOUT_PROGRESS {
                 return Ok(Reached::Some(directory.records(), causes));
             }
             self.hand_in(
@@ -202,7 +206,7 @@ impl Submission<'_> {
         // On later passes, nodes that are out of service may come back, so they are checked only if
         // other nodes are excluded.
         if pass.number == 1 || !excluded.is_empty() {
-            nodes::some_left(slurm, partition, &excluded, false)?;
+            nodes::check_some_left(slurm, partition, &excluded, false)?;
         }
         let nodes: Vec<&str> = excluded.keys().map(String::as_str).collect();
         let script = script::of(
@@ -213,21 +217,21 @@ impl Submission<'_> {
             times,
             &nodes,
         )?;
-        let file = directory.keep_script(&pass, &script)?;
+        let file = directory.save_script(&pass, &script)?;
         directory.begin(&pass)?;
         let name = directory.state.job_name(&pass);
         let job = match slurm.submit(&file, &name, &self.resources.overridden_by())? {
-            Submitted::Job(job) => job,
-            Submitted::Refused(why) => {
-                directory.take_back(&pass)?;
+            SubmitResult::Job(job) => job,
+            SubmitResult::Refused(why) => {
+                directory.remove(&pass)?;
                 return Err(match pass.number {
                     // Slurm refuses the user's options.
                     1 => Failure::bad_input(format_args!("{why:#}")),
                     _ => why.into(),
                 });
             }
-            Submitted::Unreached(why) => {
-                directory.take_back(&pass)?;
+            SubmitResult::Unreached(why) => {
+                directory.remove(&pass)?;
                 return Err(why.into());
             }
         };
@@ -255,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_said_stands_against_the_users_environment() {
+    fn only_given_resources_override_the_users_environment() {
         let resources = |partition: Option<&str>, time: Option<u64>| {
             let resources = Resources {
                 partition: partition.map(str::to_owned),

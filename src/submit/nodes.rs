@@ -31,9 +31,10 @@ pub(super) fn excluded(directory: &Path) -> BTreeMap<String, String> {
         }
         let node = path.file_stem()?.to_str()?.to_owned();
         let cause = fs::read_to_string(&path).ok()?.trim().to_owned();
-        let cause = match cause == DOCTOR {
-            true => diagnosis(&path.with_extension("json")).unwrap_or(cause),
-            false => cause,
+        let cause = if cause == DOCTOR {
+            diagnosis(&path.with_extension("json")).unwrap_or(cause)
+        } else {
+            cause
         };
         Some((node, cause))
     });
@@ -48,7 +49,7 @@ pub(super) fn exclude(directory: &Path, node: &str, cause: &str) -> Result<()> {
 
 /// Fails with the causes if no node of the partition is left. While tasks are `busy` on nodes, only
 /// exclusions count, because a node that is being drained completes its tasks.
-pub(super) fn some_left(
+pub(super) fn check_some_left(
     slurm: &Slurm,
     partition: Option<&str>,
     excluded: &BTreeMap<String, String>,
@@ -72,27 +73,27 @@ fn none_left(nodes: &[Node], excluded: &BTreeMap<String, String>, busy: bool) ->
     {
         return None;
     }
-    let mut alike: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let mut by_cause: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for node in others {
         let cause = format!("{} ({})", node.state, node.reason);
-        alike.entry(cause).or_default().push(&node.name);
+        by_cause.entry(cause).or_default().push(&node.name);
     }
-    let alike = alike.into_iter().map(|(cause, names)| {
+    let by_cause = by_cause.into_iter().map(|(cause, names)| {
         let names = match names.len() {
             ..=MOST_NAMED => names.join(", "),
             many => counted(many, "node"),
         };
         format!("{names}: {cause}")
     });
-    let causes = excluded
+    let causes: Vec<String> = excluded
         .iter()
-        .map(|(node, cause)| format!("{node}: {cause}"));
-    let causes: Vec<String> = causes.chain(alike).collect();
-    let remedy = match excluded.is_empty() {
-        true => "the same command goes on when one of them is back".to_owned(),
-        false => {
-            format!("when that is mended, remove the file NODE.{CANNOT} in the directory's {NODES}")
-        }
+        .map(|(node, cause)| format!("{node}: {cause}"))
+        .chain(by_cause)
+        .collect();
+    let remedy = if excluded.is_empty() {
+        "the same command goes on when one of them is back".to_owned()
+    } else {
+        format!("when that is mended, remove the file NODE.{CANNOT} in the directory's {NODES}")
     };
     Some(format!(
         "no node can do it: {}; {remedy}",
@@ -102,14 +103,15 @@ fn none_left(nodes: &[Node], excluded: &BTreeMap<String, String>, busy: bool) ->
 
 /// Returns the missing requirements from a doctor's report.
 fn diagnosis(file: &Path) -> Option<String> {
-    let said: Value = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
-    let checks = said.get("checks")?.as_array()?.iter();
+    let report: Value = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+    let checks = report.get("checks")?.as_array()?.iter();
     let missing = checks.filter(|check| check["verdict"] == "missing");
-    let words = missing.filter_map(|check| {
-        let (name, found) = (check["name"].as_str()?, check["found"].as_str()?);
-        Some(format!("{name}: {found}"))
-    });
-    let words: Vec<String> = words.collect();
+    let words: Vec<String> = missing
+        .filter_map(|check| {
+            let (name, found) = (check["name"].as_str()?, check["found"].as_str()?);
+            Some(format!("{name}: {found}"))
+        })
+        .collect();
     (!words.is_empty()).then(|| words.join("; "))
 }
 
@@ -118,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_left_that_are_neither_excluded_nor_out_of_service() {
+    fn usable_nodes_are_neither_excluded_nor_out_of_service() {
         let node = |name: &str, state: &str| Node {
             name: name.to_owned(),
             state: state.to_owned(),
@@ -153,12 +155,12 @@ mod tests {
         let many: Vec<Node> = (1..=20)
             .map(|number| node(&format!("node{number}"), "down"))
             .collect();
-        let said = none_left(&many, &nobody, false).unwrap();
-        assert!(said.contains(": 20 nodes: down (a fan); "), "{said}");
+        let message = none_left(&many, &nobody, false).unwrap();
+        assert!(message.contains(": 20 nodes: down (a fan); "), "{message}");
     }
 
     #[test]
-    fn what_the_doctor_found_missing_is_the_cause() {
+    fn the_causes_come_from_the_doctors_report() {
         let directory = tempfile::tempdir().unwrap();
         let nodes = directory.path().join(NODES);
         fs::create_dir(&nodes).unwrap();

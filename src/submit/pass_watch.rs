@@ -17,11 +17,11 @@ use netio::stop::{STOP_INTERVAL, Stop};
 use record::Record;
 
 /// The range of the interval between two requests to Slurm.
-const SOONEST: Duration = Duration::from_secs(1);
-const LATEST: Duration = Duration::from_secs(15);
+const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
+const LONGEST_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The normal reasons why tasks wait.
-const USUAL: [&str; 4] = ["None", "Resources", "Priority", "JobArrayTaskLimit"];
+const USUAL_REASONS: [&str; 4] = ["None", "Resources", "Priority", "JobArrayTaskLimit"];
 
 /// A pass to wait for.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ struct PassProgress {
     excluded: BTreeSet<String>,
     /// The reasons for which all shards have waited.
     reasons: BTreeSet<String>,
-    progress: ProgressLine,
+    line: ProgressLine,
 }
 
 impl PassWatch<'_> {
@@ -57,8 +57,8 @@ impl PassWatch<'_> {
     ///
     /// # Errors
     /// Fails because of a signal or `--cancel`, if no node is left, or if Slurm is silent.
-    pub(super) fn until_end(&self) -> Result<Vec<String>, Failure> {
-        let mut seen = PassProgress {
+    pub(super) fn wait(&self) -> Result<Vec<String>, Failure> {
+        let mut progress = PassProgress {
             settled: BTreeSet::new(),
             alive: BTreeSet::new(),
             since: BTreeMap::new(),
@@ -66,52 +66,52 @@ impl PassWatch<'_> {
             causes: Vec::new(),
             excluded: BTreeSet::new(),
             reasons: BTreeSet::new(),
-            progress: ProgressLine::new(self.pass.shards.len(), "shard"),
+            line: ProgressLine::new(self.pass.shards.len(), "shard"),
         };
         let longest = self.times.iter().max().copied().unwrap_or_default();
-        let interval = (longest / 10).clamp(SOONEST, LATEST);
+        let interval = (longest / 10).clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL);
         loop {
             let tasks = self.slurm.tasks(&self.directory.state.job_name(self.pass));
             if tasks.is_err() {
-                self.go_on()?;
+                self.check_signal()?;
             }
-            self.look(&tasks?, &mut seen)?;
-            if seen.settled.len() == self.pass.shards.len() {
-                return Ok(seen.causes);
+            self.follow(&tasks?, &mut progress)?;
+            if progress.settled.len() == self.pass.shards.len() {
+                return Ok(progress.causes);
             }
-            self.sleep(interval, &seen)?;
+            self.sleep(interval, &progress)?;
         }
     }
 
-    fn look(&self, tasks: &[Task], seen: &mut PassProgress) -> Result<(), Failure> {
+    fn follow(&self, tasks: &[Task], progress: &mut PassProgress) -> Result<(), Failure> {
         let tasks: BTreeMap<u32, &Task> = tasks.iter().map(|task| (task.shard, task)).collect();
         for &shard in &self.pass.shards {
-            if seen.settled.contains(&shard) {
+            if progress.settled.contains(&shard) {
                 continue;
             }
             let task = tasks.get(&shard).copied();
             if task.is_some_and(|task| !task.has_ended()) {
-                seen.alive.insert(shard);
+                progress.alive.insert(shard);
             }
             if task.is_some_and(Task::runs) {
-                seen.since.entry(shard).or_insert_with(Instant::now);
+                progress.since.entry(shard).or_insert_with(Instant::now);
             }
-            self.settle(shard, task, seen)?;
+            self.settle(shard, task, progress)?;
         }
         let excluded = nodes::excluded(&self.directory.path);
         for (node, cause) in &excluded {
-            if seen.excluded.insert(node.clone()) {
+            if progress.excluded.insert(node.clone()) {
                 note(format_args!("{node} is left out: {cause}"));
             }
         }
-        let left = self.pass.shards.len() - seen.settled.len();
+        let left = self.pass.shards.len() - progress.settled.len();
         if left > 0 {
             // Nodes that only Slurm excludes may come back. The tasks then wait, and the reason is
             // printed below.
             if !excluded.is_empty() {
                 let is_busy = |task: &&Task| !task.has_ended() && task.state != "PENDING";
                 let busy = tasks.values().any(is_busy);
-                nodes::some_left(self.slurm, self.pass.partition.as_deref(), &excluded, busy)
+                nodes::check_some_left(self.slurm, self.pass.partition.as_deref(), &excluded, busy)
                     .inspect_err(|_| {
                         // The remaining tasks would wait forever.
                         let _ = self.slurm.cancel(&self.directory.state.job_name(self.pass));
@@ -124,15 +124,17 @@ impl PassWatch<'_> {
             let what = match waits.next() {
                 Some(task) => {
                     // A wait that may never end gets a separate message.
-                    let is_usual = USUAL.contains(&task.reason.as_str());
-                    if running == 0 && !is_usual && seen.reasons.insert(task.reason.clone()) {
+                    let is_usual = USUAL_REASONS.contains(&task.reason.as_str());
+                    if running == 0 && !is_usual && progress.reasons.insert(task.reason.clone()) {
                         note(format_args!("all shards wait: {}", task.reason));
                     }
                     format!("{running} running, the others wait: {}", task.reason)
                 }
                 None => format!("{running} running"),
             };
-            seen.progress.start(&what, left, self.left(seen, running));
+            progress
+                .line
+                .start(&what, left, self.left(progress, running));
         }
         Ok(())
     }
@@ -142,7 +144,7 @@ impl PassWatch<'_> {
         &self,
         shard: u32,
         task: Option<&Task>,
-        seen: &mut PassProgress,
+        progress: &mut PassProgress,
     ) -> Result<(), Failure> {
         let path = &self.directory.path;
         let record = shared_directory::shard_directory(path, shard, self.pass.number);
@@ -151,23 +153,24 @@ impl PassWatch<'_> {
         if !complete && task.is_some_and(|task| !task.has_ended()) {
             return Ok(());
         }
-        seen.settled.insert(shard);
+        progress.settled.insert(shard);
         let node = task.map_or("", |task| task.node.as_str());
         if complete {
-            if let Some(since) = seen.since.remove(&shard) {
-                seen.took.0 += since.elapsed();
-                seen.took.1 += self.time(shard);
+            if let Some(since) = progress.since.remove(&shard) {
+                progress.took.0 += since.elapsed();
+                progress.took.1 += self.time(shard);
             }
             let at = if node.is_empty() {
                 String::new()
             } else {
                 format!(" on {node}")
             };
-            seen.progress
+            progress
+                .line
                 .finish(&format!("shard {shard}: complete{at}"));
             return Ok(());
         }
-        seen.since.remove(&shard);
+        progress.since.remove(&shard);
         let log = shared_directory::log(path, shard, self.pass.number);
         if let Some(task) = task.filter(|task| task.state == "FAILED" && !task.node.is_empty())
             && !log.exists()
@@ -179,7 +182,7 @@ impl PassWatch<'_> {
             nodes::exclude(path, &task.node, &cause)?;
         }
         if task.is_some_and(|task| task.state == "CANCELLED")
-            && seen.alive.contains(&shard)
+            && progress.alive.contains(&shard)
             && !self.directory.is_cancelled()
         {
             self.slurm
@@ -192,29 +195,34 @@ impl PassWatch<'_> {
             Some(task) => format!("{} on {node}", task.state),
             None => "Slurm knows its task no more".to_owned(),
         };
-        let said = fs::read_to_string(&log).unwrap_or_default();
-        let said = said.lines().rev().find(|line| line.starts_with("farwire:"));
-        let said = said.map(|line| format!(": {line}")).unwrap_or_default();
-        let cause = format!("shard {shard}: {state}{said}");
+        let last_line = fs::read_to_string(&log)
+            .unwrap_or_default()
+            .lines()
+            .rev()
+            .find(|line| line.starts_with("farwire:"))
+            .map(|line| format!(": {line}"))
+            .unwrap_or_default();
+        let cause = format!("shard {shard}: {state}{last_line}");
         note(&cause);
-        seen.causes.push(cause);
+        progress.causes.push(cause);
         Ok(())
     }
 
     /// Estimates the remaining time from the plan and from the completed shards.
-    fn left(&self, seen: &PassProgress, running: usize) -> Duration {
-        let (took, should) = seen.took;
-        let slower = match should.is_zero() {
-            true => 1.0,
-            false => took.as_secs_f64() / should.as_secs_f64(),
+    fn left(&self, progress: &PassProgress, running: usize) -> Duration {
+        let (took, should) = progress.took;
+        let slower = if should.is_zero() {
+            1.0
+        } else {
+            took.as_secs_f64() / should.as_secs_f64()
         };
         let unsettled = self
             .pass
             .shards
             .iter()
-            .filter(|shard| !seen.settled.contains(shard));
+            .filter(|shard| !progress.settled.contains(shard));
         let left = unsettled.map(|shard| {
-            let since = seen.since.get(shard);
+            let since = progress.since.get(shard);
             let done = since.map_or(Duration::ZERO, Instant::elapsed);
             self.time(*shard).mul_f64(slower).saturating_sub(done)
         });
@@ -231,14 +239,14 @@ impl PassWatch<'_> {
 
     /// Sleeps, but reacts to signals, to `--cancel` and to completed records of running shards. The
     /// end of a shard is thus noticed immediately although Slurm is asked rarely.
-    fn sleep(&self, time: Duration, seen: &PassProgress) -> Result<(), Failure> {
+    fn sleep(&self, time: Duration, progress: &PassProgress) -> Result<(), Failure> {
         let end = Instant::now() + time;
         let mut looked = Instant::now();
         while Instant::now() < end {
-            if looked.elapsed() >= SOONEST {
+            if looked.elapsed() >= SHORTEST_INTERVAL {
                 looked = Instant::now();
                 let path = &self.directory.path;
-                let mut running = seen.since.keys();
+                let mut running = progress.since.keys();
                 if running.any(|shard| {
                     Record::is_finished(&shared_directory::shard_directory(
                         path,
@@ -249,7 +257,7 @@ impl PassWatch<'_> {
                     return Ok(());
                 }
             }
-            self.go_on()?;
+            self.check_signal()?;
             if self.directory.is_cancelled() {
                 // The cancelling process may have ended before it cancelled the job.
                 self.slurm
@@ -262,7 +270,7 @@ impl PassWatch<'_> {
     }
 
     /// Fails if a signal asks the program to end.
-    fn go_on(&self) -> Result<(), Failure> {
+    fn check_signal(&self) -> Result<(), Failure> {
         match self.stop.cause() {
             None => Ok(()),
             Some(cause) => Err(anyhow!(

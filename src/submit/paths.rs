@@ -20,7 +20,7 @@ pub(crate) fn absolute(path: &Path) -> io::Result<PathBuf> {
 /// Does the same if the shell's working directory is `pwd`. The kernel knows the working directory
 /// only without symbolic links.
 fn absolute_from(pwd: Option<PathBuf>, path: &Path) -> io::Result<PathBuf> {
-    let pwd = pwd.filter(|pwd| pwd.is_absolute() && are_one(pwd, Path::new(".")));
+    let pwd = pwd.filter(|pwd| pwd.is_absolute() && are_same(pwd, Path::new(".")));
     match pwd {
         Some(pwd) if !path.as_os_str().is_empty() => path::absolute(pwd.join(path)),
         _ => path::absolute(path),
@@ -39,7 +39,7 @@ pub(super) fn write_whole(file: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Returns true if both paths lead to the same file or directory.
-pub(super) fn are_one(one: &Path, other: &Path) -> bool {
+pub(super) fn are_same(one: &Path, other: &Path) -> bool {
     let real = |path: &Path| path.canonicalize().ok();
     one == other || real(one).is_some_and(|one| real(other) == Some(one))
 }
@@ -47,13 +47,13 @@ pub(super) fn are_one(one: &Path, other: &Path) -> bool {
 /// Returns the path by which this program was called, and the executable file.
 pub(super) fn of_program() -> io::Result<(PathBuf, PathBuf)> {
     let file = env::current_exe()?;
-    let called = env::args_os().next().map(PathBuf::from);
-    let called = called.and_then(|name| match name.components().count() {
+    let argument = env::args_os().next().map(PathBuf::from);
+    let called = argument.and_then(|name| match name.components().count() {
         1 => which::which(&name).ok(),
         _ => absolute(&name).ok(),
     });
     // The caller of a program can set the first argument to any text.
-    let called = called.filter(|called| called.is_absolute() && are_one(called, &file));
+    let called = called.filter(|called| called.is_absolute() && are_same(called, &file));
     Ok((called.unwrap_or_else(|| file.clone()), file))
 }
 
@@ -70,14 +70,14 @@ mod tests {
         fs::create_dir_all(at("export/home/me")).unwrap();
         symlink(at("export/home"), at("home")).unwrap();
         assert_eq!(absolute(&at("home/me")).unwrap(), at("home/me"));
-        assert!(are_one(&at("home/me"), &at("export/home/me")));
-        assert!(!are_one(&at("home/me"), &at("home")));
+        assert!(are_same(&at("home/me"), &at("export/home/me")));
+        assert!(!are_same(&at("home/me"), &at("home")));
         // Paths that do not exist are compared by name.
-        assert!(are_one(&at("gone"), &at("gone")) && !are_one(&at("gone"), &at("lost")));
+        assert!(are_same(&at("gone"), &at("gone")) && !are_same(&at("gone"), &at("lost")));
     }
 
     #[test]
-    fn a_relative_path_begins_where_the_shell_says_that_it_is_if_that_is_so() {
+    fn a_relative_path_starts_at_the_shells_directory_if_that_is_right() {
         let directory = tempfile::tempdir().unwrap();
         let here = env::current_dir().unwrap();
         let link = directory.path().join("link");
@@ -96,8 +96,8 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_called_by_a_link_is_the_file_behind_it() {
+    fn the_path_of_a_called_link_leads_to_the_program() {
         let (called, file) = of_program().unwrap();
-        assert!(called.is_absolute() && are_one(&called, &file));
+        assert!(called.is_absolute() && are_same(&called, &file));
     }
 }

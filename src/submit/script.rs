@@ -30,9 +30,10 @@ pub(super) fn of(
     check(directory).or_bad_input()?;
     let (program, file) = paths::of_program().context("where this program is")?;
     // A link to the program, or a link in its path, may exist only on this host.
-    let otherwise = match program == file {
-        true => String::new(),
-        false => format!("[ -x \"$farwire\" ] || farwire={}\n", quoted(&text(&file)?)),
+    let fallback = if program == file {
+        String::new()
+    } else {
+        format!("[ -x \"$farwire\" ] || farwire={}\n", quoted(&text(&file)?))
     };
     let limit = limit(submission.resources.time, pass, times).or_bad_input()?;
     let head = head(submission, directory, id, pass, limit, without)?;
@@ -46,7 +47,7 @@ pub(super) fn of(
 # {shards} shards of {name}; a task's number is its shard's.
 dir={dir}
 farwire={program}
-{otherwise}version={version}
+{fallback}version={version}
 scenario={scenario}
 out={SHARDS}/$SLURM_ARRAY_TASK_ID/pass-{number}
 node=${{SLURMD_NODENAME:-$(hostname)}}
@@ -183,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_stays_one() {
+    fn a_quoted_word_stays_one_word() {
         assert_eq!(quoted("a b"), "'a b'");
         assert_eq!(quoted("it's"), r"'it'\''s'");
     }

@@ -115,14 +115,14 @@ pub(super) struct ShardRecord {
 }
 
 impl Directory {
-    /// Opens or creates the directory `path`. `parted` returns the shards of a new submission.
+    /// Opens or creates the directory `path`. `shard_sizes` returns the shards of a new submission.
     ///
     /// # Errors
     /// Fails if another submit uses the directory or if it belongs to something else.
     pub(super) fn open(
         path: &Path,
         asked: &SubmissionKey,
-        parted: impl FnOnce() -> Result<Vec<Size>, Failure>,
+        shard_sizes: impl FnOnce() -> Result<Vec<Size>, Failure>,
     ) -> Result<Self, Failure> {
         let state = path.join(STATE);
         if !state.exists() && Record::is_in(path) {
@@ -139,18 +139,17 @@ impl Directory {
         }
         let path = paths::absolute(path)?;
         let lock = lock(&path.join(LOCK))?;
-        let mut state = match path.join(STATE).exists() {
-            true => {
-                let state = SubmissionState::read(&path).or_bad_input()?;
-                state.check(asked, &path).or_bad_input()?;
-                state
-            }
-            false => SubmissionState {
+        let mut state = if path.join(STATE).exists() {
+            let state = SubmissionState::read(&path).or_bad_input()?;
+            state.check(asked, &path).or_bad_input()?;
+            state
+        } else {
+            SubmissionState {
                 asked: asked.clone(),
                 id: format!("{:08x}", fastrand::u32(..)),
-                shards: parted()?,
+                shards: shard_sizes()?,
                 passes: Vec::new(),
-            },
+            }
         };
         let mark = path.join(CANCELLED);
         let was_cancelled = mark.exists();
@@ -169,11 +168,11 @@ impl Directory {
             found: BTreeMap::new(),
             _lock: lock,
         };
-        directory.state.keep(&directory.path)?;
+        directory.state.save(&directory.path)?;
         if was_cancelled {
             fs::remove_file(&mark).with_context(|| format!("{}: cannot remove", mark.display()))?;
         }
-        directory.look();
+        directory.read_records();
         Ok(directory)
     }
 
@@ -199,25 +198,25 @@ impl Directory {
             }
         }
         self.state.passes.push(pass.clone());
-        self.state.keep(&self.path)
+        self.state.save(&self.path)
     }
 
     /// Removes a pass that Slurm does not have, as if it had never begun.
-    pub(super) fn take_back(&mut self, pass: &Pass) -> Result<()> {
+    pub(super) fn remove(&mut self, pass: &Pass) -> Result<()> {
         self.state.passes.retain(|kept| kept != pass);
-        self.state.keep(&self.path)
+        self.state.save(&self.path)
     }
 
     /// Saves the script of a pass, for Slurm and for the user.
-    pub(super) fn keep_script(&self, pass: &Pass, script: &str) -> Result<PathBuf> {
+    pub(super) fn save_script(&self, pass: &Pass, script: &str) -> Result<PathBuf> {
         let file = self.path.join(LOG).join(format!("{}.sh", pass.number));
         write_whole(&file, script.as_bytes())?;
         Ok(file)
     }
 
     /// Reads all records. Returns a measure of progress that increases with every shard and run.
-    pub(super) fn look(&mut self) -> (usize, usize) {
-        self.found = self.state.found(&self.path, &lay_aside);
+    pub(super) fn read_records(&mut self) -> (usize, usize) {
+        self.found = self.state.found(&self.path, &set_aside);
         self.progress()
     }
 
@@ -254,7 +253,7 @@ impl SubmissionState {
     }
 
     /// Saves the state.
-    fn keep(&self, path: &Path) -> Result<()> {
+    fn save(&self, path: &Path) -> Result<()> {
         write_whole(&path.join(STATE), &serde_json::to_vec_pretty(self)?)
     }
 
@@ -267,7 +266,7 @@ impl SubmissionState {
             asked.farwire
         );
         ensure!(
-            paths::are_one(&own.scenario, &asked.scenario),
+            paths::are_same(&own.scenario, &asked.scenario),
             "{at} is of {}, not of {}: another --out leaves it",
             own.scenario.display(),
             asked.scenario.display()
@@ -277,9 +276,12 @@ impl SubmissionState {
             "{} has changed since it was submitted into {at}, where {SCENARIO} is as it was: another --out leaves it",
             own.scenario.display()
         );
-        let words = |asked: &SubmissionKey| match asked.options.is_empty() {
-            true => "no options".to_owned(),
-            false => asked.options.join(" "),
+        let words = |asked: &SubmissionKey| {
+            if asked.options.is_empty() {
+                "no options".to_owned()
+            } else {
+                asked.options.join(" ")
+            }
         };
         ensure!(
             own.options == asked.options && own.folders() == asked.folders(),
@@ -308,8 +310,11 @@ impl SubmissionState {
     ) -> BTreeMap<u32, ShardRecord> {
         let shards = 1..=self.count();
         let found = shards.filter_map(|shard| {
-            let passes = self.passes.iter().rev();
-            let passes = passes.filter(|pass| pass.shards.binary_search(&shard).is_ok());
+            let passes = self
+                .passes
+                .iter()
+                .rev()
+                .filter(|pass| pass.shards.binary_search(&shard).is_ok());
             let first = passes.clone().next_back()?.number;
             let all = passes.filter_map(|pass| {
                 let directory = shard_directory(path, shard, pass.number);
@@ -373,23 +378,18 @@ fn took(record: &Record) -> Option<Duration> {
 }
 
 /// Moves a damaged record away, so that its shard is done again, and prints a note.
-fn lay_aside(path: &Path, error: anyhow::Error) {
+fn set_aside(path: &Path, error: anyhow::Error) {
     let aside = path.with_extension("damaged");
-    let whither = match fs::rename(path, &aside) {
+    let place = match fs::rename(path, &aside) {
         Ok(()) => format!("it is now {}", aside.display()),
         Err(why) => format!("it cannot be laid aside: {why}"),
     };
-    note(format_args!(
-        "{error:#}; its shard is done again; {whither}"
-    ));
+    note(format_args!("{error:#}; its shard is done again; {place}"));
 }
 
 /// Returns the name of a pass's job in Slurm: "farwire-small-0a1b2c3d-1".
 pub(super) fn job_name(name: &str, id: &str, pass: &Pass) -> String {
-    let plain = |c: char| match c.is_ascii_alphanumeric() {
-        true => c,
-        false => '-',
-    };
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let name: String = name.chars().map(plain).collect();
     format!("farwire-{name}-{id}-{}", pass.number)
 }
@@ -446,16 +446,15 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         for entry in fs::read_dir(from)? {
             let entry = entry?;
             let to = to.join(entry.file_name());
-            match entry.file_type()?.is_dir() {
-                true => {
-                    fs::create_dir(&to)?;
-                    folders.push((entry.path(), to));
-                }
-                false => match fs::copy(entry.path(), to) {
+            if entry.file_type()?.is_dir() {
+                fs::create_dir(&to)?;
+                folders.push((entry.path(), to));
+            } else {
+                match fs::copy(entry.path(), to) {
                     // A task that is ending has removed the file meanwhile.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     copied => drop(copied?),
-                },
+                }
             }
         }
     }
@@ -480,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn a_submit_goes_on_by_whatever_link_one_comes_and_its_paths_keep_them() {
+    fn a_submit_continues_through_any_link_and_its_paths_keep_links() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         fs::create_dir_all(at("export/home/me")).unwrap();

@@ -10,7 +10,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::command::{
-    AGAIN, ANSWER, CommandFailure, PARTITION, Silence, SlurmOutput, run, run_without,
+    COMMAND_TIMEOUT, CommandFailure, PARTITION, RETRY_INTERVAL, SlurmOutput, SlurmRetry, run,
+    run_without,
 };
 use instruments::failure::{Blame, Failure};
 use netio::stop::Stop;
@@ -18,9 +19,9 @@ use netio::stop::Stop;
 /// Slurm's default of MaxArraySize, without task 0.
 pub(super) const USUAL_MOST_TASKS: u32 = 1000;
 /// The format in which squeue(1) shows a task.
-const TASK: &str = "--format=%F|%K|%T|%N|%r";
+const TASK_FORMAT: &str = "--format=%F|%K|%T|%N|%r";
 /// The format in which sinfo(1) shows a node.
-const NODE: &str = "%N|%T|%E";
+const NODE_FORMAT: &str = "%N|%T|%E";
 /// The states of nodes that run no more tasks until somebody repairs them. Busy, reserved or
 /// powered-down nodes run tasks later.
 const OUT_OF_SERVICE: [&str; 7] = [
@@ -41,7 +42,7 @@ pub(super) struct Slurm {
 
 /// The result of handing in a script.
 #[derive(Debug)]
-pub(super) enum Submitted {
+pub(super) enum SubmitResult {
     /// Slurm has the script, with this job number.
     Job(u32),
     /// Slurm refused the script.
@@ -152,8 +153,10 @@ impl Slurm {
                 .map_err(|_| anyhow!("no {name} on PATH: `submit` is for hosts from which Slurm's jobs are submitted (on Debian the package slurm-client); one machine does `farwire run`, several without Slurm `farwire run --shard`"))
                 .or_machine()?;
         }
-        let config = run("scontrol", &["show", "config"]).and_then(SlurmOutput::answer);
-        let config = config.context("Slurm does not answer").or_machine()?;
+        let config = run("scontrol", &["show", "config"])
+            .and_then(SlurmOutput::answer)
+            .context("Slurm does not answer")
+            .or_machine()?;
         Ok(Self {
             config,
             stop: stop.clone(),
@@ -189,8 +192,8 @@ impl Slurm {
         let all = self.ask("sinfo", &["--noheader", "--all", "--format=%P"])?;
         let environment = env::var(PARTITION).ok();
         let partition = partition(asked, environment.as_deref(), &all)?;
-        let counts = self.of_nodes(partition.as_deref(), "%c")?;
-        let counts = counts.iter().filter_map(|count| count.parse::<u32>().ok());
+        let lines = self.node_lines(partition.as_deref(), "%c")?;
+        let counts = lines.iter().filter_map(|line| line.parse::<u32>().ok());
         let of = partition.as_ref().map(|name| format!(" of {name}"));
         match counts.max() {
             Some(most) if most < cpus => Err(Failure::bad_input(format_args!(
@@ -203,20 +206,22 @@ impl Slurm {
 
     /// Returns the nodes of a partition, of several separated by commas, or all nodes.
     pub(super) fn nodes(&self, partition: Option<&str>) -> Result<Vec<Node>> {
-        let nodes = self.of_nodes(partition, NODE)?;
+        let nodes = self.node_lines(partition, NODE_FORMAT)?;
         nodes.iter().map(|line| Node::parse(line)).collect()
     }
 
     /// Returns the output of sinfo(1) for each node of a partition, or for all nodes.
-    fn of_nodes(&self, partition: Option<&str>, what: &str) -> Result<BTreeSet<String>> {
+    fn node_lines(&self, partition: Option<&str>, what: &str) -> Result<BTreeSet<String>> {
         let partition = partition.map(|name| format!("--partition={name}"));
         let format = format!("--format={what}");
         let mut arguments = vec!["--noheader", "--Node"];
         arguments.extend(partition.as_deref());
         arguments.push(&format);
-        let said = self.ask("sinfo", &arguments)?;
-        let lines = said.lines().map(str::trim);
-        let lines = lines.filter(|line| !line.is_empty());
+        let answer = self.ask("sinfo", &arguments)?;
+        let lines = answer
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty());
         Ok(lines.map(str::to_owned).collect())
     }
 
@@ -225,28 +230,36 @@ impl Slurm {
     ///
     /// # Errors
     /// Fails if it is unknown whether Slurm has the script.
-    pub(super) fn submit(&self, script: &Path, name: &str, without: &[&str]) -> Result<Submitted> {
+    pub(super) fn submit(
+        &self,
+        script: &Path,
+        name: &str,
+        without: &[&str],
+    ) -> Result<SubmitResult> {
         let script = script.display().to_string();
-        let mut silence = Silence::of(&self.stop);
+        let mut retry = SlurmRetry::of(&self.stop);
         loop {
-            let said = match run_without("sbatch", &["--parsable", &script], without) {
-                Ok(said) => said,
-                Err(why) => return Ok(Submitted::Unreached(why)),
+            let output = match run_without("sbatch", &["--parsable", &script], without) {
+                Ok(output) => output,
+                Err(why) => return Ok(SubmitResult::Unreached(why)),
             };
-            let failed = said.fate();
-            match (said.answer(), failed) {
-                (Ok(said), _) => {
+            let failure = output.failure();
+            match (output.answer(), failure) {
+                (Ok(answer), _) => {
                     // With several clusters, the name of the cluster follows the number.
-                    let job = said.trim().split(';').next();
-                    let job = job.and_then(|job| job.parse().ok());
-                    let job = job.with_context(|| format!("sbatch says `{}`", said.trim()))?;
-                    return Ok(Submitted::Job(job));
+                    let job = answer
+                        .trim()
+                        .split(';')
+                        .next()
+                        .and_then(|job| job.parse().ok())
+                        .with_context(|| format!("sbatch says `{}`", answer.trim()))?;
+                    return Ok(SubmitResult::Job(job));
                 }
-                (Err(why), CommandFailure::Refused) => return Ok(Submitted::Refused(why)),
+                (Err(why), CommandFailure::Refused) => return Ok(SubmitResult::Refused(why)),
                 (Err(why), CommandFailure::Unknown) => return self.look_for(name, why),
                 (Err(why), CommandFailure::Unreached) => {
-                    if let Err(why) = silence.wait(why) {
-                        return Ok(Submitted::Unreached(why));
+                    if let Err(why) = retry.wait(why) {
+                        return Ok(SubmitResult::Unreached(why));
                     }
                 }
             }
@@ -255,29 +268,29 @@ impl Slurm {
 
     /// Looks for the job with this name, which Slurm may have received before sbatch failed because
     /// of `why`.
-    fn look_for(&self, name: &str, why: anyhow::Error) -> Result<Submitted> {
+    fn look_for(&self, name: &str, why: anyhow::Error) -> Result<SubmitResult> {
         let begun = Instant::now();
         loop {
             if let Some(task) = self.tasks(name)?.first() {
-                return Ok(Submitted::Job(task.job));
+                return Ok(SubmitResult::Job(task.job));
             }
-            if begun.elapsed() > ANSWER || self.stop.cause().is_some() {
+            if begun.elapsed() > COMMAND_TIMEOUT || self.stop.cause().is_some() {
                 return Err(why.context(
                     "whether Slurm has the array is not known; the same command finds it, if so",
                 ));
             }
-            thread::sleep(AGAIN);
+            thread::sleep(RETRY_INTERVAL);
         }
     }
 
     /// Repeats a request until Slurm answers, for ten minutes at most, because the controller may
     /// be restarting. The request must be harmless when repeated.
     fn ask(&self, program: &str, arguments: &[&str]) -> Result<String> {
-        let mut silence = Silence::of(&self.stop);
+        let mut retry = SlurmRetry::of(&self.stop);
         loop {
             match run(program, arguments).and_then(SlurmOutput::answer) {
-                Ok(said) => return Ok(said),
-                Err(error) => silence.wait(error)?,
+                Ok(answer) => return Ok(answer),
+                Err(error) => retry.wait(error)?,
             }
         }
     }
@@ -285,11 +298,18 @@ impl Slurm {
     /// Returns the tasks of the job with this name that Slurm still knows.
     pub(super) fn tasks(&self, name: &str) -> Result<Vec<Task>> {
         let name = format!("--name={name}");
-        let said = self.ask(
+        let answer = self.ask(
             "squeue",
-            &["--me", &name, "--states=all", "--array", "--noheader", TASK],
+            &[
+                "--me",
+                &name,
+                "--states=all",
+                "--array",
+                "--noheader",
+                TASK_FORMAT,
+            ],
         )?;
-        let tasks = said.lines().filter(|line| !line.trim().is_empty());
+        let tasks = answer.lines().filter(|line| !line.trim().is_empty());
         tasks.map(|line| Task::parse(line.trim())).collect()
     }
 
@@ -325,17 +345,17 @@ fn partition(
         .map(|line| line.strip_suffix('*').unwrap_or(line))
         .collect();
     let environment = environment.filter(|names| !names.is_empty());
-    let (by, said) = match (asked, environment) {
+    let (source, names_given) = match (asked, environment) {
         (Some(asked), _) => ("--partition", asked),
         (None, Some(set)) => (PARTITION, set),
         (None, None) => return Ok(default.map(str::to_owned)),
     };
-    match said.split(',').find(|name| !names.contains(name)) {
+    match names_given.split(',').find(|name| !names.contains(name)) {
         Some(name) => Err(Failure::bad_input(format_args!(
-            "{by} {name}: Slurm has no such partition; there are: {}",
+            "{source} {name}: Slurm has no such partition; there are: {}",
             names.iter().copied().collect::<Vec<_>>().join(", ")
         ))),
-        None => Ok(Some(said.to_owned())),
+        None => Ok(Some(names_given.to_owned())),
     }
 }
 
@@ -344,7 +364,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_partition_is_the_one_that_was_asked_for_else_the_users_else_slurms() {
+    fn the_partition_is_the_requested_one_or_the_users_or_slurms() {
         let all = "long\nmain*\nshort\n";
         let of = |asked, environment| partition(asked, environment, all).unwrap().unwrap();
         assert_eq!(of(None, None), "main");
@@ -366,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_usable_unless_somebody_has_to_mend_it() {
+    fn a_node_is_usable_unless_it_needs_a_repair() {
         let node = |state: &str| Node::parse(&format!("node1|{state}|none")).unwrap();
         for state in [
             "idle",

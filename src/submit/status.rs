@@ -34,7 +34,7 @@ pub(crate) struct SubmissionStatus {
     /// running.
     left_s: Option<f64>,
     shards: Vec<ShardStatus>,
-    left_out: Vec<LeftOut>,
+    left_out: Vec<ExcludedNode>,
 }
 
 /// The progress of a shard.
@@ -64,7 +64,7 @@ enum ShardState {
 
 /// A node that cannot run tasks.
 #[derive(Debug, PartialEq, Serialize)]
-struct LeftOut {
+struct ExcludedNode {
     node: String,
     cause: String,
 }
@@ -82,14 +82,16 @@ impl SubmissionStatus {
             Some(pass) => Slurm::find(&Stop::default())?.tasks(&state.job_name(pass))?,
             None => Vec::new(),
         };
-        let left_out = nodes::excluded(path).into_iter();
-        let left_out = left_out.map(|(node, cause)| LeftOut { node, cause });
-        let shards = (1..).zip(&state.shards);
-        let shards = shards.map(|(number, size)| {
-            let task = tasks.iter().find(|task| task.shard == number);
-            ShardStatus::of(number, size, found.get(&number), task)
-        });
-        let shards: Vec<ShardStatus> = shards.collect();
+        let left_out = nodes::excluded(path)
+            .into_iter()
+            .map(|(node, cause)| ExcludedNode { node, cause });
+        let shards: Vec<ShardStatus> = (1..)
+            .zip(&state.shards)
+            .map(|(number, size)| {
+                let task = tasks.iter().find(|task| task.shard == number);
+                ShardStatus::of(number, size, found.get(&number), task)
+            })
+            .collect();
         let sum = |of: fn(&ShardStatus) -> usize| shards.iter().map(of).sum();
         Ok(Self {
             name: state.asked.name,
@@ -169,9 +171,10 @@ fn left_s(
             }
         }
     }
-    let slower = match planned_s > 0.0 {
-        true => took_s / planned_s,
-        false => 1.0,
+    let slower = if planned_s > 0.0 {
+        took_s / planned_s
+    } else {
+        1.0
     };
     (running > 0).then(|| left_s * slower / running as f64)
 }
@@ -193,16 +196,16 @@ impl fmt::Display for SubmissionStatus {
             }
             None => writeln!(f)?,
         }
-        let mut alike: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+        let mut by_state: BTreeMap<String, Vec<u32>> = BTreeMap::new();
         for shard in &self.shards {
             if let Some(words) = shard.words() {
-                alike.entry(words).or_default().push(shard.number);
+                by_state.entry(words).or_default().push(shard.number);
             }
         }
-        for (what, shards) in alike {
+        for (what, shards) in by_state {
             writeln!(f, "{what}: {}", array::list(&shards))?;
         }
-        for LeftOut { node, cause } in &self.left_out {
+        for ExcludedNode { node, cause } in &self.left_out {
             writeln!(f, "{node} is left out: {cause}")?;
         }
         Ok(())
@@ -248,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_record_says_what_is_complete_and_slurm_what_becomes_of_the_rest() {
+    fn records_show_complete_shards_and_slurm_shows_the_others() {
         let found = [(1, found(10, None)), (2, found(4, None))].into();
         // Slurm's state of the first shard does not matter, because its record is complete.
         let tasks = [
@@ -272,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_what_is_planned_by_how_much_longer_the_others_took() {
+    fn the_remaining_time_includes_the_delay_of_the_others() {
         let all = [task(2, "RUNNING"), task(3, "RUNNING"), task(4, "PENDING")];
         let left = |first: ShardRecord, tasks: &[Task]| {
             let found = [(1, first), (2, found(5, None))].into();
