@@ -1,4 +1,4 @@
-//! Servers in a namespace: starting one, and waiting until it listens.
+//! Starts servers in a namespace and waits until they listen.
 
 use std::fs;
 use std::net::IpAddr;
@@ -12,10 +12,10 @@ use instruments::endpoint::Local;
 use instruments::external::{Launcher, Running, Tool};
 use instruments::serve::{self, FarEndServer, ServeConfig, ServiceLimits, ServicePorts};
 
-/// How long a tool may take to listen.
+/// The time within which a tool must listen.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Starts farwire's own far end in `namespace`, on `address`, for so many clients.
+/// Starts farwire's own far end in `namespace`, on `address`, for this number of clients.
 pub(super) fn start_far_end(
     namespace: &NetNs,
     address: IpAddr,
@@ -32,8 +32,8 @@ pub(super) fn start_far_end(
     serve_confined(namespace, config)
 }
 
-/// Starts farwire's own far end in `namespace`, in threads that keep CAP_NET_ADMIN over it alone: with that they may set every
-/// congestion control.
+/// Starts farwire's own far end in `namespace`. Its threads keep only CAP_NET_ADMIN within the
+/// namespace, with which they may set any congestion control.
 pub(crate) fn serve_confined(namespace: &NetNs, config: ServeConfig) -> Result<FarEndServer> {
     let start = || {
         let bound = serve::bind(config)?;
@@ -46,7 +46,7 @@ pub(crate) fn serve_confined(namespace: &NetNs, config: ServeConfig) -> Result<F
     namespace.run(start)?.context("the far end")
 }
 
-/// Starts `tool` as a server in `namespace`, contained, and waits until it listens on `port`.
+/// Starts `tool` as a contained server in `namespace` and waits until it listens on `port`.
 pub(super) fn serve_in(
     namespace: &NetNs,
     tool: &Tool,
@@ -63,7 +63,8 @@ pub(super) fn serve_in(
     Ok(running)
 }
 
-/// Waits until something in `namespace` listens on `port` of TCP or UDP, or on any, at most for `longest`; whether it does.
+/// Waits for at most `longest` until a socket in `namespace` listens on `port`, or on any port if
+/// `None`, with TCP or UDP. Returns true if one does.
 pub(crate) fn await_listener(
     namespace: &NetNs,
     port: Option<u16>,
@@ -82,11 +83,12 @@ pub(crate) fn await_listener(
     })?
 }
 
-/// States in /proc/net/tcp and udp (include/net/tcp_states.h): 0A listens, 07 is an unconnected UDP socket.
+/// Reads /proc/net/tcp and udp. The states (include/net/tcp_states.h) are 0A for a listener and 07
+/// for an unconnected UDP socket.
 fn someone_listens(port: Option<u16>) -> Result<bool> {
     for (table, state) in [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")] {
         let path = format!("/proc/thread-self/net/{table}");
-        // Without IPv6 there is no table of it.
+        // Without IPv6 there are no tables for it.
         let Ok(text) = fs::read_to_string(&path) else {
             continue;
         };
@@ -99,8 +101,8 @@ fn someone_listens(port: Option<u16>) -> Result<bool> {
     Ok(false)
 }
 
-/// Whether a row is of a socket in this state and, if that is said, on this port: its columns are a number, the local
-/// address with its port in hexadecimal, the remote one, the state.
+/// Returns true if a row describes a socket in this state and, if given, on this port. The columns
+/// are a number, the local address with its port in hexadecimal, the remote address, and the state.
 fn listens<'a>(row: &mut impl Iterator<Item = &'a str>, state: &str, port: Option<u16>) -> bool {
     let local = row.nth(1).and_then(|local| local.rsplit_once(':'));
     let at = local.and_then(|(_, digits)| u16::from_str_radix(digits, 16).ok());

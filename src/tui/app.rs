@@ -1,4 +1,5 @@
-//! The state of the screen: the watched link, its history, and the changes that keys have requested.
+//! The state of the screen: the watched link, its history, and the changes that keys have
+//! requested.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::live::{
     LiveLink, Origin, RequestedConditions,
 };
 
-/// Changes that can be undone.
+/// The number of changes that can be undone.
 const UNDONE: usize = 100;
 
 /// The state of a screen.
@@ -25,14 +26,14 @@ pub(super) struct App {
     links: Links,
     pub(super) output: Option<CommandOutput>,
     pub(super) watched: Option<Watched>,
-    /// How far the experiment is whose links they are.
+    /// The progress of the experiment to which the links belong.
     pub(super) experiment: Option<ExperimentView>,
-    /// How many of its last figures are below those that are shown.
+    /// The number of figures below the last one that is shown.
     pub(super) figures_below: usize,
     pub(super) knob: Knob,
-    /// What is being typed.
+    /// The text that is being typed.
     pub(super) entry: Option<String>,
-    /// What the last key came to.
+    /// The result of the last key.
     pub(super) said: String,
     pub(super) is_paused: bool,
 }
@@ -44,9 +45,9 @@ pub(super) struct Watched {
     pub(super) view: LinkView,
     pub(super) history: SampleHistory,
     pub(super) last: Option<LinkSample>,
-    /// The changes made here that can be undone.
+    /// The changes made on this screen that can be undone.
     own: Vec<OwnChange>,
-    /// Its place among all links, from 1, and how many there are.
+    /// The place of the link among all links, from 1, and the number of links.
     pub(super) place: (usize, usize),
 }
 
@@ -65,7 +66,7 @@ impl App {
         }
     }
 
-    /// Takes in what has happened since the last look.
+    /// Processes the events since the last call.
     pub(super) fn look(&mut self) {
         self.experiment = self.links.experiment().view();
         let all = self.links.all();
@@ -79,7 +80,7 @@ impl App {
         }
     }
 
-    /// Does what a key asks for; whether that is to leave.
+    /// Handles a key. Returns true if the key asks to leave.
     pub(super) fn key(&mut self, key: KeyEvent) -> bool {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return key.code == KeyCode::Char('c');
@@ -115,7 +116,7 @@ impl App {
         false
     }
 
-    /// What keys do while an experiment runs: nobody changes the conditions of a run that is measured.
+    /// Handles a key while an experiment runs, whose conditions cannot be changed.
     fn key_of_run(&mut self, code: KeyCode) {
         let figures = self.experiment.as_ref().map_or(0, |of| of.rows.len());
         let below = self.figures_below;
@@ -137,7 +138,7 @@ impl App {
         self.knob = Knob::ALL[(at.unwrap_or(0) + by) % Knob::ALL.len()];
     }
 
-    /// Watches the next link, or the one before.
+    /// Watches the next or the previous link.
     fn turn(&mut self, by: isize) {
         let all = self.links.all();
         let Some(watched) = &self.watched else { return };
@@ -191,13 +192,13 @@ impl App {
     }
 }
 
-/// A change made here.
+/// A change made on this screen.
 struct OwnChange {
-    /// What stood before it.
+    /// The conditions before the change.
     before: Arc<LinkSpec>,
-    /// The revision that was in force then.
+    /// The revision before the change.
     from: u64,
-    /// The one that it came to, or by which that came back.
+    /// The revision of the change, or a later one with the same conditions.
     to: u64,
 }
 
@@ -221,7 +222,7 @@ impl Watched {
         loop {
             match self.events.try_recv() {
                 Ok(event) => self.take(&event, is_paused),
-                // What was missed shows in the next sample's counters.
+                // The counters in the next sample include what was missed.
                 Err(TryRecvError::Lagged(_)) => {}
                 Err(TryRecvError::Empty | TryRecvError::Closed) => break,
             }
@@ -238,7 +239,7 @@ impl Watched {
         }
     }
 
-    /// The condition of this name in both directions, as it is written.
+    /// Returns the condition with this name in both directions, as it is written.
     pub(super) fn condition(&self, name: &str) -> Option<String> {
         let all = serde_json::to_value(&*self.view.conditions).ok()?;
         Some(match all.get(name)? {
@@ -262,7 +263,8 @@ impl Watched {
         }
     }
 
-    /// Puts back what stood before the last change made here, unless somebody else has changed the link since.
+    /// Restores the conditions before the last change made on this screen, unless another client
+    /// has changed the link since.
     fn undo(&mut self) -> String {
         let Some(own) = self.own.pop() else {
             return "there is nothing to undo".to_owned();
@@ -273,7 +275,8 @@ impl Watched {
         };
         match self.order(RequestedConditions::All(all), own.to) {
             Ok((revision, said)) => {
-                // What is in force is what the change before made, by another number.
+                // The conditions in force are those of the previous change, with another revision
+                // number.
                 if let Some(earlier) = self.own.last_mut()
                     && earlier.to == own.from
                 {
@@ -288,7 +291,8 @@ impl Watched {
         }
     }
 
-    /// Makes a change where `revision` is in force; the one that it came to and what to say of it, or why there is none.
+    /// Makes a change if `revision` is in force. Returns its revision and a message, or the reason
+    /// for a refusal.
     fn order(
         &mut self,
         conditions: RequestedConditions,
@@ -316,7 +320,7 @@ impl Watched {
     }
 }
 
-/// "delay=20ms up.loss=1% rate=" as a merge patch: nothing behind the sign takes a condition away.
+/// Parses "delay=20ms up.loss=1% rate=" as a merge patch. An empty value removes a condition.
 fn patch(text: &str) -> Result<Map<String, Value>, String> {
     let mut patch = Map::new();
     for word in text.split_whitespace() {

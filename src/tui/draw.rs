@@ -18,14 +18,15 @@ use crate::live::{DirectionSample, LinkSample};
 
 const HELP: &str = "\u{2190} \u{2192} condition  \u{2191} \u{2193} more, less  x without  Enter type  u undo  p pause  Tab next link  q leave";
 const HELP_OF_RUN: &str = "\u{2191} \u{2193} figures  p pause  Tab next link  q leave   (the conditions are the scenario's)";
-/// Lines of counters: a head, two directions, what was dropped, the departure error.
+/// The lines of counters: a head, two directions, the drops and the departure error.
 const COUNTERS: u16 = 5;
-/// Lines of what a command prints, or of an experiment's figures, with the frame.
+/// The lines of a command's output or of an experiment's figures, with the frame.
 const OUTPUT: u16 = 8;
-/// Lines of how far an experiment is.
+/// The lines of an experiment's progress.
 const PROGRESS: u16 = 2;
 
-/// Colours of up and down, which the colour-blind tell apart too; none where nobody wants any (no-color.org).
+/// Returns the colours of up and down, which colour-blind people can distinguish. If NO_COLOR is
+/// set, there are none (no-color.org).
 fn colours() -> [Style; 2] {
     let unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     match unwanted {
@@ -34,7 +35,7 @@ fn colours() -> [Style; 2] {
     }
 }
 
-/// Draws everything.
+/// Draws the whole screen.
 pub(super) fn all(frame: &mut Frame<'_>, app: &App) {
     let is_run = app.experiment.is_some();
     let lines = |wanted: bool, lines| Constraint::Length(if wanted { lines } else { 0 });
@@ -80,7 +81,7 @@ pub(super) fn all(frame: &mut Frame<'_>, app: &App) {
     }
     if let Some(experiment) = &app.experiment {
         frame.render_widget(run::progress(experiment), progress);
-        // Between two runs there is room for more of them.
+        // Between two runs there is room for more figures.
         let area = match app.watched {
             Some(_) => printed,
             None => charts.union(counters).union(printed),
@@ -119,7 +120,7 @@ fn title(app: &App, watched: &Watched) -> Paragraph<'static> {
     ])
 }
 
-/// What is drawn of queues, and beside it the latest round trips of sides a and b.
+/// Returns the title of the queue chart, with the latest round trips of sides A and B.
 fn queue_title(round_trips_ms: [Option<f64>; 2]) -> String {
     let ms = |time: Option<f64>| time.map_or("-".to_owned(), short);
     match round_trips_ms {
@@ -128,7 +129,7 @@ fn queue_title(round_trips_ms: [Option<f64>; 2]) -> String {
     }
 }
 
-/// Two curves of the last minute, up with fine marks and down with dots.
+/// Draws two curves of the last minute, up with fine marks and down with dots.
 fn curves(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -168,7 +169,7 @@ fn curves(
     frame.render_widget(chart, area);
 }
 
-/// The next of 1, 2, 5, 10... that is no less; 1 of nothing.
+/// Rounds up to the next of 1, 2, 5, 10 and so on; returns 1 for 0.
 fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
@@ -240,7 +241,7 @@ fn causes(all: &BTreeMap<String, u64>) -> String {
     }
 }
 
-/// The conditions that keys change, the chosen one marked.
+/// Shows the conditions that keys change, with the chosen one marked.
 fn conditions(app: &App, watched: &Watched) -> Paragraph<'static> {
     let words = Knob::ALL.map(|knob| {
         let value = watched.condition(knob.name());

@@ -1,4 +1,5 @@
-//! The part of the screen for an experiment: its progress, what runs now, and its figures so far.
+//! The part of the screen for an experiment: its progress, its current run, and its figures up to
+//! now.
 
 use std::time::Duration;
 
@@ -12,10 +13,10 @@ use record::quantity::{counted, number};
 use crate::live::{ExperimentView, FigureRow, NumberedRun};
 use crate::progress::human;
 
-/// Characters of the bar.
+/// The width of the progress bar in characters.
 const BAR: usize = 24;
 
-/// Two lines: how far it is, and what runs.
+/// Shows two lines: the progress and the current run.
 pub(super) fn progress(of: &ExperimentView) -> Paragraph<'static> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     Paragraph::new(vec![
@@ -24,7 +25,7 @@ pub(super) fn progress(of: &ExperimentView) -> Paragraph<'static> {
     ])
 }
 
-/// "Title  ██░░ 3 of 12 runs, about 40 s left".
+/// Formats the progress: "Title  ██░░ 3 of 12 runs, about 40 s left".
 fn how_far(of: &ExperimentView) -> String {
     let full = (BAR * of.done)
         .checked_div(of.planned)
@@ -39,7 +40,7 @@ fn how_far(of: &ExperimentView) -> String {
     format!("{}  {bar} {} of {planned}{left}", of.title, of.done)
 }
 
-/// "now long: echo; then short (2)".
+/// Formats the current and the next run: "now long: echo; then short (2)".
 fn what_runs(of: &ExperimentView) -> String {
     let next = of.next.as_ref().map(named);
     let now = of.case.as_ref().map(|case| {
@@ -57,7 +58,7 @@ fn what_runs(of: &ExperimentView) -> String {
     }
 }
 
-/// "case (2)", "case (2, attempt 3)".
+/// Formats a run: "case (2)", "case (2, attempt 3)".
 fn named(run: &NumberedRun) -> String {
     match run.attempt {
         1 => format!("{} ({})", run.case, run.repeat),
@@ -65,7 +66,7 @@ fn named(run: &NumberedRun) -> String {
     }
 }
 
-/// The last figures, but for so many `below` them.
+/// Shows the last figures, without the number `below` of them at the end.
 pub(super) fn figures(frame: &mut Frame<'_>, area: Rect, all: &[FigureRow], below: usize) {
     let inner = Block::bordered().inner(area);
     let room = usize::from(inner.height.saturating_sub(1));
@@ -88,7 +89,7 @@ pub(super) fn figures(frame: &mut Frame<'_>, area: Rect, all: &[FigureRow], belo
     frame.render_widget(table, area);
 }
 
-/// Which of `count` rows are shown where there is room for so many.
+/// Returns the range of `count` rows that fit into the room.
 fn window(count: usize, room: usize, below: usize) -> std::ops::Range<usize> {
     let end = count.saturating_sub(below).max(room.min(count));
     end.saturating_sub(room)..end

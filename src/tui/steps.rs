@@ -13,7 +13,7 @@ pub(super) enum Knob {
 impl Knob {
     pub(super) const ALL: [Self; 3] = [Self::Delay, Self::Loss, Self::Rate];
 
-    /// As files and flags call it.
+    /// Returns the name of the condition in files and flags.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Delay => "delay",
@@ -22,10 +22,11 @@ impl Knob {
         }
     }
 
-    /// The value after one step from `now`, none where there is no such condition; or why there is no step.
+    /// Returns the value after one step from `now`, or `None` if the condition is then absent.
     ///
     /// # Errors
-    /// A value that is more than a number and its unit, or at its end.
+    /// Fails with a message if the value is more than a number with a unit, or if there is no
+    /// further step.
     pub(super) fn step(self, now: Option<&str>, up: bool) -> Result<Option<String>, String> {
         let read = |text: &str| {
             self.number(text)
@@ -34,7 +35,7 @@ impl Knob {
         let now = now.map(read).transpose()?;
         let (least, most) = self.ends();
         let next = match (self, now, up) {
-            // Without a rate nothing is slow: the first step down is to one.
+            // Without a rate nothing is slowed, so the first step down adds one.
             (Self::Rate, None, true) => {
                 return Err("there is no rate: nothing is slowed".to_owned());
             }
@@ -62,7 +63,7 @@ impl Knob {
         Ok(Some(self.text(next)))
     }
 
-    /// Nanoseconds, percent, bits a second.
+    /// Parses a value in nanoseconds, percent or bits per second.
     fn number(self, text: &str) -> Option<f64> {
         Some(match self {
             Self::Delay => text.parse::<Nanos>().ok()?.0 as f64,
@@ -88,25 +89,25 @@ impl Knob {
     }
 }
 
-/// The next of 1, 2, 5, 10, 20... above.
+/// Returns the next value of 1, 2, 5, 10, 20 and so on above `value`.
 fn above(value: f64) -> f64 {
     series(value)
         .find(|next| *next > value * 1.001)
         .unwrap_or(value)
 }
 
-/// The next below.
+/// Returns the next value below `value`, or 0.
 fn below(value: f64) -> f64 {
     let lower = series(value).filter(|next| *next < value * 0.999);
     lower.fold(0.0, f64::max)
 }
 
-/// Those around a value, ascending.
+/// Returns the values around `value` in ascending order.
 fn series(value: f64) -> impl Iterator<Item = f64> {
     let decade = value.max(1e-12).log10().floor();
     [-1.0, 0.0, 1.0].into_iter().flat_map(move |by| {
         let whole = 10_f64.powf(decade + by);
-        // Of a decade below 1, so that 0.2 is no 0.20000000000000001.
+        // Below 1, dividing by a power of ten gives 0.2 instead of 0.20000000000000001.
         let exact = move |of: f64| match decade + by < 0.0 {
             true => of / 10_f64.powf(-(decade + by)).round(),
             false => of * whole.round(),
