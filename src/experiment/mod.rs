@@ -60,7 +60,7 @@ pub(crate) fn testbed(case: &Case) -> TestbedSpec<'_> {
         between: case.between.as_ref(),
         link: &case.link,
         congestion: &case.congestion,
-        of_senders: case.instruments.iter().filter_map(congestion).collect(),
+        sender_congestions: case.instruments.iter().filter_map(congestion).collect(),
     }
 }
 

@@ -55,8 +55,8 @@ pub(super) fn set_up(
     let clients = u16::try_from(pair.clients).context("clients")?;
     let (names, links): (Vec<_>, Vec<_>) = spec.bed.links(spec.link, seed)?.into_iter().unzip();
     let bed = Star::build(&config, clients)?;
-    let ports = bed.ports();
-    let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
+    let port_names = bed.ports();
+    let ports: Vec<&str> = port_names.iter().map(String::as_str).collect();
     let shared = bed
         .emulator()
         .run(|| AfPacket::open_all(&ports, RING_SLOTS))??;

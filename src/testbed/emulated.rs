@@ -40,8 +40,12 @@ impl EmulatedBed {
             let died = Arc::clone(&died);
             ForwarderThread::start(ports, link, ForwarderOptions { died, ..options })
         };
-        let running = bed.emulators().iter().zip(links).map(forward);
-        let running = running.collect::<Result<_>>()?;
+        let running = bed
+            .emulators()
+            .iter()
+            .zip(links)
+            .map(forward)
+            .collect::<Result<_>>()?;
         Ok(Self { bed, running, died })
     }
 

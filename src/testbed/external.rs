@@ -19,7 +19,7 @@ use record::bed::External;
 use record::lateness::LateBudget;
 
 /// The time within which the far end must answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 struct ExternalTestbed {
     stalls: StallWatch,
@@ -31,7 +31,7 @@ struct ExternalTestbed {
 /// Finds the host and the `farwire serve` that runs on it.
 pub(super) fn set_up(bed: &External, late_budget: LateBudget) -> Result<Box<dyn Testbed>> {
     let target = endpoint::resolve(&bed.host, bed.http_port, Family::Any)?;
-    TcpStream::connect_timeout(&target, PATIENCE).with_context(|| {
+    TcpStream::connect_timeout(&target, CONNECT_TIMEOUT).with_context(|| {
         let (host, port) = (&bed.host, bed.http_port);
         format!("bed `external`: no web server on port {port} of {host}: run `farwire serve` there")
     })?;

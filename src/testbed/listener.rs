@@ -13,7 +13,7 @@ use instruments::external::{Launcher, Running, Tool};
 use instruments::serve::{self, FarEndServer, ServeConfig, ServiceLimits, ServicePorts};
 
 /// The time within which a tool must listen.
-const SERVER_PATIENCE: Duration = Duration::from_secs(10);
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Starts farwire's own far end in `namespace`, on `address`, for this number of clients.
 pub(super) fn start_far_end(
@@ -54,10 +54,10 @@ pub(super) fn serve_in(
     port: u16,
 ) -> Result<Running> {
     let running = namespace.run(|| Launcher::InTestBed.start(tool, arguments))??;
-    let listens = await_listener(namespace, Some(port), SERVER_PATIENCE)?;
+    let listens = await_listener(namespace, Some(port), LISTEN_TIMEOUT)?;
     ensure!(
         listens,
-        "{} does not listen on port {port} within {SERVER_PATIENCE:?}",
+        "{} does not listen on port {port} within {LISTEN_TIMEOUT:?}",
         tool.path.display()
     );
     Ok(running)
@@ -70,14 +70,14 @@ pub(crate) fn await_listener(
     port: Option<u16>,
     longest: Duration,
 ) -> Result<bool> {
-    const LOOK_AGAIN: Duration = Duration::from_millis(5);
+    const POLL_INTERVAL: Duration = Duration::from_millis(5);
     let end = Instant::now() + longest;
     namespace.run(|| -> Result<bool> {
-        while !someone_listens(port)? {
+        while !is_listening(port)? {
             if Instant::now() >= end {
                 return Ok(false);
             }
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(true)
     })?
@@ -85,10 +85,10 @@ pub(crate) fn await_listener(
 
 /// Reads /proc/net/tcp and udp. The states (include/net/tcp_states.h) are 0A for a listener and 07
 /// for an unconnected UDP socket.
-fn someone_listens(port: Option<u16>) -> Result<bool> {
+fn is_listening(port: Option<u16>) -> Result<bool> {
     for (table, state) in [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")] {
         let path = format!("/proc/thread-self/net/{table}");
-        // Without IPv6 there are no tables for it.
+        // There are no tables for IPv6 if the kernel lacks it.
         let Ok(text) = fs::read_to_string(&path) else {
             continue;
         };
@@ -114,11 +114,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listener_is_known_by_its_state_and_port() {
+    fn a_listener_is_identified_by_its_state_and_port() {
         let row = "   0: 0100007F:1389 00000000:0000 0A 00000000:00000000 00:00000000";
-        let is = |state, port| listens(&mut row.split_whitespace(), state, port);
-        assert!(is("0A", None) && is("0A", Some(5001)));
-        assert!(!is("07", None) && !is("0A", Some(5002)));
+        let matches = |state, port| listens(&mut row.split_whitespace(), state, port);
+        assert!(matches("0A", None) && matches("0A", Some(5001)));
+        assert!(!matches("07", None) && !matches("0A", Some(5002)));
         assert!(!listens(&mut "".split_whitespace(), "0A", None));
     }
 }

@@ -135,7 +135,7 @@ pub(crate) struct TestbedSpec<'a> {
     /// The TCP congestion control of the far end.
     pub(crate) congestion: &'a str,
     /// The congestion control of those senders that set their own.
-    pub(crate) of_senders: Vec<&'a str>,
+    pub(crate) sender_congestions: Vec<&'a str>,
 }
 
 /// A builder for test beds of every kind.
@@ -197,7 +197,9 @@ impl TestbedBuilder {
             Some(_) => {}
         }
         let check = |spec: &&TestbedSpec<'_>| {
-            let mut all = [spec.congestion].into_iter().chain(spec.of_senders.clone());
+            let mut all = [spec.congestion]
+                .into_iter()
+                .chain(spec.sender_congestions.clone());
             let checked = all.try_for_each(serve::check_congestion);
             checked.with_context(|| spec.user.clone())
         };

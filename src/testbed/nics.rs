@@ -143,7 +143,7 @@ fn config(nic: &Nic) -> NicConfig {
     }
 }
 
-struct BetweenNics {
+struct NicsTestbed {
     stalls: StallWatch,
     nics: Arc<HeldNics>,
     far_end: FarEndServer,
@@ -158,7 +158,7 @@ pub(super) fn set_up(
 ) -> Result<Box<dyn Testbed>> {
     let address = nics.nics.server.address.addr();
     let far_end = start_far_end(&nics.server, address, congestion, 1)?;
-    Ok(Box::new(BetweenNics {
+    Ok(Box::new(NicsTestbed {
         stalls: StallWatch::begin(late_budget)?,
         http: far_end.address("http")?.port(),
         far_end,
@@ -166,7 +166,7 @@ pub(super) fn set_up(
     }))
 }
 
-impl Testbed for BetweenNics {
+impl Testbed for NicsTestbed {
     fn far_end(&self) -> FarEnd {
         FarEnd {
             address: self.nics.nics.server.address.addr(),

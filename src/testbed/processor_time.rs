@@ -51,7 +51,7 @@ impl ProcessorTime {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let stat = fs::read_to_string("/proc/stat").ok()?;
         Some(Self {
-            own: of_family(&processes(), process::id()),
+            own: family_ticks(&processes(), process::id()),
             ..Self::of_processors(&stat, &Processors::allowed(&status))?
         })
     }
@@ -64,7 +64,7 @@ impl ProcessorTime {
             let mut words = line.split_whitespace();
             let name = words.next().and_then(|name| name.strip_prefix("cpu"));
             let number = name.and_then(|number| number.parse().ok());
-            if !number.is_some_and(|number| processors.have(number)) {
+            if !number.is_some_and(|number| processors.contain(number)) {
                 continue;
             }
             let numbers: Vec<u64> = words.take(8).map_while(|n| n.parse().ok()).collect();
@@ -113,7 +113,7 @@ impl Processors {
         Self(ranges.filter_map(range).collect())
     }
 
-    fn have(&self, number: usize) -> bool {
+    fn contain(&self, number: usize) -> bool {
         let mut ranges = self.0.iter();
         self.0.is_empty() || ranges.any(|(first, last)| (first..=last).contains(&&number))
     }
@@ -149,8 +149,10 @@ impl ProcessTime {
     fn parse(stat: &str) -> Option<Self> {
         let (_, fields) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
-        let ticks = fields.get(11..15)?.iter();
-        let ticks = ticks.map(|ticks| ticks.parse::<i64>().unwrap_or(0).unsigned_abs());
+        let ticks = fields
+            .get(11..15)?
+            .iter()
+            .map(|ticks| ticks.parse::<i64>().unwrap_or(0).unsigned_abs());
         Some(Self {
             parent: fields.get(1)?.parse().ok()?,
             ticks: ticks.sum(),
@@ -159,7 +161,7 @@ impl ProcessTime {
 }
 
 /// Returns the time used by process `first` and its running descendants.
-fn of_family(processes: &HashMap<u32, ProcessTime>, first: u32) -> u64 {
+fn family_ticks(processes: &HashMap<u32, ProcessTime>, first: u32) -> u64 {
     let is_family = |id: u32| {
         let parent = |id: &u32| processes.get(id).map(|process| process.parent);
         // A process may end while others are read, so a number can appear twice.
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_the_processors_that_may_be_used_is_read_where_the_kernel_states_it() {
+    fn the_time_of_the_allowed_processors_is_read_from_proc_stat() {
         let stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 100 7 50 800 10 1 5 35 9 9\ncpu1 1 1 1 1 1 1 1 1 1 1\nintr 5\n";
         let read = |stat, status| ProcessorTime::of_processors(stat, &Processors::allowed(status));
         let first = read(stat, "Cpus_allowed:\t1\nCpus_allowed_list:\t0\n").unwrap();
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_used_is_read_whatever_it_is_called() {
+    fn the_time_of_a_process_is_read_whatever_its_name() {
         let stat =
             "4711 (a) b (c) R 17 4711 4711 0 -1 4194304 90 0 0 0 5 6 70 800 20 0 1 0 100 2883584";
         let expected = ProcessTime {
@@ -265,11 +267,11 @@ mod tests {
             process(22, 21, 1),
             process(30, 1, 5000),
         ]);
-        assert_eq!(of_family(&all, 20), 111);
-        assert_eq!(of_family(&all, 22), 1);
+        assert_eq!(family_ticks(&all, 20), 111);
+        assert_eq!(family_ticks(&all, 22), 1);
         // A circle of parents does not cause an endless loop.
         let circle = HashMap::from([process(2, 3, 1), process(3, 2, 1)]);
-        assert_eq!(of_family(&circle, 9), 0);
+        assert_eq!(family_ticks(&circle, 9), 0);
     }
 
     #[test]

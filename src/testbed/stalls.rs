@@ -13,7 +13,7 @@ use record::lateness::LateBudget;
 use super::processor_time::{ProcessorShares, ProcessorTime};
 
 /// The time for which the watching thread sleeps.
-const NAP: Duration = Duration::from_millis(5);
+const SLEEP: Duration = Duration::from_millis(5);
 /// A thread that wakes up later than this was not run in time, unless the late budget is larger.
 /// Waiting for a turn on a processor that a few threads share takes less.
 const STALL: Duration = Duration::from_millis(10);
@@ -58,9 +58,9 @@ impl StallWatch {
         let count = Arc::clone(&stalled_ns);
         let watch = move || {
             let mut asleep = Instant::now();
-            while stopped.recv_timeout(NAP) == Err(RecvTimeoutError::Timeout) {
+            while stopped.recv_timeout(SLEEP) == Err(RecvTimeoutError::Timeout) {
                 let now = Instant::now();
-                let late = now.duration_since(asleep).saturating_sub(NAP);
+                let late = now.duration_since(asleep).saturating_sub(SLEEP);
                 if late > limit {
                     let late = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
                     count.fetch_add(late, Ordering::Relaxed);
@@ -104,14 +104,16 @@ impl HostStalls {
         if share <= MOST {
             return self.starved();
         }
-        let stolen = self.processors.map(|shares| shares.stolen);
-        let stolen = stolen.filter(|share| *share >= 0.001);
-        let stolen = stolen.map(|share| {
-            format!(
-                "; {:.1} % of the processors' time went to other virtual machines",
-                100.0 * share
-            )
-        });
+        let stolen = self
+            .processors
+            .map(|shares| shares.stolen)
+            .filter(|share| *share >= 0.001)
+            .map(|share| {
+                format!(
+                    "; {:.1} % of the processors' time went to other virtual machines",
+                    100.0 * share
+                )
+            });
         Some(format!(
             "the host was starved of CPU: it kept a thread waiting for {:.1} % of the run, in stalls of more than {} ms{}",
             100.0 * share,
@@ -179,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_late_budget_above_10_ms_says_what_is_a_stall_and_the_cause_names_it() {
-        for (budget, said) in [
+        for (budget, expected) in [
             ("1ns", "of more than 10 ms"),
             ("10ms", "of more than 10 ms"),
             ("12.5ms", "of more than 12.5 ms"),
@@ -190,7 +192,7 @@ mod tests {
                 ..stalls(71, None)
             };
             let cause = stalls.spoil().unwrap();
-            assert!(cause.ends_with(said), "{budget}: {cause}");
+            assert!(cause.ends_with(expected), "{budget}: {cause}");
         }
     }
 }

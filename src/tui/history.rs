@@ -55,8 +55,11 @@ impl SampleHistory {
     /// seconds.
     pub(super) fn round_trips(&self) -> [Option<f64>; 2] {
         let last_s = self.0.back().map_or(0.0, |point| point.at_s);
-        let latest = self.0.iter().rev();
-        let latest = latest.take_while(|point| point.at_s >= last_s - LATEST_S);
+        let latest = self
+            .0
+            .iter()
+            .rev()
+            .take_while(|point| point.at_s >= last_s - LATEST_S);
         [0, 1].map(|side| latest.clone().find_map(|point| point.round_trip_ms[side]))
     }
 

@@ -34,11 +34,11 @@ use app::App;
 pub(crate) use output::CommandOutput;
 
 /// The longest time between two drawings if no key is pressed.
-const STILL: Duration = Duration::from_millis(100);
+const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 /// The name of the thread that draws.
 const THREAD: &str = "screen";
 /// True while the terminal shows a screen.
-static STANDS: AtomicBool = AtomicBool::new(false);
+static IS_SHOWN: AtomicBool = AtomicBool::new(false);
 /// The lock for drawing. Nothing is drawn once the terminal is restored.
 static DRAWING: Mutex<()> = Mutex::new(());
 /// Ensures that the panic hook is installed only once.
@@ -118,7 +118,7 @@ fn set_up() -> io::Result<()> {
         }));
     });
     notes::hold();
-    STANDS.store(true, Ordering::Relaxed);
+    IS_SHOWN.store(true, Ordering::Relaxed);
     let shown = enable_raw_mode()
         .and_then(|()| execute!(io::stdout(), EnterAlternateScreen))
         // This starts the reader of keys before the process is confined.
@@ -132,7 +132,7 @@ fn restore() {
     let draws = thread::current().name() == Some(THREAD);
     let _drawn = (!draws).then(drawing);
     // A second restore would move the cursor back over the messages printed meanwhile.
-    if STANDS.swap(false, Ordering::Relaxed) {
+    if IS_SHOWN.swap(false, Ordering::Relaxed) {
         // A terminal that is gone needs no restore.
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
@@ -152,15 +152,15 @@ fn show(mut app: App, is_over: &AtomicBool, leave: &dyn Fn()) {
         let mut terminal: Terminal<CrosstermBackend<Stdout>> =
             Terminal::new(CrosstermBackend::new(io::stdout()))?;
         while !is_over.load(Ordering::Relaxed) {
-            app.look();
+            app.update();
             {
                 let _drawing = drawing();
-                if !STANDS.load(Ordering::Relaxed) {
+                if !IS_SHOWN.load(Ordering::Relaxed) {
                     return Ok(());
                 }
                 terminal.draw(|frame| draw::all(frame, &app))?;
             }
-            if !event::poll(STILL)? {
+            if !event::poll(FRAME_INTERVAL)? {
                 continue;
             }
             match event::read()? {
@@ -210,20 +210,20 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "it takes a terminal, which a_panic_is_said_on_the_terminal_as_it_was gives it"]
+    #[ignore = "it takes a terminal, which a_panic_is_printed_on_the_restored_terminal gives it"]
     fn a_panic_beside_the_screen() {
         panics_in("another");
     }
 
     #[test]
-    #[ignore = "it takes a terminal, which a_panic_is_said_on_the_terminal_as_it_was gives it"]
-    fn a_panic_of_what_draws() {
+    #[ignore = "it takes a terminal, which a_panic_is_printed_on_the_restored_terminal gives it"]
+    fn a_panic_of_the_drawing_thread() {
         panics_in(THREAD);
     }
 
     #[test]
-    fn a_panic_is_said_on_the_terminal_as_it_was() {
-        for test in ["a_panic_beside_the_screen", "a_panic_of_what_draws"] {
+    fn a_panic_is_printed_on_the_restored_terminal() {
+        for test in ["a_panic_beside_the_screen", "a_panic_of_the_drawing_thread"] {
             let pair = openpty(None, None).unwrap();
             let before = tcgetattr(&pair.slave).unwrap();
             let end = || Stdio::from(pair.slave.try_clone().unwrap());
@@ -251,8 +251,10 @@ mod tests {
             let all = reads.join().unwrap();
             assert!(status.success(), "{test}: {all:?}");
             assert_eq!(after, before, "{test}: {all:?}");
-            let behind = all.split_once(LEAVE).map(|(_, behind)| behind);
-            let behind = behind.unwrap_or_else(|| panic!("{test}: the screen stands: {all:?}"));
+            let behind = all
+                .split_once(LEAVE)
+                .map(|(_, behind)| behind)
+                .unwrap_or_else(|| panic!("{test}: the screen stands: {all:?}"));
             let (_, drawn) = behind
                 .split_once(CAUSE)
                 .unwrap_or_else(|| panic!("{test}: {all:?}"));

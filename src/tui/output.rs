@@ -53,8 +53,10 @@ impl CommandOutput {
             bytes.truncate(read);
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
-        let text = read().unwrap_or_default();
-        let text = text.replace("\r\n", "\n").replace('\t', "    ");
+        let text = read()
+            .unwrap_or_default()
+            .replace("\r\n", "\n")
+            .replace('\t', "    ");
         let all: Vec<&str> = text.lines().collect();
         let shown = all.iter().skip(all.len().saturating_sub(lines));
         // A progress line that was overwritten shows its last text.
@@ -93,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_are_shown_without_what_would_move_the_cursor() {
+    fn the_last_lines_are_shown_without_control_sequences() {
         let output = of("one\ntwo\r\n10 %\r20 %\r\n\x1b[2Jthree\n");
         assert_eq!(output.tail(2)[0], "20 %");
         assert!(!output.tail(1)[0].contains('\x1b'));
@@ -102,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn of_much_the_end_is_shown() {
+    fn only_the_end_of_a_long_output_is_shown() {
         let output = of(&"a line of text\n".repeat(10_000));
         assert_eq!(output.tail(3), ["a line of text"; 3]);
     }

@@ -20,13 +20,13 @@ const BAR: usize = 24;
 pub(super) fn progress(of: &ExperimentView) -> Paragraph<'static> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     Paragraph::new(vec![
-        Line::styled(how_far(of), bold),
-        Line::raw(what_runs(of)),
+        Line::styled(progress_line(of), bold),
+        Line::raw(current_run(of)),
     ])
 }
 
 /// Formats the progress: "Title  ██░░ 3 of 12 runs, about 40 s left".
-fn how_far(of: &ExperimentView) -> String {
+fn progress_line(of: &ExperimentView) -> String {
     let full = (BAR * of.done)
         .checked_div(of.planned)
         .unwrap_or(0)
@@ -41,7 +41,7 @@ fn how_far(of: &ExperimentView) -> String {
 }
 
 /// Formats the current and the next run: "now long: echo; then short (2)".
-fn what_runs(of: &ExperimentView) -> String {
+fn current_run(of: &ExperimentView) -> String {
     let next = of.next.as_ref().map(named);
     let now = of.case.as_ref().map(|case| {
         named(&NumberedRun {
@@ -100,9 +100,10 @@ fn row(of: &FigureRow) -> Row<'static> {
         (Some(low), Some(high)) => format!("{} to {}", number(low), number(high)),
         _ => "-".to_owned(),
     };
-    let runs = match of.valid {
-        true => of.runs.to_string(),
-        false => format!("{}, not all valid", of.runs),
+    let runs = if of.valid {
+        of.runs.to_string()
+    } else {
+        format!("{}, not all valid", of.runs)
     };
     Row::new([
         of.case.clone(),
@@ -134,35 +135,38 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_a_bar_with_the_time_left_as_far_as_it_is_known() {
-        let half = how_far(&view(1, 2, Some(61.0)));
+    fn progress_is_a_bar_with_the_remaining_time_if_it_is_known() {
+        let half = progress_line(&view(1, 2, Some(61.0)));
         assert!(
             half.ends_with("1 of 2 runs, about 1 min 01 s left"),
             "{half}"
         );
         assert_eq!(half.matches('\u{2588}').count(), BAR / 2);
-        let none = how_far(&view(0, 0, None));
+        let none = progress_line(&view(0, 0, None));
         assert!(none.ends_with(" 0 of 0 runs"), "{none}");
-        assert_eq!(how_far(&view(5, 4, None)).matches('\u{2591}').count(), 0);
+        assert_eq!(
+            progress_line(&view(5, 4, None)).matches('\u{2591}').count(),
+            0
+        );
     }
 
     #[test]
-    fn it_says_what_runs_and_what_is_next() {
+    fn the_current_and_the_next_run_are_shown() {
         let mut of = view(1, 3, None);
-        assert_eq!(what_runs(&of), "now set-up");
+        assert_eq!(current_run(&of), "now set-up");
         of.next = Some(NumberedRun {
             case: "b".to_owned(),
             repeat: 2,
             attempt: 3,
         });
-        assert_eq!(what_runs(&of), "now set-up; next b (2, attempt 3)");
+        assert_eq!(current_run(&of), "now set-up; next b (2, attempt 3)");
         (of.case, of.repeat, of.attempt) = (Some("a".to_owned()), Some(1), Some(1));
         of.phase = "ping".to_owned();
-        assert_eq!(what_runs(&of), "now a (1): ping; then b (2, attempt 3)");
+        assert_eq!(current_run(&of), "now a (1): ping; then b (2, attempt 3)");
     }
 
     #[test]
-    fn of_many_figures_the_last_are_shown_and_keys_go_back() {
+    fn the_last_figures_are_shown_and_keys_scroll_back() {
         assert_eq!(window(3, 5, 0), 0..3);
         assert_eq!(window(3, 5, 2), 0..3);
         assert_eq!(window(9, 4, 0), 5..9);

@@ -4,13 +4,13 @@ use model::{BitsPerSec, Nanos, Probability};
 
 /// A condition that arrow keys change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Knob {
+pub(super) enum AdjustableCondition {
     Delay,
     Loss,
     Rate,
 }
 
-impl Knob {
+impl AdjustableCondition {
     pub(super) const ALL: [Self; 3] = [Self::Delay, Self::Loss, Self::Rate];
 
     /// Returns the name of the condition in files and flags.
@@ -108,9 +108,12 @@ fn series(value: f64) -> impl Iterator<Item = f64> {
     [-1.0, 0.0, 1.0].into_iter().flat_map(move |by| {
         let whole = 10_f64.powf(decade + by);
         // Below 1, dividing by a power of ten gives 0.2 instead of 0.20000000000000001.
-        let exact = move |of: f64| match decade + by < 0.0 {
-            true => of / 10_f64.powf(-(decade + by)).round(),
-            false => of * whole.round(),
+        let exact = move |of: f64| {
+            if decade + by < 0.0 {
+                of / 10_f64.powf(-(decade + by)).round()
+            } else {
+                of * whole.round()
+            }
         };
         [1.0, 2.0, 5.0].map(exact)
     })
@@ -121,43 +124,58 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn steps(knob: Knob, from: Option<&str>, up: bool, count: usize) -> Vec<String> {
+    fn steps(
+        condition: AdjustableCondition,
+        from: Option<&str>,
+        up: bool,
+        count: usize,
+    ) -> Vec<String> {
         let mut now = from.map(str::to_owned);
         let mut all = Vec::new();
         for _ in 0..count {
-            now = knob.step(now.as_deref(), up).unwrap();
+            now = condition.step(now.as_deref(), up).unwrap();
             all.push(now.clone().unwrap_or_else(|| "none".to_owned()));
         }
         all
     }
 
     #[test]
-    fn conditions_go_by_one_two_and_five() {
+    fn conditions_step_by_one_two_and_five() {
         let delays = ["1000us", "2000us", "5000us", "10000us", "20000us"];
-        assert_eq!(steps(Knob::Delay, None, true, 5), delays);
-        assert_eq!(steps(Knob::Delay, Some("20ms"), false, 1), ["10000us"]);
-        assert_eq!(steps(Knob::Delay, Some("30ms"), true, 1), ["50000us"]);
+        assert_eq!(steps(AdjustableCondition::Delay, None, true, 5), delays);
         assert_eq!(
-            steps(Knob::Delay, Some("200us"), false, 2),
+            steps(AdjustableCondition::Delay, Some("20ms"), false, 1),
+            ["10000us"]
+        );
+        assert_eq!(
+            steps(AdjustableCondition::Delay, Some("30ms"), true, 1),
+            ["50000us"]
+        );
+        assert_eq!(
+            steps(AdjustableCondition::Delay, Some("200us"), false, 2),
             ["100us", "none"]
         );
         let losses = ["0.1%", "0.2%", "0.5%", "1%", "2%"];
-        assert_eq!(steps(Knob::Loss, None, true, 5), losses);
+        assert_eq!(steps(AdjustableCondition::Loss, None, true, 5), losses);
         assert_eq!(
-            steps(Knob::Loss, Some("0.02%"), false, 2),
+            steps(AdjustableCondition::Loss, Some("0.02%"), false, 2),
             ["0.01%", "none"]
         );
         let rates = ["1000000000bit", "500000000bit", "200000000bit"];
-        assert_eq!(steps(Knob::Rate, None, false, 3), rates);
-        assert_eq!(steps(Knob::Rate, Some("100gbit"), true, 1), ["none"]);
+        assert_eq!(steps(AdjustableCondition::Rate, None, false, 3), rates);
+        assert_eq!(
+            steps(AdjustableCondition::Rate, Some("100gbit"), true, 1),
+            ["none"]
+        );
     }
 
     #[test]
-    fn where_there_is_no_step_it_says_why() {
-        let refused = |knob: Knob, now, up| knob.step(now, up).unwrap_err();
-        assert!(refused(Knob::Loss, Some("1%,burst=8"), true).contains("Enter"));
-        assert!(refused(Knob::Loss, Some("100%"), true).contains("most"));
-        assert!(refused(Knob::Rate, None, true).contains("no rate"));
-        assert!(refused(Knob::Delay, None, false).contains("no delay"));
+    fn a_missing_step_is_explained() {
+        let refused =
+            |condition: AdjustableCondition, now, up| condition.step(now, up).unwrap_err();
+        assert!(refused(AdjustableCondition::Loss, Some("1%,burst=8"), true).contains("Enter"));
+        assert!(refused(AdjustableCondition::Loss, Some("100%"), true).contains("most"));
+        assert!(refused(AdjustableCondition::Rate, None, true).contains("no rate"));
+        assert!(refused(AdjustableCondition::Delay, None, false).contains("no delay"));
     }
 }
