@@ -1,4 +1,4 @@
-//! Access by token: the full-access token allows changes of links, the read-only token allows watching them.
+//! Access by token: the full-access token allows everything, the read-only token allows reading.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,29 +15,31 @@ use subtle::ConstantTimeEq as _;
 use super::problem::Problem;
 use instruments::serve::ClientKey;
 
-/// The shortest token that is taken.
+/// The shortest allowed token.
 const SHORTEST: usize = 16;
 
-/// Wrong tokens that one address may send at once, and then one in so long.
+/// The number of wrong tokens that one address may send in a row, and the time after which it may
+/// send another.
 const WRONG: u32 = 10;
 const ANOTHER: Duration = Duration::from_secs(6);
 
-/// Addresses whose wrong tokens are remembered; beyond them those that sent none for the longest time are forgotten.
+/// The number of addresses whose wrong tokens are remembered. Beyond it, the address whose wrong
+/// tokens expire first is forgotten.
 const REMEMBERED: usize = 1_024;
 
 /// The origin of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
-    /// By TCP, from this address.
+    /// A TCP connection from this address.
     Tcp(SocketAddr),
-    /// By a socket of the file system, from this user where the kernel says so.
+    /// A Unix socket, with the user if the kernel reports one.
     Unix(Option<u32>),
 }
 
-/// The token with which a request came.
+/// The token of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenRole {
-    /// None was asked for.
+    /// No token was required.
     None,
     /// The full-access token.
     All,
@@ -45,27 +47,27 @@ pub(super) enum TokenRole {
     Read,
 }
 
-/// What tokens are asked for; nothing, if there are none.
+/// The required tokens, if any.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Access(Option<Arc<Tokens>>);
 
 #[derive(Debug)]
 struct Tokens {
-    /// Who has it may do all.
+    /// The token for full access.
     all: Token,
-    /// Who has it may read, packets aside.
+    /// The token for reading everything except packets.
     read: Option<Token>,
     wrong: Mutex<HashMap<Option<ClientKey>, Wrong>>,
 }
 
-/// The digest of a token: those of texts of any lengths are compared in the same time.
+/// The digest of a token. Digests are compared in the same time for tokens of any length.
 #[derive(Clone, Copy)]
 struct Token([u8; 32]);
 
-/// How many wrong tokens came from an address: each counts for a while.
+/// The wrong tokens from an address, each of which counts for a limited time.
 #[derive(Clone, Copy, Debug)]
 struct Wrong {
-    /// When the last of them counts no longer.
+    /// The time at which the last of them no longer counts.
     until: Instant,
 }
 
@@ -90,10 +92,12 @@ impl fmt::Display for TokenRole {
 }
 
 impl Access {
-    /// Asks for a token: `all` lets do everything, `read` lets read.
+    /// Requires a token: `all` for full access, or `read` for reading. Without tokens, nothing is
+    /// required.
     ///
     /// # Errors
-    /// A token that is too short, or has characters that no header has; two that are the same; one to read and none for all.
+    /// Fails if a token is too short or contains characters that a header cannot have, if both are
+    /// equal, or if `read` is given without `all`.
     pub(crate) fn new(all: Option<&str>, read: Option<&str>) -> Result<Self> {
         for token in all.iter().chain(&read) {
             ensure!(
@@ -121,10 +125,10 @@ impl Access {
         Ok(Self(tokens.map(Arc::new)))
     }
 
-    /// Asks for a token that is made now, and gives that token.
+    /// Requires a new random token and returns it.
     ///
     /// # Errors
-    /// The kernel gives no random numbers.
+    /// Fails if the kernel provides no random numbers.
     pub(super) fn generate() -> Result<(Self, String)> {
         let mut random = [0; SHORTEST];
         let filled = SystemRandom::new().fill(&mut random);
@@ -133,15 +137,15 @@ impl Access {
         Ok((Self::new(Some(&token), None)?, token))
     }
 
-    /// Whether a token is asked for.
+    /// Returns true if a token is required.
     pub(crate) fn is_guarded(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Lets a request in; the token with which it came.
+    /// Checks a request and returns the role of its token.
     ///
     /// # Errors
-    /// It has no token, a wrong one, or one that does not allow this.
+    /// Fails if the request has no token, a wrong one, or one that does not allow the request.
     pub(super) fn admit(
         &self,
         peer: Peer,
@@ -161,13 +165,15 @@ impl Access {
     }
 }
 
-/// The token in a value of `Authorization`. The name of the scheme is in any case (RFC 9110, section 11.1).
+/// Returns the token in a value of `Authorization`. The name of the scheme is case-insensitive (RFC
+/// 9110, section 11.1).
 fn bearer(credentials: &str) -> Option<&str> {
     let (scheme, token) = credentials.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Whether that is given without a token: the page, which has no secrets, and asks for one.
+/// Returns true for paths that need no token: the web page, which contains no secrets and asks for
+/// a token.
 pub(super) fn is_open(path: &str) -> bool {
     path == "/" || path.starts_with("/page/")
 }
@@ -186,7 +192,8 @@ impl Tokens {
             Peer::Tcp(address) => Some(ClientKey::of(address.ip())),
             Peer::Unix(_) => None,
         };
-        // Whoever sent many is not heard, so that a right one among them does not show.
+        // An address with too many wrong tokens is refused even with a right one, so that an
+        // attempt does not reveal it.
         let is_heard = |of: &Wrong| of.until <= now + ANOTHER * (WRONG - 1);
         if wrong.get(&from).is_some_and(|of| !is_heard(of)) {
             let problem = Problem::new(
@@ -196,7 +203,7 @@ impl Tokens {
             return Err(problem.again_in(ANOTHER));
         }
         let said = Token::of(said);
-        // Both are compared, whichever it is.
+        // Both tokens are always compared, so that the time does not reveal which one matched.
         let [is_all, is_read] = [Some(&self.all), self.read.as_ref()]
             .map(|token| token.is_some_and(|token| token.is(&said)));
         if !is_all && !is_read {
@@ -215,7 +222,7 @@ impl Tokens {
     }
 }
 
-/// Notes a wrong token.
+/// Records a wrong token.
 fn note(wrong: &mut HashMap<Option<ClientKey>, Wrong>, from: Option<ClientKey>, now: Instant) {
     wrong.retain(|_, of| of.until > now);
     if wrong.len() >= REMEMBERED && !wrong.contains_key(&from) {
@@ -235,7 +242,7 @@ impl Token {
         Self(bytes)
     }
 
-    /// Takes as long whether it is or not.
+    /// Compares in constant time.
     fn is(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }

@@ -1,7 +1,7 @@
-//! Captures of a running link, as a stream of pcapng.
+//! Captures of a running link as a pcapng stream.
 //!
-//! Between the capture's thread and the connection is a short queue. A client that does not read it in time is disconnected. The
-//! packet path never waits.
+//! A short queue connects the capture's thread with the connection. A client that does not read it
+//! in time is disconnected. The packet path never waits.
 
 use std::io::{self, Write};
 use std::pin::Pin;
@@ -24,16 +24,17 @@ use super::problem::Problem;
 use crate::forward::capture::{Capture, CaptureHandle, CaptureSpec, Filter};
 use crate::live::LiveLink;
 
-/// Captures at a time: each may have more than 300 MiB of packets in memory.
+/// The largest number of simultaneous captures. Each may hold more than 300 MiB of packets in
+/// memory.
 pub(super) const MOST_AT_A_TIME: u32 = 4;
 
-/// Parts that may wait for their reader: each has at most 256 KiB.
+/// The number of parts, of at most 256 KiB each, that may wait for the reader.
 const WAITING: usize = 4;
 
-/// How long a part may wait.
+/// The time that a part may wait.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long the capture's thread, which may sleep, does so until it looks again.
+/// The time that the capture's thread sleeps between two attempts.
 const PAUSE: Duration = Duration::from_millis(2);
 
 const USUAL_TIME: Nanos = Nanos::from_millis(60_000);
@@ -46,24 +47,24 @@ const MOST_BYTES: u64 = 1 << 30;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct CaptureQuery {
-    /// At which end: `a` is the client's side, `b` the server's; `both` when absent.
+    /// The end of the link: `a` for the client's side, `b` for the server's, or `both`, which is the default.
     side: Option<String>,
-    /// Which packets, in a few of tcpdump's words: `tcp port 80 and host 10.77.0.2`.
+    /// The packets to capture, in a part of tcpdump's filter language: `tcp port 80 and host 10.77.0.2`.
     filter: Option<String>,
-    /// It ends after so long: `10s`, at most 3600s; 60s when absent.
+    /// The duration of the capture, such as `10s`, at most 3600s; 60s by default.
     #[serde(rename = "for")]
     #[param(rename = "for")]
     time: Option<String>,
-    /// It ends when so many bytes are written, at most 1 GiB; 64 MiB when absent.
+    /// The size at which the capture ends, at most 1 GiB; 64 MiB by default.
     #[param(minimum = 1, maximum = 1_073_741_824)]
     max_bytes: Option<u64>,
-    /// So many bytes of each packet; all of them when absent.
+    /// The number of bytes kept of each packet; all by default.
     #[param(minimum = 1)]
     snaplen: Option<u32>,
 }
 
 impl CaptureQuery {
-    /// What is to be kept.
+    /// Converts the query to the packets to capture and the limits.
     fn spec(&self) -> Result<CaptureSpec, Problem> {
         let wrong = |key: &str, value: &dyn std::fmt::Display, right: &str| {
             Problem::bad_query(key, format!("{key}={value}: {right}"))
@@ -117,7 +118,8 @@ impl CaptureQuery {
     }
 }
 
-/// A capture from now on, as the body of an answer. It ends by its limits, with the link, or when its reader has gone.
+/// Starts a capture as the body of a response. It ends by its limits, with the link, or when the
+/// client disconnects.
 pub(super) fn stream(
     app: &AppState,
     link: Arc<LiveLink>,
@@ -152,10 +154,10 @@ pub(super) fn stream(
     }))
 }
 
-/// Where the capture's thread writes.
+/// The destination of the capture's thread.
 struct Outlet {
     parts: mpsc::Sender<Bytes>,
-    /// The reader was too slow: nothing more is sent.
+    /// True once the reader was too slow, so that nothing more is sent.
     is_cut: Arc<AtomicBool>,
 }
 
@@ -186,11 +188,12 @@ impl Write for Outlet {
     }
 }
 
-/// The body: what the capture's thread wrote. With it the capture ends.
+/// The body of the response, with the data from the capture's thread. The capture ends when this is
+/// dropped.
 struct Captured<F> {
     coming: mpsc::Receiver<Bytes>,
     running: Option<CaptureHandle>,
-    /// The link has ended.
+    /// A future that is ready when the link has ended.
     ended: Pin<Box<F>>,
     is_cut: Arc<AtomicBool>,
     _place: OwnedSemaphorePermit,
@@ -205,13 +208,13 @@ impl<F: Future<Output = ()>> HttpBody for Captured<F> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         if self.running.is_some() && self.ended.as_mut().poll(context).is_ready() {
-            // Its thread writes what it has, and then nothing more.
+            // The capture's thread writes the packets that it has and then ends.
             self.running = None;
         }
         let next = self.coming.poll_recv(context);
         next.map(|part| match part {
             Some(part) => Some(Ok(Frame::data(part))),
-            // So that nobody takes a part for the whole.
+            // An error shows the client that the stream is incomplete.
             None if self.is_cut.load(Ordering::Relaxed) => {
                 Some(Err(io::ErrorKind::TimedOut.into()))
             }
@@ -284,7 +287,7 @@ mod tests {
             io::ErrorKind::TimedOut
         );
         assert!(is_cut.load(Ordering::Relaxed));
-        // At once, from then on.
+        // Later writes fail immediately.
         assert_eq!(
             outlet.write(b"third").unwrap_err().kind(),
             io::ErrorKind::TimedOut

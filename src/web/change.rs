@@ -16,13 +16,13 @@ use super::access::{Peer, TokenRole};
 use super::problem::Problem;
 use crate::live::{ChangeOrder, LeaseId, Origin, RequestedConditions};
 
-/// Who holds a lease sends its id by this.
+/// The header with the identifier of the client's lease.
 const LEASE: &str = "farwire-lease";
 
-/// How long a body may take to come.
+/// The time within which a body must arrive.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// A body, all of it: nothing is changed before it is there.
+/// A complete body. Nothing is changed before it has arrived.
 #[derive(Debug)]
 pub(super) struct Whole(Bytes);
 
@@ -51,7 +51,7 @@ impl Whole {
     }
 }
 
-/// The sender of a request: its address or user, and its token.
+/// The sender of a request: its address or user, and the role of its token.
 pub(super) struct RequestOrigin(pub(super) Origin);
 
 impl<S: Sync> FromRequestParts<S> for RequestOrigin {
@@ -69,23 +69,23 @@ impl<S: Sync> FromRequestParts<S> for RequestOrigin {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ChangeQuery {
-    /// A lease: a time up to 24h (`60s`), or `connection`; then the link reverts to what stood before.
+    /// The duration of a lease, at most 24h (`60s`), or `connection`. The link reverts at the end of the lease.
     #[serde(rename = "for")]
     #[param(rename = "for")]
     lease: Option<String>,
-    /// `1`: says what would be, and changes nothing.
+    /// With `1`, returns the result without changing anything.
     #[param(value_type = Option<u8>, minimum = 0, maximum = 1)]
     dry_run: Option<String>,
 }
 
-/// What kinds of body a change has.
+/// The kind of a change's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Conditions, all of them.
+    /// A complete set of conditions.
     All,
-    /// A JSON Merge Patch over those in force.
+    /// A JSON Merge Patch of the conditions in force.
     Patch,
-    /// What is to become of the time of schedules.
+    /// A change of the schedules' time.
     Schedule,
 }
 
@@ -98,7 +98,7 @@ impl Form {
     }
 }
 
-/// The change that a request asks for.
+/// Reads the change that a request asks for.
 pub(super) fn order(
     form: Form,
     query: ChangeQuery,
@@ -134,7 +134,7 @@ pub(super) fn order(
     })
 }
 
-/// The lease that the client says it holds.
+/// Returns the lease that the client claims to hold.
 pub(super) fn lease(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> {
     let said = headers.get(LEASE).map(|id| id.to_str());
     let said = said
@@ -175,7 +175,8 @@ fn check_kind(form: Form, headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// The revision of `If-Match`. What is none of a link's matches nothing (RFC 9110, section 13.1.1).
+/// Returns the revision in `If-Match`. A value that is not a link's ETag matches nothing (RFC 9110,
+/// section 13.1.1).
 fn if_revision(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(said) = headers.get(header::IF_MATCH) else {
         return Ok(None);
@@ -225,7 +226,7 @@ mod tests {
         read.map_err(|problem| problem.into_response().status().as_u16())
     }
 
-    /// A body of which nothing ever comes.
+    /// A body that never arrives.
     struct Nothing;
 
     impl HttpBody for Nothing {

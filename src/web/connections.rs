@@ -1,4 +1,4 @@
-//! Limits of connections: how many there may be, and how long they may last.
+//! Limits on connections: their number and their duration.
 
 use std::io;
 use std::time::Duration;
@@ -20,35 +20,38 @@ use super::client::ClientConnection;
 use super::listen::{Listening, Socket};
 use instruments::serve::{ClientKey, ResourceBudget, Share, Unit};
 
-/// Connections at a time; the next are closed at once.
+/// The largest number of simultaneous connections. Further ones are closed immediately.
 const MOST: u64 = 256;
 
-/// Connections of one network at a time: an IPv6 host has a /64 of addresses.
+/// The largest number of simultaneous connections from one network. The network of an IPv6 host is
+/// its /64.
 const MOST_OF_ONE: u64 = 128;
 
-/// How long a client may take to send a request's head, and be idle between two.
+/// The time within which a client must send the head of a request, also between two requests.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// How long a client may leave what is sent to it unread.
+/// The time for which a client may leave sent data unread.
 const UNREAD: Duration = Duration::from_secs(5);
 
-/// Bytes that the kernel keeps of what a client leaves unread: on the loopback it would take megabytes, and who stalls would be
-/// found out after minutes.
+/// The size of the kernel's send buffer in bytes. On loopback the default would hold megabytes, and
+/// a stalled client would be noticed only after minutes.
 const SEND_BUFFER: usize = 128 << 10;
 
-/// A client that says nothing for so long is asked whether it is still there, so often, with so much time between: who vanished without a
-/// word holds a lease and a place no longer.
+/// A silent client is probed after this time, this many times, at this interval. A client that
+/// vanished then no longer holds a lease or a place.
 const SILENT: Duration = Duration::from_secs(5);
 const PROBES: u32 = 3;
 const BETWEEN_PROBES: Duration = Duration::from_secs(2);
 
-/// How long what was sent may stay without an acknowledgement, which bounds the probes too: they and what is sent end alike.
+/// The time for which sent data may stay unacknowledged. It also limits the probes, so that both
+/// end at the same time.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(11);
 
-/// After an error of accepting: there may be no descriptors until others end.
+/// The pause after an error of accept, because descriptors may be free only after other connections
+/// end.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Accepts connections for good.
+/// Accepts connections forever.
 pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
     let places = places();
     let tls = listening.tls.map(|tls| TlsAcceptor::from(tls.config));
@@ -60,7 +63,7 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 };
-                // One that is gone already is found out when it is read.
+                // If the client has already gone, the first read notices it.
                 let _ = prepare(SockRef::from(&stream));
                 let network = Some(ClientKey::of(peer.ip()));
                 let (Ok(place), Ok(client)) =
@@ -74,7 +77,8 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
                     Some(tls) => {
                         let secured = tls.accept(stream);
                         tokio::spawn(async move {
-                            // Who does not speak TLS, or not in time, is not answered.
+                            // A client that does not complete the TLS handshake in time gets no
+                            // response.
                             if let Ok(Ok(stream)) = timeout(PATIENCE, secured).await {
                                 converse(stream, router, place).await;
                             }
@@ -106,7 +110,7 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
     }
 }
 
-/// Sets what a connection by TCP needs, which every kernel that runs this has.
+/// Sets the options of a TCP connection. Every kernel on which this program runs supports them.
 fn prepare(stream: SockRef<'_>) -> io::Result<()> {
     let keepalive = TcpKeepalive::new()
         .with_time(SILENT)
@@ -115,7 +119,7 @@ fn prepare(stream: SockRef<'_>) -> io::Result<()> {
     stream.set_tcp_keepalive(&keepalive)?;
     stream.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
     stream.set_send_buffer_size(SEND_BUFFER)?;
-    // Events are small, and each is awaited.
+    // Events are small and must arrive without delay.
     stream.set_tcp_nodelay(true)
 }
 
@@ -136,11 +140,12 @@ async fn converse(
             TowerToHyperService::new(router),
         )
         .await;
-    // How a client ends is its own affair.
+    // The way in which a client ends its connection does not matter.
     drop(ended);
 }
 
-/// Places of connections, in all and of one network; each is free again when it is dropped.
+/// Returns the budget of connections, in total and per network. A place is free again when its
+/// share is dropped.
 fn places() -> ResourceBudget {
     ResourceBudget::new(Unit::Connections, MOST, MOST_OF_ONE)
 }

@@ -1,4 +1,5 @@
-//! `/metrics` of `serve`: tests, bytes and refusals of the far end, for Prometheus. No label's values come from traffic.
+//! `/metrics` of `serve`: tests, bytes and refusals of the far end, for Prometheus. No label has
+//! values from the traffic.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,11 +18,11 @@ use record::Direction;
 
 use super::metrics::{BUILD, Family, Format, begin, sample};
 
-/// Gives the counts of a far end.
+/// A source of the far end's counts.
 #[derive(Clone)]
 pub(super) struct FarEndCounts(pub(super) Arc<dyn Fn() -> Tally + Send + Sync>);
 
-/// The metrics at their path.
+/// Returns the metrics at their path.
 pub(super) fn router() -> Router<FarEndCounts> {
     Router::new().route("/metrics", get(scrape))
 }
@@ -41,7 +42,7 @@ impl Collector for Counted {
             refusals,
         } = &self.0;
         begin(&mut page, BUILD)?.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
-        // Counts of 0 are listed too, because a rate needs a count to begin from.
+        // Counts of 0 are listed too, because a rate needs an initial value.
         let known = TESTS.iter().flat_map(|(protocol, test)| {
             [false, true].map(|has_failed| ((*protocol, *test, has_failed), 0))
         });
@@ -73,7 +74,7 @@ impl Collector for Counted {
     }
 }
 
-/// The counts, and zeros where there is none.
+/// Adds zeros for the known keys without a count.
 fn with<K: Ord + Copy>(
     known: impl Iterator<Item = (K, u64)>,
     counts: &BTreeMap<K, u64>,

@@ -1,11 +1,13 @@
-//! Decides which requests are accepted at all: those of programs on this machine or with a token, and of this server's own pages.
+//! Decides which requests are accepted at all: those from programs on this machine or with a token,
+//! and those from this server's own pages.
 //!
-//! A browser sends requests of any page to any address. A foreign page can resolve its own name to this server and so become a
-//! page of the same origin (DNS rebinding); therefore `Host` must be a loopback name or the address itself. A page of another
-//! origin can send requests whose responses it cannot read (CSRF); therefore `Origin` must be this host. Images and scripts of a
-//! foreign page are requested without `Origin`, but with `Sec-Fetch-Site` (Fetch Metadata Request Headers, W3C), which must not
-//! name another site. Where a token is required, any `Host` is accepted: a foreign page does not have the token, and browsers do
-//! not send it by themselves.
+//! A browser sends requests of any page to any address. A foreign page can resolve its own name to
+//! this server and thereby become a page of the same origin (DNS rebinding); therefore `Host` must
+//! be a loopback name or the address itself. A page of another origin can send requests whose
+//! responses it cannot read (CSRF); therefore `Origin` must be this host. Images and scripts of a
+//! foreign page are requested without `Origin`, but with `Sec-Fetch-Site` (Fetch Metadata Request
+//! Headers, W3C), which must not name another site. If a token is required, any `Host` is accepted:
+//! a foreign page does not have the token, and browsers do not send it by themselves.
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
@@ -23,35 +25,36 @@ use super::access::{self, Access, Peer, TokenRole};
 use super::listen::Listening;
 use super::problem::Problem;
 
-/// The header of every answer, whose value is the version. Clients know a farwire by it.
+/// The header of every response with the version. Clients identify a farwire by it.
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("farwire-version");
 
 /// The largest body that is read.
 const LARGEST_BODY: usize = 64 << 10;
 
-/// What a browser may do with what it gets: nothing comes from elsewhere, nothing runs that is written into a page.
+/// The restrictions for browsers: nothing is loaded from other sites, and no inline script runs.
 const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// How many requests a server takes: a burst of 1,000, and then 500 a second.
+/// The number of accepted requests: a burst of 1,000, then 500 per second.
 const QUOTA: Quota = Quota::per_second(NonZeroU32::new(500).expect("above 0"))
     .allow_burst(NonZeroU32::new(1_000).expect("above 0"));
 
-/// How many requests came, as clones of it share.
+/// A counter of requests, which its clones share.
 type Rate = Arc<DefaultDirectRateLimiter>;
 
-/// Checks what every request says of where it comes from.
+/// Checks the origin of every request.
 #[derive(Clone, Debug)]
 pub(super) struct RequestGuard {
-    /// Nothing for a socket of the file system, which no browser reaches.
+    /// The bound address; `None` for a Unix socket, which browsers cannot reach.
     bound: Option<SocketAddr>,
-    /// What pages of this server begin with.
+    /// The scheme of this server's URLs.
     scheme: &'static str,
     access: Access,
     rate: Rate,
-    /// Where a token is asked for, of what is refused.
+    /// The rate of refused requests, if a token is required.
     refused: Rate,
-    /// There too, of the page's files, for which none is needed.
+    /// The rate of requests for the page's files, which need no token, if one is required
+    /// otherwise.
     open: Rate,
 }
 
@@ -67,7 +70,7 @@ impl RequestGuard {
         }
     }
 
-    /// A service whose every answer has the headers that keep browsers within bounds, errors included.
+    /// Wraps a service. Every response, errors included, gets headers that restrict browsers.
     pub(super) fn around<S: Clone + Send + Sync + 'static>(
         self,
         router: Router<S>,
@@ -88,7 +91,7 @@ impl RequestGuard {
             .with_state(app)
     }
 
-    /// Lets a request in; the token with which it came.
+    /// Checks a request and returns the role of its token.
     fn admit(&self, request: &Request) -> Result<TokenRole, Problem> {
         let peer = request.extensions().get().copied();
         let peer = peer.unwrap_or(Peer::Unix(None));
@@ -97,7 +100,7 @@ impl RequestGuard {
             Some(problem) => Err(problem),
             None => self.access.admit(peer, request.method(), path, headers),
         };
-        // Who has no token takes nothing from those who have one.
+        // Requests without a token must not use up the rate of those with one.
         let too_many = match (self.access.is_guarded(), &admitted) {
             (true, Err(_)) => too_many(&self.refused),
             (true, Ok(_)) if access::is_open(path) => too_many(&self.open),
@@ -107,7 +110,7 @@ impl RequestGuard {
         too_many.map_or(admitted, Err)
     }
 
-    /// Refuses what a strange page sends; it may lead to this server's pages.
+    /// Refuses requests of foreign pages, except links to this server's pages.
     fn refuses_page(&self, path: &str, headers: &HeaderMap) -> Option<Problem> {
         let bound = self.bound?;
         let host = headers
@@ -141,7 +144,7 @@ fn rate() -> Rate {
     Arc::new(RateLimiter::direct(QUOTA))
 }
 
-/// Refuses what comes too fast.
+/// Refuses requests above the rate.
 fn too_many(rate: &Rate) -> Option<Problem> {
     let until = rate.check().err()?;
     let wait = until.wait_time_from(DefaultClock::default().now());
@@ -152,25 +155,28 @@ fn too_many(rate: &Rate) -> Option<Problem> {
     Some(problem.again_in(wait))
 }
 
-/// Whether a browser says that a page of elsewhere had it send this; `same-site` is another port of this host.
+/// Returns true if the browser says that a page of another site sent the request; `same-site` means
+/// another port of this host.
 fn is_by_stranger(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site");
     site.is_some_and(|site| site == "cross-site" || site == "same-site")
 }
 
-/// Whether a browser says that it shows the answer to its user, as after a click on a link, and that no page has it.
+/// Returns true if the browser shows the response to its user, as after a click on a link, so that
+/// no page can read it.
 fn is_shown(headers: &HeaderMap) -> bool {
     let is = |name: &str, value: &str| headers.get(name).is_some_and(|said| said == value);
     is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document")
 }
 
-/// Whether that is a page, which does nothing by being asked for: the one of links, the list of records, or the report of one.
+/// Returns true for pages, whose request changes nothing: the page of links, the list of records,
+/// or the report of one.
 fn is_page(path: &str) -> bool {
     path == "/" || path.ends_with("/report.html")
 }
 
-/// Whether `host` names the address that this server is bound to, by whatever port: that of a tunnel is its user's choice, and no name of
-/// elsewhere gets the loopback's by it.
+/// Returns true if `host` names the address of this server, with any port. The port of a tunnel is
+/// the user's choice, and a foreign name does not become a loopback name by its port.
 fn is_own(host: &str, bound: SocketAddr) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => name,
@@ -198,7 +204,7 @@ async fn check(State(guard): State<RequestGuard>, mut request: Request, next: Ne
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::CACHE_CONTROL, "no-store"),
     ] {
-        // A report's page says itself what it may.
+        // The page of a report sets its own policy.
         headers
             .entry(name)
             .or_insert(HeaderValue::from_static(value));
@@ -254,10 +260,10 @@ mod tests {
         assert_eq!(until.wait_time_from(clock.now()), each);
         clock.advance(Duration::from_secs(1));
         assert_eq!(taken(2_000), 500);
-        // No more than a burst is kept for later.
+        // At most one burst accumulates.
         clock.advance(Duration::from_secs(3_600));
         assert_eq!(taken(2_000), 1_000);
-        // What is refused counts for nothing.
+        // A refused request does not count.
         clock.advance(each);
         assert_eq!(taken(2_000), 1);
     }
@@ -315,7 +321,7 @@ mod tests {
             "localhost:7700",
             "LOCALHOST:7700",
             "[::1]:7700",
-            // As behind `ssh -L 8080:127.0.0.1:7700`.
+            // This is the header behind `ssh -L 8080:127.0.0.1:7700`.
             "localhost:8080",
             "localhost",
             "[::1]",
@@ -385,7 +391,7 @@ mod tests {
         };
         for (path, first) in [("/v1/links", Some(401)), ("/", None)] {
             assert_eq!(status(path, None), first, "{path}");
-            // A machine that stands still has them come more slowly.
+            // On a stalled machine, the requests arrive more slowly.
             let refused = (0..1_000_000).find(|_| status(path, None) == Some(429));
             assert!(refused.is_some(), "{path}");
         }

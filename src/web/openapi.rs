@@ -1,4 +1,5 @@
-//! The routes, and the OpenAPI document that describes them, made from the served types and the schema of link files.
+//! The routes, and the OpenAPI document that describes them. The document is generated from the
+//! served types and the schema of link files.
 
 use std::sync::LazyLock;
 
@@ -14,10 +15,10 @@ use utoipa_axum::routes;
 
 use super::{AppState, links, metrics, run};
 
-/// As what every error is sent.
+/// The content type of every error.
 const PROBLEM: &str = "application/problem+json";
 
-/// All resources, and the document that describes them.
+/// Returns all resources, and the document that describes them.
 pub(super) fn router() -> (Router<AppState>, OpenApi) {
     OpenApiRouter::with_openapi(about())
         .routes(routes!(links::all))
@@ -37,7 +38,7 @@ pub(super) fn router() -> (Router<AppState>, OpenApi) {
         .split_for_parts()
 }
 
-/// What it begins with.
+/// Returns the start of the document.
 fn about() -> OpenApi {
     let license = LicenseBuilder::new()
         .name(env!("CARGO_PKG_LICENSE"))
@@ -53,7 +54,7 @@ fn about() -> OpenApi {
     OpenApi::new(info, utoipa::openapi::Paths::new())
 }
 
-/// The document as JSON.
+/// Returns the document as JSON.
 pub(crate) fn document() -> String {
     let (_, document) = router();
     let mut document = serde_json::to_value(document).expect("a document is JSON");
@@ -62,7 +63,7 @@ pub(crate) fn document() -> String {
         .and_then(Value::as_object_mut)
         .expect("it has schemas");
     let mut spec = schemars::schema_for!(LinkSpec).to_value();
-    // The types of link files stand beside the others.
+    // The types of link files are added to the other schemas.
     if let Some(Value::Object(parts)) = spec.as_object_mut().and_then(|spec| spec.remove("$defs")) {
         schemas.extend(parts);
     }
@@ -79,7 +80,8 @@ fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
     paths.flat_map(Map::values_mut)
 }
 
-/// A parameter that may be left out is never null, as HTTP has no such thing; a body that is taken is needed.
+/// Removes null from the types of optional parameters, because HTTP has no null, and marks bodies
+/// as required.
 fn straighten(operation: &mut Value) {
     let parameters = operation
         .pointer_mut("/parameters")
@@ -98,8 +100,8 @@ fn straighten(operation: &mut Value) {
     }
 }
 
-/// Says what is asked of every request: its token, where there is one, and that no strange page sends it; and as what errors are
-/// sent. As that stands before all resources, none of them says it by itself.
+/// Adds what applies to every request: the token, the responses to requests of foreign pages and to
+/// too many requests, and the content type of errors.
 fn guard(document: &mut Value) {
     let problem = Map::from_iter([(
         PROBLEM.to_owned(),
@@ -157,7 +159,7 @@ fn guard(document: &mut Value) {
     }
 }
 
-/// This document.
+/// Returns this document.
 #[utoipa::path(get, path = "/v1/openapi.json", responses((status = OK, content_type = "application/json")))]
 async fn serve() -> impl IntoResponse {
     static DOCUMENT: LazyLock<String> = LazyLock::new(document);
@@ -182,7 +184,7 @@ mod tests {
         let document: Value = serde_json::from_str(&document()).unwrap();
         let scheme = &document["components"]["securitySchemes"]["token"];
         assert_eq!(scheme["scheme"], "bearer");
-        // A token, or none where there is none.
+        // A token is required, or none if the server has none.
         assert_eq!(document["security"], json!([{"token": []}, {}]));
         let paths = document["paths"].as_object().unwrap();
         for operation in paths

@@ -1,4 +1,5 @@
-//! TLS: the server's certificate, given or generated, and clients that identify it by its fingerprint.
+//! TLS: the server's certificate, given or generated, and clients that identify it by its
+//! fingerprint.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,31 +16,32 @@ use rustls::{ClientConfig, Error, ServerConfig, version};
 
 use instruments::tls::CertificateVerifier;
 
-/// A certificate and its key, in PEM.
+/// The files of a certificate and its key, in PEM form.
 #[derive(Clone, Debug)]
 pub(crate) struct CertificateFiles {
-    /// The certificate, and those that lead from it to one that clients know.
+    /// The certificate, followed by the chain to one that clients trust.
     pub(crate) certificate: PathBuf,
-    /// Its key.
+    /// The private key of the certificate.
     pub(crate) key: PathBuf,
 }
 
-/// What a server shows and proves.
+/// The TLS configuration of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Tls {
     pub(super) config: Arc<ServerConfig>,
     pub(super) pin: Pin,
 }
 
-/// By what a certificate is known: SHA-256 of its DER form.
+/// The fingerprint of a certificate: SHA-256 of its DER form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pin([u8; 32]);
 
 impl Tls {
-    /// With the certificate in these files.
+    /// Uses the certificate in these files.
     ///
     /// # Errors
-    /// A file that cannot be read, has no certificate or key, or the key of another certificate; names it.
+    /// Fails if a file cannot be read, if it has no certificate or key, or if the key belongs to
+    /// another certificate. The error names the file.
     pub(crate) fn read(files: &CertificateFiles) -> Result<Self> {
         let named = |file: &Path| format!("{}: cannot read", file.display());
         let chain = CertificateDer::pem_file_iter(&files.certificate)
@@ -61,10 +63,10 @@ impl Tls {
         })
     }
 
-    /// With a certificate of its own, which nobody knows but by its fingerprint; it is made anew each time.
+    /// Generates a new certificate, which clients can only identify by its fingerprint.
     ///
     /// # Errors
-    /// The system gives no random numbers.
+    /// Fails if the system provides no random numbers.
     pub(crate) fn own(bound: SocketAddr) -> Result<Self> {
         let mut names = vec![
             "localhost".to_owned(),
@@ -100,10 +102,10 @@ impl Pin {
         Self(bytes)
     }
 
-    /// How a client connects that knows the server's certificate by this.
+    /// Returns the configuration of a client that identifies the server by this fingerprint.
     ///
     /// # Errors
-    /// None that this program's choice of ciphers can cause.
+    /// This program's choice of ciphers causes no error.
     pub(crate) fn client(self) -> Result<ClientConfig> {
         let provider = Arc::new(provider::default_provider());
         let check = move |certificate: &CertificateDer<'_>| match Self::of(certificate) {
@@ -161,7 +163,7 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
 
-    /// What a client reads that knows a server by `pin`.
+    /// Returns the text that a client reads which identifies the server by `pin`.
     fn reads(server: &Tls, pin: Pin) -> std::io::Result<String> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let at = listener.local_addr()?;
@@ -181,7 +183,7 @@ mod tests {
         let mut text = String::new();
         let read = stream.read_to_string(&mut text);
         drop(stream);
-        // It fails where the client went away.
+        // This fails if the client has disconnected.
         let _ = serving.join();
         read.map(|_| text)
     }
