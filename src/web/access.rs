@@ -16,16 +16,16 @@ use super::problem::Problem;
 use instruments::serve::ClientKey;
 
 /// The shortest allowed token.
-const SHORTEST: usize = 16;
+const SHORTEST_TOKEN: usize = 16;
 
 /// The number of wrong tokens that one address may send in a row, and the time after which it may
 /// send another.
-const WRONG: u32 = 10;
-const ANOTHER: Duration = Duration::from_secs(6);
+const MOST_WRONG: u32 = 10;
+const WRONG_INTERVAL: Duration = Duration::from_secs(6);
 
 /// The number of addresses whose wrong tokens are remembered. Beyond it, the address whose wrong
 /// tokens expire first is forgotten.
-const REMEMBERED: usize = 1_024;
+const MOST_ADDRESSES: usize = 1_024;
 
 /// The origin of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ struct Tokens {
     all: Token,
     /// The token for reading everything except packets.
     read: Option<Token>,
-    wrong: Mutex<HashMap<Option<ClientKey>, Wrong>>,
+    wrong: Mutex<HashMap<Option<ClientKey>, WrongTokens>>,
 }
 
 /// The digest of a token. Digests are compared in the same time for tokens of any length.
@@ -66,7 +66,7 @@ struct Token([u8; 32]);
 
 /// The wrong tokens from an address, each of which counts for a limited time.
 #[derive(Clone, Copy, Debug)]
-struct Wrong {
+struct WrongTokens {
     /// The time at which the last of them no longer counts.
     until: Instant,
 }
@@ -101,8 +101,8 @@ impl Access {
     pub(crate) fn new(all: Option<&str>, read: Option<&str>) -> Result<Self> {
         for token in all.iter().chain(&read) {
             ensure!(
-                token.len() >= SHORTEST,
-                "a token has at least {SHORTEST} characters: `openssl rand -hex 16` makes one"
+                token.len() >= SHORTEST_TOKEN,
+                "a token has at least {SHORTEST_TOKEN} characters: `openssl rand -hex 16` makes one"
             );
             ensure!(
                 token.bytes().all(|byte| byte.is_ascii_graphic()),
@@ -130,7 +130,7 @@ impl Access {
     /// # Errors
     /// Fails if the kernel provides no random numbers.
     pub(super) fn generate() -> Result<(Self, String)> {
-        let mut random = [0; SHORTEST];
+        let mut random = [0; SHORTEST_TOKEN];
         let filled = SystemRandom::new().fill(&mut random);
         filled.map_err(|_| anyhow!("the kernel gives no random numbers for a token"))?;
         let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -156,8 +156,9 @@ impl Access {
         let Some(tokens) = self.0.as_deref().filter(|_| !is_open(path)) else {
             return Ok(TokenRole::None);
         };
-        let sent = headers.get(header::AUTHORIZATION);
-        let sent = sent.and_then(|sent| sent.to_str().ok());
+        let sent = headers
+            .get(header::AUTHORIZATION)
+            .and_then(|sent| sent.to_str().ok());
         let token = sent.and_then(bearer).ok_or_else(|| {
             Problem::unauthorized("this farwire wants a token: Authorization: Bearer TOKEN")
         })?;
@@ -182,7 +183,7 @@ impl Tokens {
     fn check(
         &self,
         peer: Peer,
-        said: &str,
+        sent: &str,
         method: &Method,
         path: &str,
         now: Instant,
@@ -194,45 +195,54 @@ impl Tokens {
         };
         // An address with too many wrong tokens is refused even with a right one, so that an
         // attempt does not reveal it.
-        let is_heard = |of: &Wrong| of.until <= now + ANOTHER * (WRONG - 1);
+        let is_heard = |of: &WrongTokens| of.until <= now + WRONG_INTERVAL * (MOST_WRONG - 1);
         if wrong.get(&from).is_some_and(|of| !is_heard(of)) {
             let problem = Problem::new(
                 StatusCode::TOO_MANY_REQUESTS,
-                format!("too many wrong tokens: again in {} s", ANOTHER.as_secs()),
+                format!(
+                    "too many wrong tokens: again in {} s",
+                    WRONG_INTERVAL.as_secs()
+                ),
             );
-            return Err(problem.again_in(ANOTHER));
+            return Err(problem.with_retry_after(WRONG_INTERVAL));
         }
-        let said = Token::of(said);
+        let sent = Token::of(sent);
         // Both tokens are always compared, so that the time does not reveal which one matched.
         let [is_all, is_read] = [Some(&self.all), self.read.as_ref()]
-            .map(|token| token.is_some_and(|token| token.is(&said)));
+            .map(|token| token.is_some_and(|token| token.is(&sent)));
         if !is_all && !is_read {
             note(&mut wrong, from, now);
             return Err(Problem::unauthorized("this is not the token"));
         }
         let reads = *method == Method::GET || *method == Method::HEAD;
         let is_packets = path.ends_with("/capture");
-        match is_all {
-            true => Ok(TokenRole::All),
-            false if reads && !is_packets => Ok(TokenRole::Read),
-            false => Err(Problem::forbidden(
+        if is_all {
+            Ok(TokenRole::All)
+        } else if reads && !is_packets {
+            Ok(TokenRole::Read)
+        } else {
+            Err(Problem::forbidden(
                 "this token lets watch: changes and captures take the other one",
-            )),
+            ))
         }
     }
 }
 
 /// Records a wrong token.
-fn note(wrong: &mut HashMap<Option<ClientKey>, Wrong>, from: Option<ClientKey>, now: Instant) {
+fn note(
+    wrong: &mut HashMap<Option<ClientKey>, WrongTokens>,
+    from: Option<ClientKey>,
+    now: Instant,
+) {
     wrong.retain(|_, of| of.until > now);
-    if wrong.len() >= REMEMBERED && !wrong.contains_key(&from) {
+    if wrong.len() >= MOST_ADDRESSES && !wrong.contains_key(&from) {
         let first = wrong.iter().min_by_key(|(_, of)| of.until);
         if let Some(first) = first.map(|(from, _)| *from) {
             wrong.remove(&first);
         }
     }
-    let of = wrong.entry(from).or_insert(Wrong { until: now });
-    of.until = of.until.max(now) + ANOTHER;
+    let of = wrong.entry(from).or_insert(WrongTokens { until: now });
+    of.until = of.until.max(now) + WRONG_INTERVAL;
 }
 
 impl Token {
@@ -276,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_token_may_what_it_lets() {
+    fn a_token_allows_the_requests_of_its_role() {
         let access = Access::new(Some(ALL), Some(READ)).unwrap();
         let asks = |token: Option<&str>, method: Method, path: &str| {
             let mut headers = HeaderMap::new();
@@ -311,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_is_made_is_long_and_another_each_time() {
+    fn generated_tokens_are_long_and_differ() {
         let [(access, first), (_, second)] = [(); 2].map(|()| Access::generate().unwrap());
         assert!(access.is_guarded() && first != second);
         assert_eq!(first.len(), 32, "{first}");
@@ -326,7 +336,7 @@ mod tests {
             let now = begun + Duration::from_secs(after);
             status(tokens.check(peer, token, &Method::GET, "/v1/links", now))
         };
-        for _ in 0..WRONG {
+        for _ in 0..MOST_WRONG {
             assert_eq!(asks("192.0.2.1", "wrong", 0), 401);
         }
         assert_eq!(asks("192.0.2.1", "wrong", 0), 429);
@@ -336,7 +346,7 @@ mod tests {
         assert_eq!(asks("192.0.2.1", "wrong", 7), 401);
         assert_eq!(asks("192.0.2.1", "wrong", 7), 429);
         assert_eq!(asks("192.0.2.1", ALL, 14), 200);
-        for host in 0..WRONG {
+        for host in 0..MOST_WRONG {
             assert_eq!(asks(&format!("2001:db8::{host}"), "wrong", 0), 401);
         }
         assert_eq!(
@@ -348,19 +358,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn the_number_of_remembered_addresses_is_bounded() {
         let tokens = tokens();
         let now = Instant::now();
-        for number in 0..u32::try_from(REMEMBERED).unwrap() + 10 {
+        for number in 0..u32::try_from(MOST_ADDRESSES).unwrap() + 10 {
             let peer = Peer::Tcp(SocketAddr::new(number.to_be_bytes().into(), 1));
             let refused = tokens.check(peer, "wrong", &Method::GET, "/v1/links", now);
             assert!(refused.is_err());
         }
-        assert_eq!(tokens.wrong.lock().unwrap().len(), REMEMBERED);
+        assert_eq!(tokens.wrong.lock().unwrap().len(), MOST_ADDRESSES);
     }
 
     #[test]
-    fn a_token_that_is_none_is_refused() {
+    fn an_invalid_token_is_refused() {
         for (all, read, words) in [
             (Some("short"), None, "at least 16"),
             (Some("with a blank in it 0123"), None, "no blanks"),

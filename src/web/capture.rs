@@ -32,14 +32,14 @@ pub(super) const MOST_AT_A_TIME: u32 = 4;
 const WAITING: usize = 4;
 
 /// The time that a part may wait.
-const PATIENCE: Duration = Duration::from_secs(5);
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time that the capture's thread sleeps between two attempts.
 const PAUSE: Duration = Duration::from_millis(2);
 
-const USUAL_TIME: Nanos = Nanos::from_millis(60_000);
+const DEFAULT_TIME: Nanos = Nanos::from_millis(60_000);
 const LONGEST: Nanos = Nanos::from_millis(3_600_000);
-const USUAL_BYTES: u64 = 64 << 20;
+const DEFAULT_BYTES: u64 = 64 << 20;
 const MOST_BYTES: u64 = 1 << 30;
 
 /// The query of a capture.
@@ -79,7 +79,7 @@ impl CaptureQuery {
         let filter = Filter::from_str(filter)
             .map_err(|error| Problem::bad_query("filter", format!("filter: {error}")))?;
         let time = match &self.time {
-            None => USUAL_TIME,
+            None => DEFAULT_TIME,
             Some(text) => text
                 .parse()
                 .ok()
@@ -92,7 +92,7 @@ impl CaptureQuery {
                     )
                 })?,
         };
-        let bytes = self.max_bytes.unwrap_or(USUAL_BYTES);
+        let bytes = self.max_bytes.unwrap_or(DEFAULT_BYTES);
         if !(1..=MOST_BYTES).contains(&bytes) {
             return Err(wrong(
                 "max_bytes",
@@ -126,18 +126,17 @@ pub(super) fn stream(
     query: &CaptureQuery,
 ) -> Result<Body, Problem> {
     let spec = query.spec()?;
-    let place = Arc::clone(&app.captures).try_acquire_owned();
-    let place = place.map_err(|_| {
+    let place = Arc::clone(&app.captures).try_acquire_owned().map_err(|_| {
         Problem::new(
             StatusCode::TOO_MANY_REQUESTS,
             format!("{MOST_AT_A_TIME} captures run already: wait for the end of one, or end it"),
         )
     })?;
     let (parts, coming) = mpsc::channel(WAITING);
-    let is_cut = Arc::new(AtomicBool::new(false));
-    let sink = Outlet {
+    let is_too_slow = Arc::new(AtomicBool::new(false));
+    let sink = CaptureSink {
         parts,
-        is_cut: Arc::clone(&is_cut),
+        is_too_slow: Arc::clone(&is_too_slow),
     };
     let capture = Capture {
         spec,
@@ -145,29 +144,29 @@ pub(super) fn stream(
     };
     let running = link.capture(capture).map_err(Problem::not_found)?;
     let ended = Box::pin(async move { link.ended().await });
-    Ok(Body::new(Captured {
+    Ok(Body::new(CaptureBody {
         coming,
         running: Some(running),
         ended,
-        is_cut,
+        is_too_slow,
         _place: place,
     }))
 }
 
 /// The destination of the capture's thread.
-struct Outlet {
+struct CaptureSink {
     parts: mpsc::Sender<Bytes>,
     /// True once the reader was too slow, so that nothing more is sent.
-    is_cut: Arc<AtomicBool>,
+    is_too_slow: Arc<AtomicBool>,
 }
 
-impl Write for Outlet {
+impl Write for CaptureSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         use mpsc::error::TrySendError;
-        if self.is_cut.load(Ordering::Relaxed) {
+        if self.is_too_slow.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + READ_TIMEOUT;
         let mut part = Bytes::copy_from_slice(bytes);
         loop {
             part = match self.parts.try_send(part) {
@@ -176,7 +175,7 @@ impl Write for Outlet {
                 Err(TrySendError::Full(part)) => part,
             };
             if Instant::now() >= until {
-                self.is_cut.store(true, Ordering::Relaxed);
+                self.is_too_slow.store(true, Ordering::Relaxed);
                 return Err(io::ErrorKind::TimedOut.into());
             }
             std::thread::sleep(PAUSE);
@@ -190,16 +189,16 @@ impl Write for Outlet {
 
 /// The body of the response, with the data from the capture's thread. The capture ends when this is
 /// dropped.
-struct Captured<F> {
+struct CaptureBody<F> {
     coming: mpsc::Receiver<Bytes>,
     running: Option<CaptureHandle>,
     /// A future that is ready when the link has ended.
     ended: Pin<Box<F>>,
-    is_cut: Arc<AtomicBool>,
+    is_too_slow: Arc<AtomicBool>,
     _place: OwnedSemaphorePermit,
 }
 
-impl<F: Future<Output = ()>> HttpBody for Captured<F> {
+impl<F: Future<Output = ()>> HttpBody for CaptureBody<F> {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -215,7 +214,7 @@ impl<F: Future<Output = ()>> HttpBody for Captured<F> {
         next.map(|part| match part {
             Some(part) => Some(Ok(Frame::data(part))),
             // An error shows the client that the stream is incomplete.
-            None if self.is_cut.load(Ordering::Relaxed) => {
+            None if self.is_too_slow.load(Ordering::Relaxed) => {
                 Some(Err(io::ErrorKind::TimedOut.into()))
             }
             None => None,
@@ -234,17 +233,17 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_has_limits_also_where_none_are_said() {
+    fn a_capture_has_default_limits() {
         let usual = spec(CaptureQuery::default()).unwrap();
-        assert_eq!(usual.most_time, Some(USUAL_TIME));
-        assert_eq!(usual.most_bytes, Some(USUAL_BYTES));
+        assert_eq!(usual.most_time, Some(DEFAULT_TIME));
+        assert_eq!(usual.most_bytes, Some(DEFAULT_BYTES));
         let own = spec(CaptureQuery {
             side: Some("b".to_owned()),
             time: Some("3600s".to_owned()),
             snaplen: Some(96),
             ..CaptureQuery::default()
-        });
-        let own = own.unwrap();
+        })
+        .unwrap();
         assert_eq!(own.side, Some(Side::B));
         assert_eq!(own.most_time, Some(LONGEST));
         assert_eq!(own.snaplen, 96);
@@ -274,28 +273,28 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_takes_nothing_is_cut_off_and_one_that_has_gone_ends_it() {
+    fn a_slow_reader_is_disconnected_and_a_gone_one_ends_the_capture() {
         let (parts, coming) = mpsc::channel(1);
-        let is_cut = Arc::new(AtomicBool::new(false));
-        let mut outlet = Outlet {
+        let is_too_slow = Arc::new(AtomicBool::new(false));
+        let mut sink = CaptureSink {
             parts,
-            is_cut: Arc::clone(&is_cut),
+            is_too_slow: Arc::clone(&is_too_slow),
         };
-        outlet.write_all(b"first").unwrap();
+        sink.write_all(b"first").unwrap();
         assert_eq!(
-            outlet.write(b"second").unwrap_err().kind(),
+            sink.write(b"second").unwrap_err().kind(),
             io::ErrorKind::TimedOut
         );
-        assert!(is_cut.load(Ordering::Relaxed));
+        assert!(is_too_slow.load(Ordering::Relaxed));
         // Later writes fail immediately.
         assert_eq!(
-            outlet.write(b"third").unwrap_err().kind(),
+            sink.write(b"third").unwrap_err().kind(),
             io::ErrorKind::TimedOut
         );
-        is_cut.store(false, Ordering::Relaxed);
+        is_too_slow.store(false, Ordering::Relaxed);
         drop(coming);
         assert_eq!(
-            outlet.write(b"fourth").unwrap_err().kind(),
+            sink.write(b"fourth").unwrap_err().kind(),
             io::ErrorKind::BrokenPipe
         );
     }

@@ -23,9 +23,9 @@ impl ClientConnection {
     /// Waits until the client has disconnected or closed its sending side (EPOLLRDHUP,
     /// epoll_ctl(2)). hyper notices that only when it reads, and it does not read while further
     /// bytes wait for the end of a response.
-    pub(super) async fn gone(self) {
+    pub(super) async fn disconnected(self) {
         if self.closed().await.is_err() {
-            // In this case only hyper can notice the end.
+            // Only hyper can notice the end in this case.
             pending().await
         }
     }

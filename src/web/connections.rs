@@ -28,10 +28,10 @@ const MOST: u64 = 256;
 const MOST_OF_ONE: u64 = 128;
 
 /// The time within which a client must send the head of a request, also between two requests.
-const PATIENCE: Duration = Duration::from_secs(15);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The time for which a client may leave sent data unread.
-const UNREAD: Duration = Duration::from_secs(5);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The size of the kernel's send buffer in bytes. On loopback the default would hold megabytes, and
 /// a stalled client would be noticed only after minutes.
@@ -39,17 +39,17 @@ const SEND_BUFFER: usize = 128 << 10;
 
 /// A silent client is probed after this time, this many times, at this interval. A client that
 /// vanished then no longer holds a lease or a place.
-const SILENT: Duration = Duration::from_secs(5);
+const KEEPALIVE_TIME: Duration = Duration::from_secs(5);
 const PROBES: u32 = 3;
-const BETWEEN_PROBES: Duration = Duration::from_secs(2);
+const PROBE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The time for which sent data may stay unacknowledged. It also limits the probes, so that both
 /// end at the same time.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(11);
+const USER_TIMEOUT: Duration = Duration::from_secs(11);
 
 /// The pause after an error of accept, because descriptors may be free only after other connections
 /// end.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts connections forever.
 pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
@@ -60,7 +60,7 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
             let listener = TcpListener::from_std(listener)?;
             loop {
                 let Ok((stream, peer)) = listener.accept().await else {
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 };
                 // If the client has already gone, the first read notices it.
@@ -71,21 +71,23 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
                 else {
                     continue;
                 };
-                let router = router.clone().layer(Extension(client));
-                let router = router.layer(Extension(Peer::Tcp(peer)));
+                let router = router
+                    .clone()
+                    .layer(Extension(client))
+                    .layer(Extension(Peer::Tcp(peer)));
                 match &tls {
                     Some(tls) => {
                         let secured = tls.accept(stream);
                         tokio::spawn(async move {
                             // A client that does not complete the TLS handshake in time gets no
                             // response.
-                            if let Ok(Ok(stream)) = timeout(PATIENCE, secured).await {
-                                converse(stream, router, place).await;
+                            if let Ok(Ok(stream)) = timeout(HEAD_TIMEOUT, secured).await {
+                                answer_requests(stream, router, place).await;
                             }
                         });
                     }
                     None => {
-                        tokio::spawn(converse(stream, router, place));
+                        tokio::spawn(answer_requests(stream, router, place));
                     }
                 }
             }
@@ -94,16 +96,18 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
             let listener = UnixListener::from_std(listener)?;
             loop {
                 let Ok((stream, _)) = listener.accept().await else {
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 };
                 if let (Ok(place), Ok(client)) =
                     (places.take(None, 1), ClientConnection::of(&stream))
                 {
                     let user = stream.peer_cred().ok().map(|user| user.uid());
-                    let router = router.clone().layer(Extension(client));
-                    let router = router.layer(Extension(Peer::Unix(user)));
-                    tokio::spawn(converse(stream, router, place));
+                    let router = router
+                        .clone()
+                        .layer(Extension(client))
+                        .layer(Extension(Peer::Unix(user)));
+                    tokio::spawn(answer_requests(stream, router, place));
                 }
             }
         }
@@ -113,27 +117,27 @@ pub(super) async fn serve(listening: Listening, router: Router) -> Result<()> {
 /// Sets the options of a TCP connection. Every kernel on which this program runs supports them.
 fn prepare(stream: SockRef<'_>) -> io::Result<()> {
     let keepalive = TcpKeepalive::new()
-        .with_time(SILENT)
-        .with_interval(BETWEEN_PROBES)
+        .with_time(KEEPALIVE_TIME)
+        .with_interval(PROBE_INTERVAL)
         .with_retries(PROBES);
     stream.set_tcp_keepalive(&keepalive)?;
-    stream.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
+    stream.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
     stream.set_send_buffer_size(SEND_BUFFER)?;
     // Events are small and must arrive without delay.
     stream.set_tcp_nodelay(true)
 }
 
 /// Answers the requests of one connection until it ends.
-async fn converse(
+async fn answer_requests(
     stream: impl AsyncRead + AsyncWrite + Send + 'static,
     router: Router,
     _place: Share,
 ) {
     let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(UNREAD));
+    stream.set_write_timeout(Some(WRITE_TIMEOUT));
     let ended = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(64 << 10)
         .serve_connection(
             TokioIo::new(Box::pin(stream)),
@@ -155,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_vanishes_is_found_out() {
+    fn a_vanished_client_is_noticed() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (accepted, _) = listener.accept().unwrap();
@@ -163,14 +167,14 @@ mod tests {
         assert!(!stream.keepalive().unwrap());
         prepare(SockRef::from(&accepted)).unwrap();
         assert!(stream.keepalive().unwrap() && stream.tcp_nodelay().unwrap());
-        assert_eq!(stream.tcp_keepalive_time().unwrap(), SILENT);
-        assert_eq!(stream.tcp_keepalive_interval().unwrap(), BETWEEN_PROBES);
+        assert_eq!(stream.tcp_keepalive_time().unwrap(), KEEPALIVE_TIME);
+        assert_eq!(stream.tcp_keepalive_interval().unwrap(), PROBE_INTERVAL);
         assert_eq!(stream.tcp_keepalive_retries().unwrap(), PROBES);
-        assert_eq!(stream.tcp_user_timeout().unwrap(), Some(UNACKNOWLEDGED));
+        assert_eq!(stream.tcp_user_timeout().unwrap(), Some(USER_TIMEOUT));
     }
 
     #[test]
-    fn places_are_counted_in_all_and_by_address_and_given_back() {
+    fn places_are_counted_in_total_and_by_network_and_freed() {
         let places = places();
         let one = Some(ClientKey::of("127.0.0.1".parse().unwrap()));
         let own: Vec<_> = (0..MOST_OF_ONE)

@@ -18,9 +18,9 @@ use crate::live::{Event, EventKind, LeaseGrant, LiveLink};
 const WAITING: usize = 4;
 
 /// A body whose parts arrive over time.
-struct Parts(mpsc::Receiver<Bytes>);
+struct StreamBody(mpsc::Receiver<Bytes>);
 
-impl HttpBody for Parts {
+impl HttpBody for StreamBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -57,7 +57,7 @@ pub(super) fn follow(link: &LiveLink, last: Option<u64>) -> Body {
             }
         }
     });
-    Body::new(Parts(body))
+    Body::new(StreamBody(body))
 }
 
 /// Sends an event. Returns true if the reader is still connected.
@@ -99,10 +99,10 @@ impl ConnectionLease {
             tokio::select! {
                 () = parts.closed() => {}
                 () = lease.link.ended() => {}
-                () = client.gone() => {}
+                () = client.disconnected() => {}
             }
         });
-        Body::new(Parts(body))
+        Body::new(StreamBody(body))
     }
 }
 

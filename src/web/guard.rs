@@ -93,10 +93,13 @@ impl RequestGuard {
 
     /// Checks a request and returns the role of its token.
     fn admit(&self, request: &Request) -> Result<TokenRole, Problem> {
-        let peer = request.extensions().get().copied();
-        let peer = peer.unwrap_or(Peer::Unix(None));
+        let peer = request
+            .extensions()
+            .get()
+            .copied()
+            .unwrap_or(Peer::Unix(None));
         let (path, headers) = (request.uri().path(), request.headers());
-        let admitted = match self.refuses_page(path, headers) {
+        let admitted = match self.refuse_foreign(path, headers) {
             Some(problem) => Err(problem),
             None => self.access.admit(peer, request.method(), path, headers),
         };
@@ -111,7 +114,7 @@ impl RequestGuard {
     }
 
     /// Refuses requests of foreign pages, except links to this server's pages.
-    fn refuses_page(&self, path: &str, headers: &HeaderMap) -> Option<Problem> {
+    fn refuse_foreign(&self, path: &str, headers: &HeaderMap) -> Option<Problem> {
         let bound = self.bound?;
         let host = headers
             .get(header::HOST)
@@ -123,7 +126,7 @@ impl RequestGuard {
                 bound.port()
             )));
         };
-        if is_by_stranger(headers) && !(is_page(path) && is_shown(headers)) {
+        if is_cross_site(headers) && !(is_page(path) && is_navigation(headers)) {
             return Some(Problem::forbidden(
                 "Sec-Fetch-Site says that another page asks for this: this server answers its own only",
             ));
@@ -152,19 +155,19 @@ fn too_many(rate: &Rate) -> Option<Problem> {
         StatusCode::TOO_MANY_REQUESTS,
         "too many requests: `Retry-After` says in how many seconds to ask again",
     );
-    Some(problem.again_in(wait))
+    Some(problem.with_retry_after(wait))
 }
 
 /// Returns true if the browser says that a page of another site sent the request; `same-site` means
 /// another port of this host.
-fn is_by_stranger(headers: &HeaderMap) -> bool {
+fn is_cross_site(headers: &HeaderMap) -> bool {
     let site = headers.get("sec-fetch-site");
     site.is_some_and(|site| site == "cross-site" || site == "same-site")
 }
 
 /// Returns true if the browser shows the response to its user, as after a click on a link, so that
 /// no page can read it.
-fn is_shown(headers: &HeaderMap) -> bool {
+fn is_navigation(headers: &HeaderMap) -> bool {
     let is = |name: &str, value: &str| headers.get(name).is_some_and(|said| said == value);
     is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document")
 }
@@ -246,11 +249,11 @@ mod tests {
                 headers.insert(name, value.parse().unwrap());
             }
         }
-        guard.refuses_page("/v1/links", &headers).is_some()
+        guard.refuse_foreign("/v1/links", &headers).is_some()
     }
 
     #[test]
-    fn a_burst_is_taken_and_then_five_hundred_a_second() {
+    fn a_burst_is_accepted_and_then_500_requests_per_second() {
         let clock = FakeRelativeClock::default();
         let rate = RateLimiter::direct_with_clock(QUOTA, clock.clone());
         let taken = |of: u32| (0..of).filter(|_| rate.check().is_ok()).count();
@@ -260,7 +263,7 @@ mod tests {
         assert_eq!(until.wait_time_from(clock.now()), each);
         clock.advance(Duration::from_secs(1));
         assert_eq!(taken(2_000), 500);
-        // At most one burst accumulates.
+        // The unused quota accumulates to at most one burst.
         clock.advance(Duration::from_secs(3_600));
         assert_eq!(taken(2_000), 1_000);
         // A refused request does not count.
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_browser_sends_for_another_page_is_refused_and_links_lead_to_pages() {
+    fn requests_of_foreign_pages_are_refused_except_links_to_pages() {
         let guard = RequestGuard {
             bound: Some("127.0.0.1:7700".parse().unwrap()),
             scheme: "http://",
@@ -294,7 +297,7 @@ mod tests {
                     HeaderValue::from_static(dest),
                 ),
             ]);
-            guard.refuses_page(path, &headers).is_some()
+            guard.refuse_foreign(path, &headers).is_some()
         };
         let capture = "/v1/links/link/capture";
         for site in ["cross-site", "same-site"] {
@@ -315,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_a_name_of_the_loopback_by_any_port() {
+    fn a_host_must_be_a_loopback_name_with_any_port() {
         for host in [
             "127.0.0.1:7700",
             "localhost:7700",
@@ -340,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_token_any_host_will_do_and_an_origin_is_still_that_host() {
+    fn with_a_token_any_host_is_accepted_and_the_origin_must_match_it() {
         let refused = |host, origin| {
             let access = Access::new(Some("0123456789abcdef"), None).unwrap();
             refused_of(access, "https://", host, origin)
@@ -354,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_this_server_itself() {
+    fn an_origin_must_be_this_server() {
         let host = Some("localhost:7700");
         assert!(!refused(host, Some("http://localhost:7700")));
         for origin in [
@@ -368,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_who_ask_too_often_take_nothing_from_who_has_a_token() {
+    fn requests_without_a_token_do_not_use_up_the_rate_of_others() {
         let guard = RequestGuard {
             bound: Some("192.0.2.1:7700".parse().unwrap()),
             scheme: "https://",

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};
 
 use super::capture::CaptureQuery;
-use super::change::{ChangeQuery, Form, RequestOrigin, Whole, lease, order};
+use super::change::{BodyKind, ChangeQuery, CompleteBody, RequestOrigin, lease, read_order};
 use super::client::ClientConnection;
 use super::events::ConnectionLease;
 use super::problem::Problem;
@@ -30,19 +30,18 @@ use crate::live::{
 };
 
 /// The time for which the response to a completed change waits for the effects of the conditions.
-const SOON: Duration = Duration::from_secs(2);
+const EFFECTS_TIMEOUT: Duration = Duration::from_secs(2);
 
 type Name = Result<Path<String>, PathRejection>;
 
 /// The running links.
 #[derive(Serialize, ToSchema)]
-pub(super) struct All {
+pub(super) struct LinkList {
     links: Vec<LinkView>,
 }
 
 /// The result of a change, and the effects of the conditions.
 #[derive(Serialize, ToSchema)]
-#[schema(as = ChangedAndImplied)]
 pub(super) struct ChangeResponse {
     #[serde(flatten)]
     changed: ChangeResult,
@@ -52,10 +51,10 @@ pub(super) struct ChangeResponse {
 }
 
 /// Returns all running links.
-#[utoipa::path(get, path = "/v1/links", responses((status = OK, body = All)))]
-pub(super) async fn all(State(app): State<AppState>) -> Json<All> {
+#[utoipa::path(get, path = "/v1/links", responses((status = OK, body = LinkList)))]
+pub(super) async fn all(State(app): State<AppState>) -> Json<LinkList> {
     let links = app.links.all();
-    Json(All {
+    Json(LinkList {
         links: links.iter().map(|link| link.view()).collect(),
     })
 }
@@ -93,11 +92,11 @@ pub(super) async fn put(
     headers: HeaderMap,
     Extension(client): Extension<ClientConnection>,
     origin: RequestOrigin,
-    body: Result<Whole, Problem>,
+    body: Result<CompleteBody, Problem>,
 ) -> Result<Response, Problem> {
     let link = find(&app, name)?;
     let from = (client, origin);
-    change(&app, link, Form::All, query, &headers, from, body).await
+    change(&app, link, BodyKind::All, query, &headers, from, body).await
 }
 
 /// Changes conditions by a JSON Merge Patch (RFC 7396) of those in force; null removes one.
@@ -123,11 +122,11 @@ pub(super) async fn patch(
     headers: HeaderMap,
     Extension(client): Extension<ClientConnection>,
     origin: RequestOrigin,
-    body: Result<Whole, Problem>,
+    body: Result<CompleteBody, Problem>,
 ) -> Result<Response, Problem> {
     let link = find(&app, name)?;
     let from = (client, origin);
-    change(&app, link, Form::Patch, query, &headers, from, body).await
+    change(&app, link, BodyKind::Patch, query, &headers, from, body).await
 }
 
 /// Returns the schedules of a link: the state and value of their time, and the conditions in force at it.
@@ -165,11 +164,11 @@ pub(super) async fn put_schedule(
     headers: HeaderMap,
     Extension(client): Extension<ClientConnection>,
     origin: RequestOrigin,
-    body: Result<Whole, Problem>,
+    body: Result<CompleteBody, Problem>,
 ) -> Result<Response, Problem> {
     let link = find(&app, name)?;
     let from = (client, origin);
-    change(&app, link, Form::Schedule, query, &headers, from, body).await
+    change(&app, link, BodyKind::Schedule, query, &headers, from, body).await
 }
 
 /// Ends the lease of a link now. The link reverts to the conditions before the lease.
@@ -190,8 +189,8 @@ pub(super) async fn end_lease(
 ) -> Result<Response, Problem> {
     let link = find(&app, name)?;
     let changed = link.end_lease(lease(&headers)?.as_ref(), &origin)?;
-    let told = tell(&app, changed).await;
-    Ok(answer(told.changed.revision, json(&told)?.into()))
+    let response = with_effects(&app, changed).await;
+    Ok(answer(response.changed.revision, json(&response)?.into()))
 }
 
 /// The query of a starting revision.
@@ -220,8 +219,7 @@ pub(super) async fn counters(
 ) -> Result<Json<LinkCounters>, Problem> {
     let link = find(&app, name)?;
     let Query(query) = query?;
-    let counted = link.counters(query.since);
-    let counted = counted.map_err(Problem::not_found)?;
+    let counted = link.counters(query.since).map_err(Problem::not_found)?;
     counted.map(Json).ok_or_else(unknown_revision)
 }
 
@@ -275,19 +273,21 @@ pub(super) async fn history_file(
         asked.map_err(|_| Problem::not_found("a history is a file as link or as scenario"))?;
     let link = find(&app, Ok(Path(name)))?;
     let Query(query) = query?;
-    let told = Arc::clone(&link);
+    let exported = Arc::clone(&link);
     let file = compute(&app, move || {
-        let told = told.change_log(query.since).ok_or_else(unknown_revision)?;
+        let log = exported
+            .change_log(query.since)
+            .ok_or_else(unknown_revision)?;
         let text = match form {
-            FileForm::Link => told.link_file(),
-            FileForm::Scenario => told.scenario(),
+            FileBodyKind::Link => log.link_file(),
+            FileBodyKind::Scenario => log.scenario(),
         };
         text.map_err(|error| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{error:#}")))
     });
-    let text = file.await.unwrap_or_else(|| Err(died()))?;
+    let text = file.await.unwrap_or_else(|| Err(panicked()))?;
     let ending = match form {
-        FileForm::Link => ".toml",
-        FileForm::Scenario => "-scenario.toml",
+        FileBodyKind::Link => ".toml",
+        FileBodyKind::Scenario => "-scenario.toml",
     };
     Ok(attachment(&link, "application/toml", ending, text))
 }
@@ -301,8 +301,11 @@ fn attachment(
     body: impl IntoResponse,
 ) -> Response {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let name = link.name().chars();
-    let name: String = name.map(|c| if is_plain(c) { c } else { '-' }).collect();
+    let name: String = link
+        .name()
+        .chars()
+        .map(|c| if is_plain(c) { c } else { '-' })
+        .collect();
     let headers = [
         (header::CONTENT_TYPE, kind.to_owned()),
         (
@@ -330,8 +333,10 @@ pub(super) async fn follow(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let link = find(&app, name)?;
-    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
-    let last = last.and_then(|id| id.trim().parse().ok());
+    let last = headers
+        .get("last-event-id")
+        .and_then(|id| id.to_str().ok())
+        .and_then(|id| id.trim().parse().ok());
     let body = events::follow(&link, last);
     Ok(([(header::CONTENT_TYPE, "text/event-stream")], body).into_response())
 }
@@ -416,7 +421,7 @@ fn find(app: &AppState, name: Name) -> Result<Arc<LiveLink>, Problem> {
             ([], None) => Problem::not_found("no link runs now"),
             ([], Some(next)) => {
                 Problem::not_found("no link runs between two runs: `next` says which run has some")
-                    .until(next)
+                    .with_next_run(next)
             }
             (names, _) => {
                 let names = names.join(", ");
@@ -429,17 +434,18 @@ fn find(app: &AppState, name: Name) -> Result<Arc<LiveLink>, Problem> {
 async fn change(
     app: &AppState,
     link: Arc<LiveLink>,
-    form: Form,
+    form: BodyKind,
     query: Result<Query<ChangeQuery>, QueryRejection>,
     headers: &HeaderMap,
     (client, origin): (ClientConnection, RequestOrigin),
-    body: Result<Whole, Problem>,
+    body: Result<CompleteBody, Problem>,
 ) -> Result<Response, Problem> {
     let Query(query) = query?;
-    let order = order(form, query, headers, body, origin)?;
+    let order = read_order(form, query, headers, body, origin)?;
     let deadline = clock::now() + CHANGE_LIMIT.into();
-    let permit = timeout(CHANGE_LIMIT, Arc::clone(&app.changing).acquire_owned()).await;
-    let permit = permit.map_err(|_| ChangeRefusal::TooLong)?;
+    let permit = timeout(CHANGE_LIMIT, Arc::clone(&app.changing).acquire_owned())
+        .await
+        .map_err(|_| ChangeRefusal::TooLong)?;
     let making = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         let changed = link.change(&order, deadline)?;
@@ -448,23 +454,24 @@ async fn change(
         let lease = grant.map(|grant| ConnectionLease::of(link, grant));
         Ok::<_, ChangeRefusal>((changed, lease))
     });
-    let (changed, lease) = making.await.map_err(|_| died())??;
+    let (changed, lease) = making.await.map_err(|_| panicked())??;
     let revision = changed.revision;
-    let told = json(&tell(app, changed).await)?;
+    let text = json(&with_effects(app, changed).await)?;
     Ok(match lease {
-        Some(lease) => answer(revision, lease.hold(format!("{told}\n").into(), client)),
-        None => answer(revision, told.into()),
+        Some(lease) => answer(revision, lease.hold(format!("{text}\n").into(), client)),
+        None => answer(revision, text.into()),
     })
 }
 
 /// Adds the effects of the conditions. The response to a completed change does not wait long for
 /// them.
-async fn tell(app: &AppState, changed: ChangeResult) -> ChangeResponse {
+async fn with_effects(app: &AppState, changed: ChangeResult) -> ChangeResponse {
     let spec = Arc::clone(&changed.link.conditions);
     let implies = compute(app, move || InEffect::of(&spec).ok());
-    let implies = match changed.dry_run {
-        true => implies.await,
-        false => timeout(SOON, implies).await.ok().flatten(),
+    let implies = if changed.dry_run {
+        implies.await
+    } else {
+        timeout(EFFECTS_TIMEOUT, implies).await.ok().flatten()
     };
     ChangeResponse {
         changed,
@@ -487,15 +494,15 @@ async fn compute<T: Send + 'static>(
 }
 
 /// The response after a panic of a thread, whose message is on standard error.
-fn died() -> Problem {
+fn panicked() -> Problem {
     Problem::new(
         StatusCode::INTERNAL_SERVER_ERROR,
         "the request could not be carried out: standard error says why",
     )
 }
 
-fn json(told: &ChangeResponse) -> Result<String, Problem> {
-    let text = serde_json::to_string(told);
+fn json(response: &ChangeResponse) -> Result<String, Problem> {
+    let text = serde_json::to_string(response);
     text.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error))
 }
 

@@ -47,7 +47,7 @@ pub(super) enum Socket {
 #[derive(Debug)]
 pub(super) struct SocketFile {
     /// The path as the user gave it.
-    said: PathBuf,
+    given: PathBuf,
     /// The absolute path, which is independent of the working directory.
     path: PathBuf,
     /// The device and inode. A later file with this path may belong to another process.
@@ -55,10 +55,10 @@ pub(super) struct SocketFile {
 }
 
 impl SocketFile {
-    fn of(said: &Path) -> Result<Self> {
-        let path = std::path::absolute(said)?;
+    fn of(given: &Path) -> Result<Self> {
+        let path = std::path::absolute(given)?;
         Ok(Self {
-            said: said.to_owned(),
+            given: given.to_owned(),
             id: id_of(&path),
             path,
         })
@@ -130,7 +130,7 @@ impl Listen {
             let path = dir.path().join(socket_name(name, number));
             let opened = Self::Unix(path.clone()).open(access.clone(), None);
             match opened {
-                Err(error) if is_in_use(&error) && number < MOST_OF_A_NAME => number += 1,
+                Err(error) if is_in_use(&error) && number < MOST_WITH_ONE_NAME => number += 1,
                 opened => {
                     let opened = opened?;
                     std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
@@ -151,8 +151,10 @@ impl Listen {
         let mut found: Vec<PathBuf> = paths.filter(is_socket).filter(is_answered).collect();
         found.sort();
         let wanted = name.map(|name| socket_name(name, 1));
-        let named = wanted.and_then(|wanted| found.iter().find(|path| path.ends_with(&wanted)));
-        let named = named.cloned().map(Self::Unix);
+        let named = wanted
+            .and_then(|wanted| found.iter().find(|path| path.ends_with(&wanted)))
+            .cloned()
+            .map(Self::Unix);
         (found.into_iter().map(Self::Unix).collect(), named)
     }
 
@@ -182,7 +184,7 @@ impl Listen {
                 let tls = match certificate {
                     Some(files) => Some(Tls::read(files)?),
                     None if is_local => None,
-                    None => Some(Tls::own(bound)?),
+                    None => Some(Tls::self_signed(bound)?),
                 };
                 Ok(Listening {
                     socket: Socket::Tcp(listener, bound),
@@ -196,7 +198,7 @@ impl Listen {
                     certificate.is_none(),
                     "--listen {self}: a socket of the file system has no TLS: leave --tls-cert out"
                 );
-                remove_left(path)?;
+                remove_stale(path)?;
                 let listener =
                     UnixListener::bind(path).with_context(|| format!("cannot listen on {self}"))?;
                 listener.set_nonblocking(true)?;
@@ -239,7 +241,7 @@ pub(crate) const TOKEN_FRAGMENT: &str = "#token=";
 
 /// The largest number of sockets with the same name, each of which belongs to one command of this
 /// user.
-const MOST_OF_A_NAME: u32 = 1_000;
+const MOST_WITH_ONE_NAME: u32 = 1_000;
 
 /// The longest part of a name in a socket's file name. The whole path of a socket has at most 107
 /// bytes (unix(7)).
@@ -249,8 +251,11 @@ const LONGEST_NAME: usize = 40;
 /// replaced.
 fn socket_name(name: &str, number: u32) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-    let plain = name.chars().take(LONGEST_NAME);
-    let plain: String = plain.map(|c| if is_plain(c) { c } else { '-' }).collect();
+    let plain: String = name
+        .chars()
+        .take(LONGEST_NAME)
+        .map(|c| if is_plain(c) { c } else { '-' })
+        .collect();
     match number {
         1 => format!("{plain}.sock"),
         number => format!("{plain}-{number}.sock"),
@@ -263,15 +268,15 @@ fn is_in_use(error: &anyhow::Error) -> bool {
 }
 
 /// Removes a socket without a listener, which a killed process left.
-fn remove_left(path: &Path) -> Result<()> {
+fn remove_stale(path: &Path) -> Result<()> {
     let is_socket = path
         .symlink_metadata()
         .is_ok_and(|found| found.file_type().is_socket());
     // A socket that refuses this user, or that is too busy to answer, is still in use.
-    let is_left = || {
+    let is_stale = || {
         UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
     };
-    if is_socket && is_left() {
+    if is_socket && is_stale() {
         std::fs::remove_file(path).with_context(|| {
             format!(
                 "--listen unix:{}: cannot remove what is left there",
@@ -321,7 +326,7 @@ impl fmt::Display for Listening {
                     .iter()
                     .try_for_each(|token| write!(f, "{TOKEN_FRAGMENT}{token}"))
             }
-            Socket::Unix(_, file) => write!(f, "unix:{}", file.said.display()),
+            Socket::Unix(_, file) => write!(f, "unix:{}", file.given.display()),
         }
     }
 }
@@ -342,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_loopback_there_is_a_token_and_tls_or_nothing() {
+    fn an_address_beyond_loopback_needs_a_token_and_uses_tls() {
         let open = |address: &str, access: Access| {
             let listen: Listen = address.parse().unwrap();
             listen.open(access, None)
@@ -361,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loopback_a_token_is_made_and_is_part_of_the_url() {
+    fn on_loopback_a_token_is_generated_and_is_part_of_the_url() {
         let listen: Listen = "127.0.0.1:0".parse().unwrap();
         let made = listen.open_guarded(Access::default(), None).unwrap();
         let url = made.to_string();
@@ -380,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_was_left_is_taken_and_one_in_use_is_not() {
+    fn a_stale_socket_is_replaced_and_one_in_use_is_not() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         // A killed process leaves such a socket.
@@ -393,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_removed_at_the_end_and_what_took_its_place_is_not() {
+    fn a_socket_is_removed_at_the_end_but_not_a_file_in_its_place() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let listen = Listen::Unix(path.clone());

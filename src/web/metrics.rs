@@ -31,11 +31,11 @@ use crate::live::{DirectionMeter, LinkMeter};
     ))
 )]
 pub(super) async fn scrape(State(app): State<AppState>, headers: HeaderMap) -> Response {
-    let format = Format::for_who_accepts(&headers);
+    let format = Format::negotiate(&headers);
     let links = app.links.all();
     // A link that ends meanwhile is left out.
     let meters = links.iter().filter_map(|link| link.meter().ok()).collect();
-    format.answer(Meters(meters))
+    format.answer(LinkCollector(meters))
 }
 
 /// The format of the metrics.
@@ -49,7 +49,7 @@ pub(super) enum Format {
 
 /// The values of all links.
 #[derive(Debug)]
-struct Meters(Vec<LinkMeter>);
+struct LinkCollector(Vec<LinkMeter>);
 
 /// The name of a family, its type and its help text.
 pub(super) type Family = (&'static str, MetricType, &'static str);
@@ -71,13 +71,17 @@ type DirectionFamily = (
 );
 
 impl Format {
-    pub(super) fn for_who_accepts(headers: &HeaderMap) -> Self {
-        let accepted = headers.get_all(header::ACCEPT).iter();
-        let accepted: Vec<&str> = accepted.filter_map(|kinds| kinds.to_str().ok()).collect();
+    pub(super) fn negotiate(headers: &HeaderMap) -> Self {
+        let accepted: Vec<&str> = headers
+            .get_all(header::ACCEPT)
+            .iter()
+            .filter_map(|kinds| kinds.to_str().ok())
+            .collect();
         let has = |kind| accepted.iter().any(|kinds| kinds.contains(kind));
-        match has("text/plain") && !has("application/openmetrics-text") {
-            true => Self::Prometheus,
-            false => Self::OpenMetrics,
+        if has("text/plain") && !has("application/openmetrics-text") {
+            Self::Prometheus
+        } else {
+            Self::OpenMetrics
         }
     }
 
@@ -107,7 +111,7 @@ impl Format {
     }
 }
 
-impl Collector for Meters {
+impl Collector for LinkCollector {
     fn encode(&self, mut page: DescriptorEncoder<'_>) -> fmt::Result {
         begin(&mut page, BUILD)?.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
         let mut info = begin(&mut page, LINK)?;
@@ -115,13 +119,13 @@ impl Collector for Meters {
             let [client, server] = ends;
             info.encode_info(&[("link", link), ("client", client), ("server", server)])?;
         }
-        for (name, kind, help, value) in OF_LINKS {
+        for (name, kind, help, value) in LINK_FAMILIES {
             let mut metric = begin(&mut page, (name, kind, help))?;
             for meter in &self.0 {
                 sample(&mut metric, kind, &[("link", &meter.link)], value(meter))?;
             }
         }
-        for (name, kind, help, value) in OF_DIRECTIONS {
+        for (name, kind, help, value) in DIRECTION_FAMILIES {
             let mut metric = begin(&mut page, (name, kind, help))?;
             for (labels, direction) in self.directions() {
                 if let Some(value) = value(direction) {
@@ -139,10 +143,10 @@ impl Collector for Meters {
         }
         let mut times = begin(&mut page, ROUND_TRIP)?;
         for meter in &self.0 {
-            for (side, seen) in ["a", "b"].into_iter().zip(&meter.round_trips) {
+            for (side, times_of_side) in ["a", "b"].into_iter().zip(&meter.round_trips) {
                 let labels = [("link", meter.link.as_str()), ("side", side)];
-                let buckets = (&RoundTripTimes::BOUNDS[..], &seen.counts[..]);
-                histogram(&mut times, &labels, buckets, seen.sum)?;
+                let buckets = (&RoundTripTimes::BOUNDS[..], &times_of_side.counts[..]);
+                histogram(&mut times, &labels, buckets, times_of_side.sum)?;
             }
         }
         let mut errors = begin(&mut page, DEPARTURE_ERROR)?;
@@ -154,7 +158,7 @@ impl Collector for Meters {
     }
 }
 
-impl Meters {
+impl LinkCollector {
     /// Returns every direction of every link with its labels.
     fn directions(&self) -> impl Iterator<Item = ([(&str, &str); 2], &DirectionMeter)> {
         self.0.iter().flat_map(|meter| {
@@ -260,7 +264,7 @@ const DEPARTURE_ERROR: Family = (
 );
 
 /// The families with one sample per link.
-const OF_LINKS: [LinkFamily; 4] = [
+const LINK_FAMILIES: [LinkFamily; 4] = [
     (
         "farwire_link_revision",
         Gauge,
@@ -288,7 +292,7 @@ const OF_LINKS: [LinkFamily; 4] = [
 ];
 
 /// The families with one sample per direction that has a value.
-const OF_DIRECTIONS: [DirectionFamily; 8] = [
+const DIRECTION_FAMILIES: [DirectionFamily; 8] = [
     (
         "farwire_offered_packets",
         Counter,
@@ -354,11 +358,11 @@ mod tests {
         for kinds in accepts {
             headers.append(header::ACCEPT, HeaderValue::from_static(kinds));
         }
-        Format::for_who_accepts(&headers)
+        Format::negotiate(&headers)
     }
 
     #[test]
-    fn who_accepts_the_older_text_alone_gets_it() {
+    fn clients_that_accept_only_the_older_format_get_it() {
         let prometheus =
             "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         for accepts in [
@@ -373,9 +377,9 @@ mod tests {
     }
 
     #[test]
-    fn a_family_is_named_as_its_format_has_it() {
-        let openmetrics = Format::OpenMetrics.text(Meters(Vec::new()));
-        let prometheus = Format::Prometheus.text(Meters(Vec::new()));
+    fn the_name_of_a_family_depends_on_the_format() {
+        let openmetrics = Format::OpenMetrics.text(LinkCollector(Vec::new()));
+        let prometheus = Format::Prometheus.text(LinkCollector(Vec::new()));
         for (page, head) in [
             (
                 &openmetrics,

@@ -68,21 +68,24 @@ pub(crate) fn document() -> String {
         schemas.extend(parts);
     }
     schemas.insert("LinkSpec".to_owned(), spec);
-    operations(&mut document).for_each(straighten);
-    guard(&mut document);
+    operations(&mut document).for_each(fix_parameters);
+    describe_access(&mut document);
     let text = serde_json::to_string_pretty(&document).expect("a document is JSON");
     text.replace("#/$defs/", "#/components/schemas/") + "\n"
 }
 
 fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
-    let paths = document["paths"].as_object_mut().into_iter().flatten();
-    let paths = paths.filter_map(|(_, path)| path.as_object_mut());
+    let paths = document["paths"]
+        .as_object_mut()
+        .into_iter()
+        .flatten()
+        .filter_map(|(_, path)| path.as_object_mut());
     paths.flat_map(Map::values_mut)
 }
 
 /// Removes null from the types of optional parameters, because HTTP has no null, and marks bodies
 /// as required.
-fn straighten(operation: &mut Value) {
+fn fix_parameters(operation: &mut Value) {
     let parameters = operation
         .pointer_mut("/parameters")
         .and_then(Value::as_array_mut);
@@ -102,7 +105,7 @@ fn straighten(operation: &mut Value) {
 
 /// Adds what applies to every request: the token, the responses to requests of foreign pages and to
 /// too many requests, and the content type of errors.
-fn guard(document: &mut Value) {
+fn describe_access(document: &mut Value) {
     let problem = Map::from_iter([(
         PROBLEM.to_owned(),
         json!({"schema": {"$ref": "#/components/schemas/Problem"}}),
@@ -151,9 +154,9 @@ fn guard(document: &mut Value) {
             }
         }
         for (status, name, _) in refusals {
-            let told = &mut operation["responses"][status];
-            if told.is_null() {
-                *told = json!({"$ref": format!("#/components/responses/{name}")});
+            let response = &mut operation["responses"][status];
+            if response.is_null() {
+                *response = json!({"$ref": format!("#/components/responses/{name}")});
             }
         }
     }
@@ -171,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_document_that_is_kept_is_the_one_that_is_served() {
+    fn the_committed_document_equals_the_served_one() {
         let kept = include_str!("../../schema/openapi.json");
         assert!(
             kept == document(),
@@ -180,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_says_how_a_token_is_asked_for() {
+    fn every_operation_describes_the_token_and_its_refusals() {
         let document: Value = serde_json::from_str(&document()).unwrap();
         let scheme = &document["components"]["securitySchemes"]["token"];
         assert_eq!(scheme["scheme"], "bearer");
@@ -206,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_leads_somewhere() {
+    fn every_reference_has_a_target() {
         let document: Value = serde_json::from_str(&document()).unwrap();
         let text = document.to_string();
         for reference in text.split("\"$ref\":\"#").skip(1) {

@@ -51,7 +51,7 @@ impl Problem {
     }
 
     /// Says when the request may be repeated.
-    pub(super) fn again_in(self, wait: Duration) -> Self {
+    pub(super) fn with_retry_after(self, wait: Duration) -> Self {
         let rounded_up = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         Self {
             retry_after: Some(u16::try_from(rounded_up).unwrap_or(u16::MAX)),
@@ -60,7 +60,7 @@ impl Problem {
     }
 
     /// Says that a link will exist in this run.
-    pub(super) fn until(self, next: NumberedRun) -> Self {
+    pub(super) fn with_next_run(self, next: NumberedRun) -> Self {
         Self {
             next: Some(next),
             ..self
@@ -80,7 +80,7 @@ impl Problem {
     }
 
     /// Refuses a well-formed but impossible value.
-    pub(super) fn wrong(field: &str, detail: impl Display) -> Self {
+    pub(super) fn unprocessable(field: &str, detail: impl Display) -> Self {
         Self {
             field: Some(field.to_owned()),
             ..Self::new(

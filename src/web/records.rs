@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_those_of_the_folder_and_of_the_folders_in_it() {
+    fn records_are_those_of_the_directory_and_its_subdirectories() {
         let folder = folder(&["", "b", "a b"]);
         std::fs::create_dir(folder.path().join("empty")).unwrap();
         let records = Records::of(folder.path().to_owned());
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_leads_out_of_the_folder() {
+    fn no_name_leads_out_of_the_directory() {
         let folder = folder(&["inside/one", "outside"]);
         let records = Records::of(folder.path().join("inside"));
         assert!(records.report("one").unwrap().is_some());

@@ -67,7 +67,7 @@ impl Tls {
     ///
     /// # Errors
     /// Fails if the system provides no random numbers.
-    pub(crate) fn own(bound: SocketAddr) -> Result<Self> {
+    pub(crate) fn self_signed(bound: SocketAddr) -> Result<Self> {
         let mut names = vec![
             "localhost".to_owned(),
             "127.0.0.1".to_owned(),
@@ -77,8 +77,8 @@ impl Tls {
             names.push(bound.ip().to_string());
         }
         let made = rcgen::generate_simple_self_signed(names).context("making a certificate")?;
-        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der());
-        let key = key.map_err(|why| anyhow::anyhow!("making a key: {why}"))?;
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der())
+            .map_err(|why| anyhow::anyhow!("making a key: {why}"))?;
         Self::of(vec![made.cert.der().clone()], key)
     }
 
@@ -189,9 +189,9 @@ mod tests {
     }
 
     #[test]
-    fn a_client_takes_the_certificate_that_it_knows_and_no_other() {
+    fn a_client_accepts_only_the_certificate_with_its_fingerprint() {
         let at = "192.0.2.1:7700".parse().unwrap();
-        let [one, other] = [(); 2].map(|()| Tls::own(at).unwrap());
+        let [one, other] = [(); 2].map(|()| Tls::self_signed(at).unwrap());
         assert_ne!(one.pin, other.pin);
         assert_eq!(reads(&one, one.pin).unwrap(), "hello");
         let refused = reads(&one, other.pin).unwrap_err().to_string();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fingerprint_reads_as_it_is_said_and_as_openssl_says_it() {
+    fn a_fingerprint_is_read_in_the_own_form_and_in_that_of_openssl() {
         let pin = Pin::of(&CertificateDer::from(vec![1, 2, 3]));
         assert_eq!(pin.to_string().parse(), Ok(pin));
         let upper = pin.to_string()[7..].to_uppercase();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn files_without_what_they_should_have_are_named() {
+    fn errors_name_the_invalid_file() {
         let directory = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {
             let path = directory.path().join(name);
