@@ -279,15 +279,15 @@ pub(super) async fn history_file(
             .change_log(query.since)
             .ok_or_else(unknown_revision)?;
         let text = match form {
-            FileBodyKind::Link => log.link_file(),
-            FileBodyKind::Scenario => log.scenario(),
+            FileForm::Link => log.link_file(),
+            FileForm::Scenario => log.scenario(),
         };
         text.map_err(|error| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, format!("{error:#}")))
     });
     let text = file.await.unwrap_or_else(|| Err(panicked()))?;
     let ending = match form {
-        FileBodyKind::Link => ".toml",
-        FileBodyKind::Scenario => "-scenario.toml",
+        FileForm::Link => ".toml",
+        FileForm::Scenario => "-scenario.toml",
     };
     Ok(attachment(&link, "application/toml", ending, text))
 }
