@@ -443,12 +443,12 @@ fn measure(
     stop: &Stop,
 ) -> Result<Measurement> {
     let far_end = testbed.far_end();
-    let own = instrument.args.toward(&far_end, &planned.case.congestion);
-    let asked = own.instrument();
-    let expected = || asked.expected().map_or(LONGEST, |time| time + GRACE);
+    let args = instrument.args.toward(&far_end, &planned.case.congestion);
+    let used = args.instrument();
+    let expected = || used.expected().map_or(LONGEST, |time| time + GRACE);
     let limit = instrument.timeout.map_or_else(expected, Duration::from);
     let csv = artifacts.filter(|_| instrument.csv);
-    let _server = match asked.server()? {
+    let _server = match used.server()? {
         Some(server) => testbed.serve_with(&server.tool, &server.arguments, server.port)?,
         None => None,
     };
@@ -456,8 +456,8 @@ fn measure(
     // farwire's own.
     let far = testbed.far_namespace().map(NetNs::try_clone).transpose()?;
     let (in_bed, far) = (far.is_some(), far.map(Arc::new));
-    let is_confined = in_bed && asked.tool()?.is_none();
-    let opens_files = asked.file().is_some();
+    let is_confined = in_bed && used.tool()?.is_none();
+    let opens_files = used.file().is_some();
     let run = (planned.case, planned.repeat);
     let open = |artifacts: &Artifacts<'_>, client| {
         let (path, file) = artifacts.create(&artifacts.csv(run, instrument, client))?;
@@ -477,7 +477,7 @@ fn measure(
         if is_confined {
             confine_client(opens_files)?;
         }
-        Ok(own.measure(session)?.measurement)
+        Ok(args.measure(session)?.measurement)
     };
     let measured = in_every_client(testbed, |client| {
         measure(&sessions[client]).unwrap_or_else(Measurement::failed)

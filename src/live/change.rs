@@ -150,8 +150,8 @@ impl RequestedConditions {
                 value
             }
         };
-        let asked: LinkSpec = object(value, "{\"delay\": \"20ms\"}")?;
-        if asked.seed.is_some_and(|seed| seed != now.seed()) {
+        let requested: LinkSpec = object(value, "{\"delay\": \"20ms\"}")?;
+        if requested.seed.is_some_and(|seed| seed != now.seed()) {
             let error = Error::other(format_args!(
                 "a link keeps the seed that it began with, {}: leave it out",
                 now.seed()
@@ -160,7 +160,7 @@ impl RequestedConditions {
         }
         let new = LinkSpec {
             seed: now.seed,
-            ..asked
+            ..requested
         };
         if new == **now {
             return Ok((Arc::clone(now), ScheduleOrder::default()));
@@ -260,8 +260,8 @@ mod tests {
 
     fn apply(now: &str, order: RequestedConditions) -> Result<LinkSpec, (Option<String>, String)> {
         let now: Arc<LinkSpec> = Arc::new(toml::from_str(now).unwrap());
-        let asked = order.apply_to(&now).map(|(spec, _)| LinkSpec::clone(&spec));
-        asked.map_err(|refusal| match refusal {
+        let requested = order.apply_to(&now).map(|(spec, _)| LinkSpec::clone(&spec));
+        requested.map_err(|refusal| match refusal {
             ChangeRefusal::Conditions(error) => (error.field(), error.to_string()),
             other => panic!("{other}"),
         })
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn an_error_names_the_field() {
-        for (asked, field, words) in [
+        for (requested, field, words) in [
             (json!({"dely": "1ms"}), "dely", "did you mean `delay`"),
             (
                 json!({"up": {"los": "1%"}}),
@@ -317,9 +317,9 @@ mod tests {
                 "was not read",
             ),
         ] {
-            let (found, why) = apply("", RequestedConditions::All(asked.clone())).unwrap_err();
-            assert_eq!(found.as_deref(), Some(field), "{asked}: {why}");
-            assert!(why.contains(words), "{asked}: {why}");
+            let (found, why) = apply("", RequestedConditions::All(requested.clone())).unwrap_err();
+            assert_eq!(found.as_deref(), Some(field), "{requested}: {why}");
+            assert!(why.contains(words), "{requested}: {why}");
         }
     }
 
@@ -330,7 +330,7 @@ mod tests {
                 (json!([[1]]), &["expected "][..]),
                 (json!("%"), &["write ", "as in ", "there are: "]),
             ] {
-                for (field, asked) in [
+                for (field, requested) in [
                     ((*key).to_owned(), json!({ *key: wrong })),
                     (format!("down.{key}"), json!({ "down": { *key: wrong } })),
                     (
@@ -343,8 +343,8 @@ mod tests {
                     ),
                 ] {
                     for order in [
-                        RequestedConditions::All(asked.clone()),
-                        RequestedConditions::Patch(asked),
+                        RequestedConditions::All(requested.clone()),
+                        RequestedConditions::Patch(requested),
                     ] {
                         let (found, why) = apply("", order).unwrap_err();
                         assert_eq!(found, Some(field.clone()), "{why}");

@@ -545,7 +545,10 @@ impl LiveLink {
     /// fixed conditions.
     fn check_order(&self, state: &LinkState, order: &ChangeOrder) -> Result<(), ChangeRefusal> {
         let in_force = state.in_force().number;
-        if order.if_revision.is_some_and(|asked| asked != in_force) {
+        if order
+            .if_revision
+            .is_some_and(|required| required != in_force)
+        {
             return Err(ChangeRefusal::Revision { in_force });
         }
         self.check_lease(state, order)?;

@@ -26,7 +26,7 @@ pub(super) fn of(
     times: &[Duration],
     without: &[&str],
 ) -> Result<String, Failure> {
-    let asked = &submission.asked;
+    let key = &submission.asked;
     check(directory).or_bad_input()?;
     let (program, file) = paths::of_program().context("where this program is")?;
     // A link to the program, or a link in its path, may exist only on this host.
@@ -89,14 +89,14 @@ code=$?
 [ "$code" != 3 ] || cannot "$(tail -n 1 "{LOG}/{number}-$SLURM_ARRAY_TASK_ID.txt")"
 exit "$code"
 "#,
-        name = asked.name,
+        name = key.name,
         dir = quoted(&text(directory)?),
         program = quoted(&text(&program)?),
-        version = quoted(&asked.farwire),
-        scenario = quoted(&text(&asked.scenario)?),
+        version = quoted(&key.farwire),
+        scenario = quoted(&text(&key.scenario)?),
         number = pass.number,
-        options = words(&asked.options),
-        resumed = words(&asked.also_resumed),
+        options = words(&key.options),
+        resumed = words(&key.also_resumed),
     ))
 }
 
@@ -138,13 +138,13 @@ fn head(
 }
 
 /// Returns the time limit of a task in minutes.
-fn limit(asked: Option<Duration>, pass: &Pass, times: &[Duration]) -> Result<u64> {
+fn limit(requested: Option<Duration>, pass: &Pass, times: &[Duration]) -> Result<u64> {
     let times = pass
         .shards
         .iter()
         .filter_map(|shard| times.get(*shard as usize - 1));
     let longest = times.max().copied().unwrap_or_default();
-    let limit = asked.unwrap_or(longest * 2 + SPARE);
+    let limit = requested.unwrap_or(longest * 2 + SPARE);
     ensure!(
         limit >= longest,
         "--time {} s: a shard should take {:.0} s; a shorter --shard-time makes shorter ones",
@@ -207,10 +207,10 @@ mod tests {
         };
         let times = [90, 1000, 60].map(Duration::from_secs);
         assert_eq!(limit(None, &pass, &times).unwrap(), 13);
-        let asked = |seconds| limit(Some(Duration::from_secs(seconds)), &pass, &times);
-        assert_eq!(asked(91).unwrap(), 2);
+        let minutes = |seconds| limit(Some(Duration::from_secs(seconds)), &pass, &times);
+        assert_eq!(minutes(91).unwrap(), 2);
         assert!(
-            asked(89)
+            minutes(89)
                 .unwrap_err()
                 .to_string()
                 .contains("should take 90 s")

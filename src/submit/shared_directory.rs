@@ -121,7 +121,7 @@ impl Directory {
     /// Fails if another submit uses the directory or if it belongs to something else.
     pub(super) fn open(
         path: &Path,
-        asked: &SubmissionKey,
+        key: &SubmissionKey,
         shard_sizes: impl FnOnce() -> Result<Vec<Size>, Failure>,
     ) -> Result<Self, Failure> {
         let state = path.join(STATE);
@@ -141,11 +141,11 @@ impl Directory {
         let lock = lock(&path.join(LOCK))?;
         let mut state = if path.join(STATE).exists() {
             let state = SubmissionState::read(&path).or_bad_input()?;
-            state.check(asked, &path).or_bad_input()?;
+            state.check(key, &path).or_bad_input()?;
             state
         } else {
             SubmissionState {
-                asked: asked.clone(),
+                asked: key.clone(),
                 id: format!("{:08x}", fastrand::u32(..)),
                 shards: shard_sizes()?,
                 passes: Vec::new(),
@@ -257,37 +257,37 @@ impl SubmissionState {
         write_whole(&path.join(STATE), &serde_json::to_vec_pretty(self)?)
     }
 
-    fn check(&self, asked: &SubmissionKey, path: &Path) -> Result<()> {
+    fn check(&self, key: &SubmissionKey, path: &Path) -> Result<()> {
         let (own, at) = (&self.asked, path.display());
         ensure!(
-            own.farwire == asked.farwire,
+            own.farwire == key.farwire,
             "{at} was begun by {}, this is {}: go on with that one, or another --out",
             own.farwire,
-            asked.farwire
+            key.farwire
         );
         ensure!(
-            paths::are_same(&own.scenario, &asked.scenario),
+            paths::are_same(&own.scenario, &key.scenario),
             "{at} is of {}, not of {}: another --out leaves it",
             own.scenario.display(),
-            asked.scenario.display()
+            key.scenario.display()
         );
         ensure!(
-            own.text == asked.text,
+            own.text == key.text,
             "{} has changed since it was submitted into {at}, where {SCENARIO} is as it was: another --out leaves it",
             own.scenario.display()
         );
-        let words = |asked: &SubmissionKey| {
-            if asked.options.is_empty() {
+        let words = |key: &SubmissionKey| {
+            if key.options.is_empty() {
                 "no options".to_owned()
             } else {
-                asked.options.join(" ")
+                key.options.join(" ")
             }
         };
         ensure!(
-            own.options == asked.options && own.folders() == asked.folders(),
+            own.options == key.options && own.folders() == key.folders(),
             "{at} was begun with {}, not with {}: another --out leaves it",
             words(own),
-            words(asked)
+            words(key)
         );
         Ok(())
     }
@@ -485,7 +485,7 @@ mod tests {
         fs::create_dir_all(at("export/home/me")).unwrap();
         symlink(at("export/home"), at("home")).unwrap();
         fs::write(at("home/me/x.toml"), "x").unwrap();
-        let asked = |home: &str| SubmissionKey {
+        let key_for = |home: &str| SubmissionKey {
             farwire: "farwire 0.1.0".to_owned(),
             name: "x".to_owned(),
             scenario: at(home).join("me/x.toml"),
@@ -497,27 +497,27 @@ mod tests {
             runs: 1,
             time_s: 1.0,
         };
-        let open = |home: &str, asked: &SubmissionKey| {
-            let opened = Directory::open(&at(home).join("me/out"), asked, || Ok(vec![size]));
+        let open = |home: &str, key: &SubmissionKey| {
+            let opened = Directory::open(&at(home).join("me/out"), key, || Ok(vec![size]));
             opened.map(|directory| directory.path.clone())
         };
-        let first = open("home", &asked("home")).unwrap();
+        let first = open("home", &key_for("home")).unwrap();
         assert_eq!(first, at("home/me/out"));
         let state = SubmissionState::read(&first).unwrap();
         assert_eq!(state.asked.scenario, at("home/me/x.toml"));
-        let again = open("export/home", &asked("export/home")).unwrap();
+        let again = open("export/home", &key_for("export/home")).unwrap();
         assert_eq!(again, at("export/home/me/out"));
         fs::write(at("home/me/y.toml"), "x").unwrap();
         let another = SubmissionKey {
             scenario: at("home/me/y.toml"),
-            ..asked("home")
+            ..key_for("home")
         };
         let refused = open("home", &another).unwrap_err();
         assert_eq!(refused.code(), 2);
         assert!(refused.to_string().contains("another --out leaves it"));
         // Both names lead to one directory, which only one submit can use.
-        let _held = Directory::open(&first, &asked("home"), || Ok(Vec::new())).unwrap();
-        let refused = open("export/home", &asked("home")).unwrap_err();
+        let _held = Directory::open(&first, &key_for("home"), || Ok(Vec::new())).unwrap();
+        let refused = open("export/home", &key_for("home")).unwrap_err();
         assert!(refused.to_string().contains("another submit has"));
     }
 }

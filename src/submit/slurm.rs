@@ -186,12 +186,12 @@ impl Slurm {
     /// Fails if the partition does not exist or if none of its nodes has `cpus` processors.
     pub(super) fn partition(
         &self,
-        asked: Option<&str>,
+        requested: Option<&str>,
         cpus: u32,
     ) -> Result<Option<String>, Failure> {
         let all = self.ask("sinfo", &["--noheader", "--all", "--format=%P"])?;
         let environment = env::var(PARTITION).ok();
-        let partition = partition(asked, environment.as_deref(), &all)?;
+        let partition = partition(requested, environment.as_deref(), &all)?;
         let lines = self.node_lines(partition.as_deref(), "%c")?;
         let counts = lines.iter().filter_map(|line| line.parse::<u32>().ok());
         let of = partition.as_ref().map(|name| format!(" of {name}"));
@@ -335,7 +335,7 @@ impl Slurm {
 /// default in `all`, if there is one. `all` has one partition per line, and sinfo(1) marks the
 /// default.
 fn partition(
-    asked: Option<&str>,
+    requested: Option<&str>,
     environment: Option<&str>,
     all: &str,
 ) -> Result<Option<String>, Failure> {
@@ -345,8 +345,8 @@ fn partition(
         .map(|line| line.strip_suffix('*').unwrap_or(line))
         .collect();
     let environment = environment.filter(|names| !names.is_empty());
-    let (source, names_given) = match (asked, environment) {
-        (Some(asked), _) => ("--partition", asked),
+    let (source, names_given) = match (requested, environment) {
+        (Some(requested), _) => ("--partition", requested),
         (None, Some(set)) => (PARTITION, set),
         (None, None) => return Ok(default.map(str::to_owned)),
     };
@@ -366,13 +366,13 @@ mod tests {
     #[test]
     fn the_partition_is_the_requested_one_or_the_users_or_slurms() {
         let all = "long\nmain*\nshort\n";
-        let of = |asked, environment| partition(asked, environment, all).unwrap().unwrap();
+        let of = |requested, environment| partition(requested, environment, all).unwrap().unwrap();
         assert_eq!(of(None, None), "main");
         assert_eq!(of(None, Some("")), "main");
         assert_eq!(of(None, Some("long,short")), "long,short");
         assert_eq!(of(Some("short"), Some("gone")), "short");
-        let refused = |asked, environment, all| {
-            let failure = partition(asked, environment, all).unwrap_err();
+        let refused = |requested, environment, all| {
+            let failure = partition(requested, environment, all).unwrap_err();
             assert_eq!(failure.code(), 2);
             failure.to_string()
         };

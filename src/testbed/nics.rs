@@ -116,14 +116,14 @@ pub(crate) fn hold() -> Result<()> {
     let mut line = String::new();
     input.read_line(&mut line)?;
     let nics: Nics = serde_json::from_str(&line).context("which interfaces to hold")?;
-    let take = || -> Result<[BorrowedNic; 2]> {
+    let borrow = || -> Result<[BorrowedNic; 2]> {
         let client = BorrowedNic::take(&config(&nics.client))?;
         Ok([client, BorrowedNic::take(&config(&nics.server))?])
     };
-    let taken = take();
-    let answer = match &taken {
-        Ok(taken) => {
-            let [client, server] = taken
+    let borrowed = borrow();
+    let answer = match &borrowed {
+        Ok(borrowed) => {
+            let [client, server] = borrowed
                 .each_ref()
                 .map(|nic| nic.namespace().as_fd().as_raw_fd());
             HolderAnswer::Held { client, server }

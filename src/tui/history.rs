@@ -32,7 +32,7 @@ impl SampleHistory {
             bit_per_s: directions.map(|direction| direction.delivered_bit_per_s),
             queue_ms: directions.map(|direction| direction.queue_delay_ms),
             round_trip_ms: [&sample.round_trips.a, &sample.round_trips.b]
-                .map(|seen| Some(seen.as_ref()?.mean_ms)),
+                .map(|round_trip| Some(round_trip.as_ref()?.mean_ms)),
         });
         let oldest = sample.at_s - SPAN_S;
         while self.0.front().is_some_and(|point| point.at_s < oldest) {

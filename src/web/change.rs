@@ -192,21 +192,21 @@ fn check_content_type(form: BodyKind, headers: &HeaderMap) -> Result<(), Problem
 /// Returns the revision in `If-Match`. A value that is not a link's ETag matches nothing (RFC 9110,
 /// section 13.1.1).
 fn if_revision(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
-    let Some(said) = headers.get(header::IF_MATCH) else {
+    let Some(etag) = headers.get(header::IF_MATCH) else {
         return Ok(None);
     };
-    let said = said.to_str().unwrap_or_default().trim();
-    if said == "*" {
+    let etag = etag.to_str().unwrap_or_default().trim();
+    if etag == "*" {
         return Ok(None);
     }
-    let number = said
+    let number = etag
         .strip_prefix('"')
         .and_then(|rest| rest.strip_suffix('"'))
         .and_then(|number| number.parse().ok());
     number.map(Some).ok_or_else(|| {
         Problem::new(
             StatusCode::PRECONDITION_FAILED,
-            format!("If-Match: {said}: it is the ETag of a link, a revision in quotes: \"3\""),
+            format!("If-Match: {etag}: it is the ETag of a link, a revision in quotes: \"3\""),
         )
     })
 }

@@ -168,7 +168,7 @@ fn is_cross_site(headers: &HeaderMap) -> bool {
 /// Returns true if the browser shows the response to its user, as after a click on a link, so that
 /// no page can read it.
 fn is_navigation(headers: &HeaderMap) -> bool {
-    let is = |name: &str, value: &str| headers.get(name).is_some_and(|said| said == value);
+    let is = |name: &str, value: &str| headers.get(name).is_some_and(|sent| sent == value);
     is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document")
 }
 
@@ -256,19 +256,19 @@ mod tests {
     fn a_burst_is_accepted_and_then_500_requests_per_second() {
         let clock = FakeRelativeClock::default();
         let rate = RateLimiter::direct_with_clock(QUOTA, clock.clone());
-        let taken = |of: u32| (0..of).filter(|_| rate.check().is_ok()).count();
+        let accepted = |of: u32| (0..of).filter(|_| rate.check().is_ok()).count();
         let each = Duration::from_millis(2);
-        assert_eq!(taken(2_000), 1_000);
+        assert_eq!(accepted(2_000), 1_000);
         let until = rate.check().unwrap_err();
         assert_eq!(until.wait_time_from(clock.now()), each);
         clock.advance(Duration::from_secs(1));
-        assert_eq!(taken(2_000), 500);
+        assert_eq!(accepted(2_000), 500);
         // The unused quota accumulates to at most one burst.
         clock.advance(Duration::from_secs(3_600));
-        assert_eq!(taken(2_000), 1_000);
+        assert_eq!(accepted(2_000), 1_000);
         // A refused request does not count.
         clock.advance(each);
-        assert_eq!(taken(2_000), 1);
+        assert_eq!(accepted(2_000), 1);
     }
 
     #[test]

@@ -266,11 +266,11 @@ pub(super) enum FileForm {
 )]
 pub(super) async fn history_file(
     State(app): State<AppState>,
-    asked: Result<Path<(String, FileForm)>, PathRejection>,
+    path: Result<Path<(String, FileForm)>, PathRejection>,
     query: Result<Query<SinceQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let Path((name, form)) =
-        asked.map_err(|_| Problem::not_found("a history is a file as link or as scenario"))?;
+        path.map_err(|_| Problem::not_found("a history is a file as link or as scenario"))?;
     let link = find(&app, Ok(Path(name)))?;
     let Query(query) = query?;
     let exported = Arc::clone(&link);

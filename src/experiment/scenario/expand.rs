@@ -76,7 +76,7 @@ fn inherit<'t>(
     source: SourceFile<'_>,
     table: &mut DeTable<'t>,
     bases: &DeTable<'t>,
-    seen: &mut Vec<String>,
+    chain: &mut Vec<String>,
 ) -> Result<()> {
     let Some(base) = table.remove("base") else {
         return Ok(());
@@ -93,15 +93,15 @@ fn inherit<'t>(
         );
     };
     ensure!(
-        !seen.contains(&name),
+        !chain.contains(&name),
         "{at}: base: `{name}` is a base of itself"
     );
-    seen.push(name);
+    chain.push(name);
     let DeValue::Table(mut from) = found.get_ref().clone() else {
         let at = source.at(found.span().start);
-        bail!("{at}: bases.{}: must be a table", seen.join(", "));
+        bail!("{at}: bases.{}: must be a table", chain.join(", "));
     };
-    inherit(source, &mut from, bases, seen)?;
+    inherit(source, &mut from, bases, chain)?;
     fill(table, from);
     Ok(())
 }

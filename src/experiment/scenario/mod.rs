@@ -218,10 +218,10 @@ fn groups(cases: &[Case], all: &[WholeCase<'_>]) -> BTreeMap<String, Vec<String>
 }
 
 fn refuse_duplicates(source: SourceFile<'_>, cases: &[Case], all: &[WholeCase<'_>]) -> Result<()> {
-    let mut seen: HashMap<&str, usize> = HashMap::new();
+    let mut offsets: HashMap<&str, usize> = HashMap::new();
     for (case, whole) in cases.iter().zip(all) {
         let offset = whole.name_span().start;
-        if let Some(first) = seen.insert(&case.name, offset) {
+        if let Some(first) = offsets.insert(&case.name, offset) {
             bail!(
                 "{}: cases: name: `{}` is taken already, by line {}",
                 source.at(offset),

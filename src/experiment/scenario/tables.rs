@@ -165,9 +165,9 @@ impl InstrumentTable {
 
     /// Refuses options that the instrument does not have, both with and without `--quick`.
     pub(super) fn check(&self, source: SourceFile<'_>) -> Result<()> {
-        let asked = self.with(&self.parameters, source).below("parameters")?;
+        let args = self.with(&self.parameters, source).below("parameters")?;
         require!(
-            !self.csv || asked.instrument().writes_csv(),
+            !self.csv || args.instrument().writes_csv(),
             "csv": "{} has none; probe has",
             self.kind.name()
         );
@@ -184,11 +184,11 @@ impl InstrumentTable {
     /// Returns the instrument with these parameters. If it takes a file, `source` must allow it,
     /// and its path becomes absolute.
     fn with(&self, parameters: &Parameters, source: SourceFile<'_>) -> Result<InstrumentArgs> {
-        let mut asked = self.kind.with(parameters)?;
-        if let Some(file) = asked.file_mut() {
+        let mut args = self.kind.with(parameters)?;
+        if let Some(file) = args.file_mut() {
             *file = source.named(file).below("file")?;
         }
-        Ok(asked)
+        Ok(args)
     }
 }
 
@@ -307,18 +307,18 @@ impl CaseTable {
                 parameters.set(&table.quick.without(swept));
             }
             let check = || {
-                let asked = table.with(&parameters, source)?;
+                let args = table.with(&parameters, source)?;
                 require!(
-                    self.bed.clients() == 1 || !matches!(asked.instrument().server(), Ok(Some(_))),
+                    self.bed.clients() == 1 || !matches!(args.instrument().server(), Ok(Some(_))),
                     "tool": "its server takes one test at a time: leave the tool out, or have one client"
                 );
-                Ok::<_, anyhow::Error>(asked)
+                Ok::<_, anyhow::Error>(args)
             };
-            let asked = check().below(name).below("parameters")?;
+            let args = check().below(name).below("parameters")?;
             Ok(PlannedInstrument {
                 name: name.to_owned(),
-                profile: asked.instrument().profile(),
-                args: asked,
+                profile: args.instrument().profile(),
+                args,
                 group: table.group.clone(),
                 timeout: table.timeout,
                 warm_up: table.warm_up,

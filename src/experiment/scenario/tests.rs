@@ -614,8 +614,8 @@ fn every_figure_of_a_record_is_declared_by_its_instrument() {
             for measured in &run.measurements {
                 let of = |i: &&RecordedInstrument| i.name == measured.instrument;
                 let instrument = case.instruments.iter().find(of).unwrap();
-                let asked = InstrumentArgs::of(&instrument.args).unwrap();
-                let stated = asked.instrument().metrics().unwrap().figures();
+                let args = InstrumentArgs::of(&instrument.args).unwrap();
+                let stated = args.instrument().metrics().unwrap().figures();
                 let figures = measured.measurement.figures.iter();
                 for figure in figures.filter(|figure| figure.stream.is_none()) {
                     let name = FigureName::of(&instrument.name, figure);

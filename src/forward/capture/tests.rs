@@ -284,9 +284,9 @@ fn a_capture_ends_at_its_limit_of_bytes_and_when_its_handle_is_dropped() {
 fn a_loss_by_the_emulator_is_named_in_the_comment() {
     let written = SharedBuffer::default();
     let (mut captures, handle) = begin(CaptureSpec::default(), written.clone());
-    let came = frame(5_000);
-    captures.arrived((&came).into(), 1);
-    let lost = ObservedPackets::whole_frame(Side::B, &came, None);
+    let arrived = frame(5_000);
+    captures.arrived((&arrived).into(), 1);
+    let lost = ObservedPackets::whole_frame(Side::B, &arrived, None);
     captures.note(&lost, PacketVerdict::UnsupportedGso, None);
     captures.finish();
     handle.wait();

@@ -168,9 +168,9 @@ impl PacketLogWriter {
             return self.push_segments(line, gso, packets.segments.clone());
         }
         let mut first = packets.segments.start;
-        for alike in packets.due.chunk_by(|a, b| a == b) {
-            let due = Some(alike[0]);
-            let end = first + u32::try_from(alike.len()).expect("segments of one frame");
+        for equal in packets.due.chunk_by(|a, b| a == b) {
+            let due = Some(equal[0]);
+            let end = first + u32::try_from(equal.len()).expect("segments of one frame");
             self.push_segments(LogLine { due, ..line }, gso, first..end);
             first = end;
         }
@@ -181,8 +181,8 @@ impl PacketLogWriter {
     fn push_segments(&mut self, line: LogLine, gso: &GsoFrame, segments: Range<u32>) {
         let Range { start, end } = segments;
         let [bytes, last] = [start, end - 1].map(|segment| gso.segment_len(segment));
-        let alike = end - start - u32::from(bytes != last);
-        for (bytes, count) in [(bytes, alike), (last, end - start - alike)] {
+        let equal = end - start - u32::from(bytes != last);
+        for (bytes, count) in [(bytes, equal), (last, end - start - equal)] {
             if count > 0 {
                 self.push(LogLine {
                     bytes,

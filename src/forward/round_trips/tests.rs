@@ -49,36 +49,41 @@ impl TestLink {
     }
 
     /// Sends the frame on.
-    fn leaves(&mut self, came: &ArrivedFrame, millis: u64) {
-        self.part_leaves(came, 0..came.segments, millis);
+    fn leaves(&mut self, frame: &ArrivedFrame, millis: u64) {
+        self.part_leaves(frame, 0..frame.segments, millis);
     }
 
-    fn part_leaves(&mut self, came: &ArrivedFrame, part: std::ops::Range<u32>, millis: u64) {
+    fn part_leaves(&mut self, frame: &ArrivedFrame, part: std::ops::Range<u32>, millis: u64) {
         let at = Nanos::from_millis(millis);
         let sent = SendTimes {
             begun: at,
             ended: at,
         };
-        self.report(came, part, Some(sent));
+        self.report(frame, part, Some(sent));
     }
 
-    fn is_lost(&mut self, came: &ArrivedFrame) {
-        self.report(came, 0..came.segments, None);
+    fn is_lost(&mut self, frame: &ArrivedFrame) {
+        self.report(frame, 0..frame.segments, None);
     }
 
-    fn report(&mut self, came: &ArrivedFrame, part: std::ops::Range<u32>, sent: Option<SendTimes>) {
-        let gso = GsoFrame::of(&came.frame).unwrap();
+    fn report(
+        &mut self,
+        frame: &ArrivedFrame,
+        part: std::ops::Range<u32>,
+        sent: Option<SendTimes>,
+    ) {
+        let gso = GsoFrame::of(&frame.frame).unwrap();
         let packets = ObservedPackets {
             segments: part,
-            ..ObservedPackets::whole_frame(came.side, &came.frame, Some(&gso))
+            ..ObservedPackets::whole_frame(frame.side, &frame.frame, Some(&gso))
         };
         self.tracker.note(&packets, sent);
     }
 
     /// Lets a frame arrive and cross a link with 20 ms delay.
     fn crosses(&mut self, side: Side, millis: u64, bytes: &[u8]) {
-        let came = self.arrives(side, millis, bytes);
-        self.leaves(&came, millis + 20);
+        let frame = self.arrives(side, millis, bytes);
+        self.leaves(&frame, millis + 20);
     }
 
     /// Returns the number of round trips that each side has measured, and their total duration.
@@ -195,8 +200,8 @@ fn an_unanswered_packet_is_given_up_and_a_late_reply_ignored() {
 fn the_next_segment_is_followed_ten_milliseconds_later_and_an_echo_beside_it() {
     let mut ends = TestLink::default();
     let mut exchange = |millis, sequence| {
-        let asked = ends.arrives(Side::A, millis, &data(sequence));
-        ends.leaves(&asked, millis);
+        let request = ends.arrives(Side::A, millis, &data(sequence));
+        ends.leaves(&request, millis);
         let answer = ends.arrives(Side::B, millis, &acknowledged(sequence + 100));
         ends.leaves(&answer, millis + 1);
         ends.sums()[0].0
@@ -213,8 +218,8 @@ fn the_next_segment_is_followed_ten_milliseconds_later_and_an_echo_beside_it() {
 #[test]
 fn a_lost_echo_or_reply_does_not_block_later_ones() {
     let mut ends = TestLink::default();
-    let asked = ends.arrives(Side::A, 0, &echo(8, 1));
-    ends.is_lost(&asked);
+    let request = ends.arrives(Side::A, 0, &echo(8, 1));
+    ends.is_lost(&request);
     ends.crosses(Side::A, 100, &echo(8, 2));
     let answer = ends.arrives(Side::B, 120, &echo(0, 2));
     ends.is_lost(&answer);
@@ -236,7 +241,7 @@ fn the_next_acknowledgement_replaces_a_lost_one() {
 
 #[test]
 fn a_train_has_passed_when_its_last_segment_has() {
-    for (last_leaves, seen) in [(20, ms(1, 60)), (45, NONE)] {
+    for (last_leaves, measured) in [(20, ms(1, 60)), (45, NONE)] {
         let mut ends = TestLink::default();
         let train = tcp(Side::A, [1000, 1], ACK, 300);
         let train = ends.train_arrives(Side::A, 0, &train, 3);
@@ -244,7 +249,7 @@ fn a_train_has_passed_when_its_last_segment_has() {
         ends.part_leaves(&train, 2..3, last_leaves);
         ends.crosses(Side::B, 30, &acknowledged(1299));
         ends.crosses(Side::B, 40, &acknowledged(1300));
-        assert_eq!(ends.sums(), [seen, NONE]);
+        assert_eq!(ends.sums(), [measured, NONE]);
     }
 }
 
@@ -281,8 +286,8 @@ proptest! {
                 bytes.truncate(bytes.len().min(at + usize::from(wild[3])));
             }
             now += gap;
-            let came = ends.arrives(side, now, &bytes);
-            ends.leaves(&came, now + 5);
+            let frame = ends.arrives(side, now, &bytes);
+            ends.leaves(&frame, now + 5);
         }
         for (count, sum) in ends.sums() {
             prop_assert!(sum >= Nanos::from_millis(10 * count), "{count} took {sum:?}");
