@@ -28,9 +28,9 @@ const READY: &str = "ready";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OnExit {
-    /// Nothing passes: an orderly end leaves the interfaces as they were before, any other sets them down
+    /// Nothing passes: an orderly end restores the interfaces, any other end sets them down
     Cut,
-    /// A kernel bridge passes everything on, without delay or loss
+    /// A kernel bridge forwards everything, without delay or loss
     Bridge,
 }
 
