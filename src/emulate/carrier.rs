@@ -10,11 +10,11 @@ use model::Side;
 pub(super) struct Carriers {
     /// The side that has lost its carrier by itself; the other side is down because of it.
     lost: Option<Side>,
-    /// Whether each side has had a carrier since it was last raised.
+    /// True for each side that has had a carrier since it was last raised.
     had_carrier: [bool; 2],
 }
 
-/// An interface to be raised or lowered.
+/// The side whose interface must be raised or lowered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CarrierChange {
     pub(super) side: Side,

@@ -12,7 +12,7 @@ use super::stats::EmulatorLoss;
 /// Neighbouring packets of one frame with the same outcome at the same time.
 #[derive(Clone, Debug)]
 pub(crate) struct ObservedPackets<'f> {
-    /// The end of the link at which they arrived.
+    /// The end of the link at which the packets arrived.
     pub(crate) ingress: Side,
     /// The frame in which the packets arrived. It has no bytes if the port could not deliver it.
     pub(crate) frame: FrameRef<'f>,

@@ -274,7 +274,7 @@ impl ForwarderThread {
         })
     }
 
-    /// The handle that other threads use.
+    /// Returns the handle for other threads.
     pub(crate) fn handle(&self) -> &ForwarderHandle {
         &self.handle
     }

@@ -47,7 +47,7 @@ const FOLLOW: Nanos = Nanos(200_000_000);
 pub(crate) struct LogLine {
     /// The number of packets. Each has its own number, and its own row in a file.
     pub(crate) count: u32,
-    /// The end of the link at which they arrived.
+    /// The end of the link at which the packets arrived.
     pub(crate) ingress: Side,
     /// The L2 length of each packet without FCS; 0 if the kernel did not report it.
     pub(crate) bytes: u32,
