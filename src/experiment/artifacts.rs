@@ -78,7 +78,7 @@ impl Artifacts<'_> {
     /// # Errors
     /// Fails with the file system's error, or if the directory is a symbolic link.
     pub(super) fn create(&self, name: &str) -> Result<(PathBuf, File)> {
-        let path = self.directory.path().join(beside_the_record(name));
+        let path = self.directory.path().join(recorded_path(name));
         let folder = self.directory.directory(ARTIFACTS);
         let file = folder
             .and_then(|folder| folder.create(name.as_ref()))
@@ -92,7 +92,7 @@ impl Artifacts<'_> {
         let names = names.into_iter();
         let read = names.filter_map(|name| match self.length_and_hash(&name) {
             Ok((bytes, sha256)) => Some(Artifact {
-                file: beside_the_record(&name),
+                file: recorded_path(&name),
                 bytes,
                 sha256,
             }),
@@ -113,7 +113,7 @@ impl Artifacts<'_> {
 }
 
 /// Returns the path of a file in the directory, as the record writes it.
-pub(super) fn beside_the_record(name: &str) -> PathBuf {
+pub(super) fn recorded_path(name: &str) -> PathBuf {
     Path::new(ARTIFACTS).join(name)
 }
 

@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::artifacts::{ARTIFACTS, Artifacts, beside_the_record};
+use super::artifacts::{ARTIFACTS, Artifacts, recorded_path};
 use super::observer::conditions;
 use crate::experiment::{Plan, PlannedRun};
 use crate::forward::capture::{Capture, CaptureHandle, CaptureSpec};
@@ -90,7 +90,7 @@ impl RunningCaptures {
         let mut links = links.iter_mut();
         let finished = self.0.into_iter().map(|(name, capture)| {
             let mut summary = capture.finish();
-            summary.file = Some(beside_the_record(&name));
+            summary.file = Some(recorded_path(&name));
             if let Some((_, link)) = links.next() {
                 link.capture = Some(summary);
             }

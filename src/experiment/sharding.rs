@@ -22,7 +22,7 @@ struct Unit<'a> {
 
 /// The size of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Size {
+pub(crate) struct ShardSize {
     /// The number of runs that certainly take place.
     pub(crate) runs: usize,
     /// The expected time of these runs in seconds.
@@ -59,9 +59,9 @@ pub(crate) fn times(plan: &Plan, count: u32, by: ShardBy) -> Vec<Duration> {
 }
 
 /// Returns the size of each of `count` shards of `plan`.
-pub(crate) fn sizes(plan: &Plan, count: u32, by: ShardBy) -> Vec<Size> {
+pub(crate) fn sizes(plan: &Plan, count: u32, by: ShardBy) -> Vec<ShardSize> {
     let parts = parts(plan, count, by);
-    let size = |part: &Vec<Unit<'_>>| Size {
+    let size = |part: &Vec<Unit<'_>>| ShardSize {
         runs: part.iter().map(|unit| unit.certain).sum(),
         time_s: part.iter().map(|unit| unit.time.as_secs_f64()).sum(),
     };

@@ -713,9 +713,9 @@ fn the_departure_error_includes_late_intake() {
 }
 
 /// A port that replaces the result for the n-th frame of a send call.
-struct OddPort(MemoryPort, fn(usize, Nanos) -> io::Result<Nanos>);
+struct ScriptedPort(MemoryPort, fn(usize, Nanos) -> io::Result<Nanos>);
 
-impl PortSet for OddPort {
+impl PortSet for ScriptedPort {
     type Lent = std::convert::Infallible;
 
     fn capabilities(&self) -> netio::Capabilities {
@@ -771,7 +771,7 @@ impl PortSet for OddPort {
 fn the_departure_error_includes_the_send_call_and_the_place_in_the_batch() {
     // Each frame takes half a millisecond to send.
     let slow = |index, at| Ok(at + Nanos(500_000 * (index as u64 + 1)));
-    let ports = [(); 2].map(|()| OddPort(MemoryPort::new(true), slow));
+    let ports = [(); 2].map(|()| ScriptedPort(MemoryPort::new(true), slow));
     let link = link(Conditions::default());
     let mut forwarder = one_link(ports, link, 1 << 20, None);
     for n in 0..4 {
@@ -810,7 +810,7 @@ fn a_prepared_departure_leaves_when_it_is_due() {
 #[test]
 fn link_control_lost_at_an_interface_that_is_down_is_not_an_emulator_loss() {
     let invalid = |error: fn(usize, Nanos) -> io::Result<Nanos>| {
-        let ports = [(); 2].map(|()| OddPort(MemoryPort::new(true), error));
+        let ports = [(); 2].map(|()| ScriptedPort(MemoryPort::new(true), error));
         let link = link(Conditions::default());
         let mut forwarder = one_link(ports, link, 1 << 20, None);
         let mut arp = [0; 60];

@@ -149,7 +149,7 @@ impl LiveLink {
                     .lease
                     .as_ref()
                     .map(|lease| Arc::clone(&lease.before.conditions));
-                (state.as_before(), lease, state.classes.clone())
+                (state.revert_state(), lease, state.classes.clone())
             };
             let (spec, schedule) = order.conditions.apply_to(&now.conditions.spec)?;
             // Conditions without a schedule keep no time for a later schedule.
@@ -649,7 +649,7 @@ impl LinkState {
         self.revisions.get(place)
     }
 
-    fn as_before(&self) -> RevertState {
+    fn revert_state(&self) -> RevertState {
         let in_force = self.in_force();
         RevertState {
             revision: in_force.number,

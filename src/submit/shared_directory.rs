@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::nodes::NODES;
 use super::paths::{self, write_whole};
-use crate::experiment::sharding::Size;
+use crate::experiment::sharding::ShardSize;
 use crate::notes::note;
 use instruments::failure::{Blame, Failure};
 use record::output_directory::OutputDirectory;
@@ -70,7 +70,7 @@ pub(super) struct SubmissionState {
     /// A random identifier in the names of the jobs.
     pub(super) id: String,
     /// The size of each shard, in the order of the shards.
-    pub(super) shards: Vec<Size>,
+    pub(super) shards: Vec<ShardSize>,
     pub(super) passes: Vec<Pass>,
 }
 
@@ -122,7 +122,7 @@ impl Directory {
     pub(super) fn open(
         path: &Path,
         key: &SubmissionKey,
-        shard_sizes: impl FnOnce() -> Result<Vec<Size>, Failure>,
+        shard_sizes: impl FnOnce() -> Result<Vec<ShardSize>, Failure>,
     ) -> Result<Self, Failure> {
         let state = path.join(STATE);
         if !state.exists() && Record::is_in(path) {
@@ -493,7 +493,7 @@ mod tests {
             options: Vec::new(),
             also_resumed: vec![format!("--allow-files={}", at(home).join("me").display())],
         };
-        let size = Size {
+        let size = ShardSize {
             runs: 1,
             time_s: 1.0,
         };

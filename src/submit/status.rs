@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::shared_directory::{self, ShardRecord, SubmissionState};
 use super::slurm::{Slurm, Task};
 use super::{array, nodes};
-use crate::experiment::sharding::Size;
+use crate::experiment::sharding::ShardSize;
 use crate::notes::note;
 use crate::progress::human;
 use instruments::failure::{Blame, Failure};
@@ -107,7 +107,7 @@ impl SubmissionStatus {
 }
 
 impl ShardStatus {
-    fn of(number: u32, size: &Size, found: Option<&ShardRecord>, task: Option<&Task>) -> Self {
+    fn of(number: u32, size: &ShardSize, found: Option<&ShardRecord>, task: Option<&Task>) -> Self {
         let is_complete = found.is_some_and(|found| found.complete);
         let task = task.filter(|task| !is_complete && !task.has_ended());
         let (runs_done, runs_missing) =
@@ -148,7 +148,7 @@ impl ShardStatus {
 /// from the delay of the completed shards.
 fn left_s(
     shards: &[ShardStatus],
-    sizes: &[Size],
+    sizes: &[ShardSize],
     found: &BTreeMap<u32, ShardRecord>,
 ) -> Option<f64> {
     let is = |state: ShardState| move |shard: &&ShardStatus| shard.state == state;
@@ -216,7 +216,7 @@ impl fmt::Display for SubmissionStatus {
 mod tests {
     use super::*;
 
-    const SIZES: [Size; 4] = [Size {
+    const SIZES: [ShardSize; 4] = [ShardSize {
         runs: 10,
         time_s: 100.0,
     }; 4];

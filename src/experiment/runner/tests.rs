@@ -181,7 +181,7 @@ fn experiment(cases: &str) -> Record {
 }
 
 #[test]
-fn a_run_that_fails_is_recorded_with_its_cause_and_the_others_resume() {
+fn a_run_that_fails_is_recorded_with_its_cause_and_the_others_take_place() {
     let record = experiment("[[cases]]\nname = 'broken'\n[[cases]]\nname = 'sound'\nrepeats = 2\n");
     assert_eq!(record.runs.len(), 3);
     assert_eq!(
@@ -259,7 +259,7 @@ fn an_instrument_that_exceeds_its_timeout_has_failed() {
 }
 
 #[test]
-fn a_run_whose_emulator_dies_ends_at_once_as_its_fault_and_the_others_resume() {
+fn a_run_whose_emulator_dies_ends_immediately_and_the_others_take_place() {
     let record = experiment("[[cases]]\nname = 'dead'\n[[cases]]\nname = 'sound'\n");
     let RunOutcome::Failed { cause } = &record.runs[0].outcome else {
         panic!("{:?}", record.runs[0].outcome)

@@ -23,7 +23,7 @@ const PUBLISHED: &str = "published";
 
 /// A case to run: its table without `base` and `sweep`, and the values that a sweep set.
 #[derive(Clone, Debug)]
-pub(super) struct Expanded<'t> {
+pub(super) struct ExpandedCase<'t> {
     pub(super) table: Spanned<DeTable<'t>>,
     /// The path of each swept field within the case and its value as written, in the order of the
     /// file.
@@ -42,7 +42,7 @@ pub(super) fn expand<'t>(
     source: SourceFile<'_>,
     cases: DeArray<'t>,
     bases: &DeTable<'t>,
-) -> Result<Vec<Expanded<'t>>> {
+) -> Result<Vec<ExpandedCase<'t>>> {
     let mut all = Vec::new();
     for case in cases {
         let span = case.span();
@@ -57,7 +57,7 @@ pub(super) fn expand<'t>(
         let table = Spanned::new(span.clone(), table);
         match sweep {
             Some(sweep) => unroll(source, &table, sweep, &mut all)?,
-            None => all.push(Expanded {
+            None => all.push(ExpandedCase {
                 table,
                 axes: Vec::new(),
             }),
@@ -130,7 +130,7 @@ fn unroll<'t>(
     source: SourceFile<'_>,
     case: &Spanned<DeTable<'t>>,
     sweep: Value<'t>,
-    all: &mut Vec<Expanded<'t>>,
+    all: &mut Vec<ExpandedCase<'t>>,
 ) -> Result<()> {
     let at = source.at(sweep.span().start);
     let tables: Vec<DeTable<'t>> = match sweep.into_inner() {
@@ -148,7 +148,7 @@ fn unroll<'t>(
         other => bail!("{at}: sweep: must be a table, not a {}", other.type_str()),
     };
     ensure!(!tables.is_empty(), "{at}: sweep: sets nothing");
-    let mut cases = vec![Expanded {
+    let mut cases = vec![ExpandedCase {
         table: case.clone(),
         axes: Vec::new(),
     }];
@@ -201,7 +201,7 @@ fn steps<'t>(source: SourceFile<'_>, at: &str, table: DeTable<'t>) -> Result<Vec
     Ok(steps)
 }
 
-impl<'t> Expanded<'t> {
+impl<'t> ExpandedCase<'t> {
     /// Returns the same case with one more step of a sweep.
     fn with(&self, source: SourceFile<'_>, step: &SweepStep<'t>) -> Result<Self> {
         let mut case = self.clone();

@@ -15,7 +15,7 @@ use serde::de::IgnoredAny;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use self::expand::Expanded;
+use self::expand::ExpandedCase;
 use self::expectations::TrendTable;
 pub(crate) use self::schema::schema;
 pub(crate) use self::tables::case_name;
@@ -66,7 +66,7 @@ type RemovedKey = IgnoredAny;
 
 /// A complete case: its fields, and the place of each value in the file.
 struct WholeCase<'t> {
-    expanded: Expanded<'t>,
+    expanded: ExpandedCase<'t>,
     table: CaseTable,
 }
 

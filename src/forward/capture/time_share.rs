@@ -19,10 +19,10 @@ const LONGEST: Nanos = Nanos(200_000);
 
 /// The remaining time of captures. All clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct TimeShare(Rc<Account>);
+pub(crate) struct TimeShare(Rc<Budget>);
 
 #[derive(Debug)]
-struct Account {
+struct Budget {
     clock: fn() -> Nanos,
     /// The remaining time in nanoseconds. It is negative if the last frame took more than was left.
     left: Cell<i64>,
@@ -34,7 +34,7 @@ struct Account {
 impl TimeShare {
     /// Creates a budget with a full burst. `clock` measures times.
     pub(super) fn with_clock(clock: fn() -> Nanos) -> Self {
-        Self(Rc::new(Account {
+        Self(Rc::new(Budget {
             clock,
             left: Cell::new(as_signed(BURST)),
             at: Cell::new(Nanos::ZERO),
@@ -61,7 +61,7 @@ impl TimeShare {
     /// Adds the share of the time that has passed by `now`. Captures that had used up their budget
     /// may continue once half a burst is available. Returns true if captures may observe frames.
     pub(super) fn follow(&self, now: Nanos) -> bool {
-        let Account {
+        let Budget {
             left, at, is_spent, ..
         } = &*self.0;
         let passed = Nanos(now.0.saturating_sub(at.replace(now.max(at.get())).0));

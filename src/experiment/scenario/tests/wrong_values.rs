@@ -40,7 +40,7 @@ const CORRECTION_PHRASES: [&str; 9] = [
 ];
 
 /// A text with a wrong value, and the key of that value.
-type Wrong = (String, String);
+type WrongValue = (String, String);
 
 fn resolved<'s>(schema: &'s Value, root: &'s Value) -> &'s Value {
     match schema["$ref"].as_str() {
@@ -76,7 +76,7 @@ fn wrong_for(schema: &Value, root: &Value) -> &'static str {
 }
 
 /// Returns tables and lists of this schema, each with one wrong value.
-fn wrong_within(schema: &Value, root: &Value, depth: usize) -> Vec<Wrong> {
+fn wrong_within(schema: &Value, root: &Value, depth: usize) -> Vec<WrongValue> {
     let mut all = Vec::new();
     if depth == 0 {
         return all;
@@ -102,7 +102,7 @@ fn wrong_within(schema: &Value, root: &Value, depth: usize) -> Vec<Wrong> {
 }
 
 /// Returns every key of a table with a wrong value, and one unknown key.
-fn wrong_keys(form: &Value, root: &Value, depth: usize) -> Vec<Wrong> {
+fn wrong_keys(form: &Value, root: &Value, depth: usize) -> Vec<WrongValue> {
     let mut all = Vec::new();
     let Some(keys) = form["properties"].as_object() else {
         return all;
