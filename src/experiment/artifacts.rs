@@ -24,7 +24,7 @@ pub(crate) const ARTIFACTS: &str = "artifacts";
 /// The files of one attempt of a run.
 #[derive(Clone, Copy)]
 pub(super) struct Artifacts<'a> {
-    /// The record's directory, in which the files have a directory.
+    /// The record's directory, which contains the directory of the files.
     pub(super) directory: &'a OutputDirectory,
     /// The number of this attempt, from 1.
     pub(super) attempt: u32,

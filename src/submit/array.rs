@@ -9,7 +9,7 @@ use record::ShardBy;
 /// The largest number of shards that `--shard` accepts.
 const MOST_SHARDS: u32 = 10_000;
 
-/// Returns the largest number of shards, at most `most`, of which each takes at least the time
+/// Returns the largest number of shards up to `most` for which each shard takes at least the time
 /// `least`. Returns 1 if there is no such number.
 pub(super) fn shards(plan: &Plan, by: ShardBy, least: Duration, most: u32) -> u32 {
     let all: Duration = sharding::times(plan, 1, by).into_iter().sum();

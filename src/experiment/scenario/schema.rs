@@ -14,7 +14,8 @@ use record::bed::Bed;
 use record::lateness::LateBudget;
 use record::plan::Order;
 
-/// A complete scenario file. [`super::parse`] describes the order in which its parts are read.
+// `super::parse` reads the parts of a file in several steps.
+/// A complete scenario file.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, title = "A farwire scenario")]
 #[expect(dead_code, reason = "only its schema is used")]
