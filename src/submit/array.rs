@@ -9,8 +9,8 @@ use record::ShardBy;
 /// The largest number of shards that `--shard` accepts.
 const MOST_SHARDS: u32 = 10_000;
 
-/// Returns the largest number of shards up to `most` for which each shard takes at least the time
-/// `least`. Returns 1 if there is no such number.
+/// Returns a number of shards from 1 to `most`, as many as possible while each of them takes at least
+/// the time `least`.
 pub(super) fn shards(plan: &Plan, by: ShardBy, least: Duration, most: u32) -> u32 {
     let all: Duration = sharding::times(plan, 1, by).into_iter().sum();
     let runs: u32 = plan.cases.iter().map(|case| case.repeats.least).sum();
