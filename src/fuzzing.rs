@@ -1,4 +1,5 @@
-//! Files from strangers, each as one function that fuzzers call: whatever they say, they are refused or taken without a panic.
+//! The readers of files from untrusted sources, each as one function that fuzzers call. A reader
+//! must accept or refuse any content without a panic.
 
 use std::str;
 
@@ -10,10 +11,11 @@ use record::plan::Plan;
 use crate::experiment::{runner, scenario};
 use crate::toml_file::SourceFile;
 
-/// Packets that pass a link.
+/// The number of packets that cross a link.
 const PACKETS: u64 = 20;
 
-/// A scenario, as a whole and shortened: its plan can be kept, and its links carry packets.
+/// Reads a scenario, both whole and shortened by `--quick`: its plan survives being saved and read,
+/// and its links carry packets.
 pub fn scenarios(bytes: &[u8]) {
     let Some(source) = source(bytes) else {
         return;
@@ -37,7 +39,7 @@ pub fn scenarios(bytes: &[u8]) {
     }
 }
 
-/// A file of conditions: what it says in words is said, and the link carries packets.
+/// Reads a file of conditions: the reports describe it, and the link carries packets.
 pub fn links(bytes: &[u8]) {
     let read = |source: SourceFile<'_>| {
         let table = source.parse()?;
@@ -58,14 +60,15 @@ pub fn links(bytes: &[u8]) {
 
 fn source(bytes: &[u8]) -> Option<SourceFile<'_>> {
     Some(SourceFile {
-        // Of no folder, so that it names no file.
+        // This folder does not exist, so a path in the file leads to no file.
         file: "/nowhere/x.toml",
         text: str::from_utf8(bytes).ok()?,
         also: &[],
     })
 }
 
-/// Has packets cross a link, some at once and some later: none leaves before it came.
+/// Sends packets through a link, some simultaneously and some later, and checks that none leaves
+/// before it arrived.
 fn pass(config: &LinkConfig) {
     let mut link = Link::new(config).expect("conditions were checked");
     let due = |outcome: Outcome| match outcome {
@@ -83,13 +86,13 @@ fn pass(config: &LinkConfig) {
             due(outcome);
         }
     }
-    // What a schedule does for ever has no end.
+    // A schedule may change the link forever, so this asks for one moment only.
     while let Some(outcome) = link.poll(at(PACKETS)) {
         due(outcome);
     }
 }
 
-/// When a packet comes.
+/// Returns the time at which a packet arrives.
 fn at(id: u64) -> Nanos {
     Nanos::from_millis(id / 4 * 10)
 }

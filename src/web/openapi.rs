@@ -1,4 +1,5 @@
-//! The routes, and the OpenAPI document that describes them, made from the served types and the schema of link files.
+//! The routes, and the OpenAPI document that describes them. The document is generated from the
+//! served types and the schema of link files.
 
 use std::sync::LazyLock;
 
@@ -14,10 +15,10 @@ use utoipa_axum::routes;
 
 use super::{AppState, links, metrics, run};
 
-/// As what every error is sent.
+/// The content type of every error.
 const PROBLEM: &str = "application/problem+json";
 
-/// All resources, and the document that describes them.
+/// Returns all resources, and the document that describes them.
 pub(super) fn router() -> (Router<AppState>, OpenApi) {
     OpenApiRouter::with_openapi(about())
         .routes(routes!(links::all))
@@ -37,7 +38,7 @@ pub(super) fn router() -> (Router<AppState>, OpenApi) {
         .split_for_parts()
 }
 
-/// What it begins with.
+/// Returns the start of the document.
 fn about() -> OpenApi {
     let license = LicenseBuilder::new()
         .name(env!("CARGO_PKG_LICENSE"))
@@ -53,7 +54,7 @@ fn about() -> OpenApi {
     OpenApi::new(info, utoipa::openapi::Paths::new())
 }
 
-/// The document as JSON.
+/// Returns the document as JSON.
 pub(crate) fn document() -> String {
     let (_, document) = router();
     let mut document = serde_json::to_value(document).expect("a document is JSON");
@@ -62,25 +63,29 @@ pub(crate) fn document() -> String {
         .and_then(Value::as_object_mut)
         .expect("it has schemas");
     let mut spec = schemars::schema_for!(LinkSpec).to_value();
-    // The types of link files stand beside the others.
+    // The types of link files are added to the other schemas.
     if let Some(Value::Object(parts)) = spec.as_object_mut().and_then(|spec| spec.remove("$defs")) {
         schemas.extend(parts);
     }
     schemas.insert("LinkSpec".to_owned(), spec);
-    operations(&mut document).for_each(straighten);
-    guard(&mut document);
+    operations(&mut document).for_each(fix_parameters);
+    describe_access(&mut document);
     let text = serde_json::to_string_pretty(&document).expect("a document is JSON");
     text.replace("#/$defs/", "#/components/schemas/") + "\n"
 }
 
 fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
-    let paths = document["paths"].as_object_mut().into_iter().flatten();
-    let paths = paths.filter_map(|(_, path)| path.as_object_mut());
+    let paths = document["paths"]
+        .as_object_mut()
+        .into_iter()
+        .flatten()
+        .filter_map(|(_, path)| path.as_object_mut());
     paths.flat_map(Map::values_mut)
 }
 
-/// A parameter that may be left out is never null, as HTTP has no such thing; a body that is taken is needed.
-fn straighten(operation: &mut Value) {
+/// Removes null from the types of optional parameters, because HTTP has no null, and marks bodies
+/// as required.
+fn fix_parameters(operation: &mut Value) {
     let parameters = operation
         .pointer_mut("/parameters")
         .and_then(Value::as_array_mut);
@@ -98,9 +103,9 @@ fn straighten(operation: &mut Value) {
     }
 }
 
-/// Says what is asked of every request: its token, where there is one, and that no strange page sends it; and as what errors are
-/// sent. As that stands before all resources, none of them says it by itself.
-fn guard(document: &mut Value) {
+/// Adds what applies to every request: the token, the responses to requests of foreign pages and to
+/// too many requests, and the content type of errors.
+fn describe_access(document: &mut Value) {
     let problem = Map::from_iter([(
         PROBLEM.to_owned(),
         json!({"schema": {"$ref": "#/components/schemas/Problem"}}),
@@ -149,15 +154,15 @@ fn guard(document: &mut Value) {
             }
         }
         for (status, name, _) in refusals {
-            let told = &mut operation["responses"][status];
-            if told.is_null() {
-                *told = json!({"$ref": format!("#/components/responses/{name}")});
+            let response = &mut operation["responses"][status];
+            if response.is_null() {
+                *response = json!({"$ref": format!("#/components/responses/{name}")});
             }
         }
     }
 }
 
-/// This document.
+/// Returns this document.
 #[utoipa::path(get, path = "/v1/openapi.json", responses((status = OK, content_type = "application/json")))]
 async fn serve() -> impl IntoResponse {
     static DOCUMENT: LazyLock<String> = LazyLock::new(document);
@@ -169,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_document_that_is_kept_is_the_one_that_is_served() {
+    fn the_committed_document_equals_the_served_one() {
         let kept = include_str!("../../schema/openapi.json");
         assert!(
             kept == document(),
@@ -178,11 +183,11 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_says_how_a_token_is_asked_for() {
+    fn every_operation_describes_the_token_and_its_refusals() {
         let document: Value = serde_json::from_str(&document()).unwrap();
         let scheme = &document["components"]["securitySchemes"]["token"];
         assert_eq!(scheme["scheme"], "bearer");
-        // A token, or none where there is none.
+        // A token is required, or none if the server has none.
         assert_eq!(document["security"], json!([{"token": []}, {}]));
         let paths = document["paths"].as_object().unwrap();
         for operation in paths
@@ -204,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_leads_somewhere() {
+    fn every_reference_has_a_target() {
         let document: Value = serde_json::from_str(&document()).unwrap();
         let text = document.to_string();
         for reference in text.split("\"$ref\":\"#").skip(1) {

@@ -1,4 +1,4 @@
-//! A packet's comment in a capture: what became of it, and when.
+//! A packet's comment in a capture: its outcome and its times.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use model::Nanos;
 use super::tap::CapturedFrame;
 use crate::forward::observed::PacketVerdict;
 
-/// One packet's comment.
+/// The comment of one packet.
 pub(super) struct PacketComment<'t> {
     pub(super) frame: &'t CapturedFrame,
     pub(super) due: Option<Nanos>,

@@ -1,4 +1,5 @@
-// The page of a running farwire: which link is shown, how the connection stands, leases, what can be taken away.
+// The page of a running farwire: the choice of the link, the state of the connection, leases and
+// exports.
 
 import * as api from "./api.js";
 import { Conditions } from "./conditions.js";
@@ -8,7 +9,7 @@ import { duration, clock, size, time } from "./units.js";
 import { Watch } from "./watch.js";
 
 const LOOK_AGAIN_MS = 1_000;
-// Of a capture by the page, which keeps it in memory until it is saved.
+// The size limit of a capture by the page, which is kept in memory until it is saved.
 const MOST_CAPTURED = 64 << 20;
 
 const watch = new Watch();
@@ -23,14 +24,14 @@ function announce(text, isError = false) {
   say(place, text);
 }
 
-// The band at the top: whether what is shown is what happens now.
+// Updates the band at the top, which says whether the page shows the current state.
 function state(kind, word, words) {
   byId("state").className = `verdict ${kind}`;
   say(byId("state-word"), word);
   say(byId("state-words"), words);
 }
 
-// Takes a link as the server has it now.
+// Shows a link as the server has it now.
 function show(shown) {
   if (shown.name !== link?.name) return;
   if (link.started !== shown.started) watch.clear();
@@ -45,7 +46,7 @@ function show(shown) {
   showCommand();
 }
 
-// Who made the change that is in force.
+// Describes who made the change that is in force.
 function by() {
   const change = watch.changes.find(({ revision }) => revision === link.revision);
   return change ? `, by ${change.by}` : "";
@@ -53,7 +54,7 @@ function by() {
 
 const refresh = async () => show(await api.link(link.name));
 
-// Links by name, and the one that is shown; waits until there is one.
+// Reads the links and the one to show; waits until there is one.
 async function choose() {
   following.abort();
   const all = await links();
@@ -100,7 +101,7 @@ function take(name, data) {
   if (name === "sample") watch.take(data);
   else if (name === "change") {
     watch.change(data);
-    // What this page changed is said with its answer.
+    // The response to a change by this page is announced elsewhere.
     const isOwn = controls.isApplying || data.revision <= link.revision;
     if (!isOwn) announce(`Changed by ${data.by}: ${data.says}`);
     refresh().catch(() => {});
@@ -110,7 +111,8 @@ function take(name, data) {
   }
 }
 
-// A stream that broke is taken up again; a link that is gone may be followed by the next run's.
+// Handles a broken stream: it is resumed, or the link of the next run is awaited if the link is
+// gone.
 function broken(error) {
   if (error?.status === 404) {
     const next = error.next ? ` Next: ${run.runWords(error.next)}.` : "";
@@ -143,7 +145,8 @@ async function copy() {
   try {
     await navigator.clipboard.writeText(field.value);
   } catch {
-    // Browsers keep the clipboard from pages that came without TLS, loopback aside; a selection can still be copied.
+    // Browsers deny the clipboard to pages without TLS, except on loopback; a selection can still
+    // be copied.
     field.select();
     document.execCommand("copy");
   }
@@ -166,7 +169,7 @@ async function takeAway(form, name) {
 
 let capturing = null;
 
-// One button starts a capture and, while it runs, ends it; what came by then is saved.
+// Starts a capture, or ends the running one and saves what has arrived.
 async function capture() {
   if (capturing) return capturing.abort();
   capturing = new AbortController();
@@ -204,7 +207,8 @@ function askForToken(wasWrong) {
   });
 }
 
-// Takes the token out of the address, where the URL that farwire prints has it, so that neither the history nor a copied address keeps it.
+// Removes the token from the address, where the URL that farwire prints has it, so that neither the
+// history nor a copied address contains it.
 function takeToken() {
   const query = new URLSearchParams(location.search);
   const given = new URLSearchParams(location.hash.slice(1)).get("token") ?? query.get("token");
@@ -231,7 +235,7 @@ async function start() {
   for (const one of document.querySelectorAll("[name=window], #hold")) one.addEventListener("change", () => { watch.dirty = true; });
   window.addEventListener("resize", () => { watch.dirty = true; });
   const [paths, conditions, profiles] = await Promise.all([api.paths(), api.conditions(), api.profiles()]);
-  // What the server does not offer is not shown.
+  // Controls that the server does not support are hidden.
   for (const one of document.querySelectorAll("[data-path]")) one.hidden = !paths.has(one.dataset.path);
   controls = new Conditions(conditions, profiles, { offersSchedule: paths.has("/v1/links/{name}/schedule"), onChanged: show, announce });
   setInterval(() => { if (link?.lease) showLease(); }, 1_000);

@@ -1,10 +1,10 @@
-// What conditions mean in effect, as the server worked it out.
+// The effects of conditions, as computed by the server.
 
 import { element } from "./dom.js";
 import { ms, number, rate, size } from "./units.js";
 
 const percent = (value) => `${number(value)} %`;
-// A line for each that either way has: its name, what it is, and how it is written.
+// The rows of the table: the name of each effect, a note on it, and the format of its value.
 const LINES = [
   ["slowest rate", "of full frames, L2", (way) => way.rate_bit_per_s !== undefined && rate(way.rate_bit_per_s)],
   ["policed to", "what comes faster is dropped", (way) => way.police_bit_per_s !== undefined && rate(way.police_bit_per_s)],
@@ -19,7 +19,7 @@ const LINES = [
   ["overtaken", "of those packets, after RFC 4737", (way) => way.tried.reordered_percent > 0 && percent(way.tried.reordered_percent)],
 ];
 
-// The table of what an InEffect says, and its notes.
+// Fills the table and the notes of an InEffect.
 export function implied(effect) {
   const lines = LINES.map(([name, about, read]) => [name, about, read(effect.up), read(effect.down)]).filter(([, , up, down]) => up || down);
   const line = ([name, about, up, down]) => element("tr", {}, element("th", { scope: "row", title: about }, name),

@@ -1,4 +1,4 @@
-// The charts and counters of a link: what its events say, drawn four times a second.
+// The charts and counters of a link, from its events, drawn four times per second.
 
 import * as api from "./api.js";
 import { Chart, key } from "./charts.js";
@@ -7,7 +7,8 @@ import { Series, tripPoints } from "./series.js";
 import { clock, count, duration, ms, number, percent, rate, rateUnit, size, time, us } from "./units.js";
 
 const WAYS = ["up", "down"];
-// Where round trips are seen: the client's side, where up begins, and the server's.
+// The sides at which round trips are measured: the client's side, where up begins, and the
+// server's.
 const SIDES = ["at a", "at b"];
 const TRIP = "from when a TCP segment or an ICMP echo came to a side of the link until its acknowledgement or reply left there; a is the side where up begins";
 const TILES = [
@@ -17,7 +18,7 @@ const TILES = [
   ["lost", "Lost", "dropped, of the packets that came in the last second"],
   ["error", "Departure error", "how much later than due packets left the emulator, since its start: median and 99th percentile"],
 ];
-// The first looks are those of up and down.
+// The first looks belong to up and down.
 const FIRST_CAUSE = 2;
 const FIRST_SIDE = 2;
 const COUNTERS = ["", "up", "down"];
@@ -47,13 +48,13 @@ export class Watch {
     setInterval(() => this.draw(), 250);
   }
 
-  // Forgets a link: another one was chosen, or it was started anew.
+  // Forgets a link, because another one was chosen or it was restarted.
   clear() {
     Object.assign(this, { series: new Series(), sample: null, changes: [], dirty: true, causes: [] });
     rows(byId("changes"), [], []);
   }
 
-  // The changes that there were before this page was opened.
+  // Adds the changes that were made before this page was opened.
   async load(name) {
     for (const change of await api.changes(name)) this.change(change, false);
   }
@@ -133,7 +134,8 @@ export class Watch {
     this.describe(seconds);
   }
 
-  // A curve for each cause that dropped in these spans; a cause keeps its look as long as the link is shown.
+  // Draws a curve for each cause that dropped packets in these spans. A cause keeps its look as
+  // long as the link is shown.
   causeCurves(spans) {
     const found = new Set(spans.flatMap((span) => Object.entries(span.causes ?? {}).filter(([, n]) => n > 0).map(([cause]) => cause)));
     for (const cause of found) if (!this.causes.includes(cause)) this.causes.push(cause);
@@ -142,7 +144,7 @@ export class Watch {
     }));
   }
 
-  // The charts in words: their last values.
+  // Describes the charts in words by their last values.
   describe(seconds) {
     const second = this.series.lastSecond();
     const over = `over the last ${duration(seconds)}`;

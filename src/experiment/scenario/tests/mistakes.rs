@@ -1,8 +1,9 @@
-//! Mistakes that people make, each with the line, the key and what would be right.
+//! Mistakes that people make, each with the line, the key and the correction that its error must
+//! name.
 
 use super::parse;
 
-/// A scenario without a mistake, in which most of what a file can have stands somewhere.
+/// A correct scenario that uses most keys of a scenario file.
 const SOUND: &str = r#"name = "office"
 title = "An office line"
 reference = "idle"
@@ -61,7 +62,8 @@ of = "latency.rtt_ms.median"
 rising = ["queue"]
 "#;
 
-/// What is written in place of what, with the line at fault marked; the key that is named, and what would be right.
+/// A mistake in the correct scenario: `wrong` replaces `sound`, and the error must name the key and
+/// the correction. A mark in `wrong` shows the line at fault.
 struct Mistake {
     sound: &'static str,
     wrong: &'static str,
@@ -83,13 +85,13 @@ const fn mistake(
     }
 }
 
-/// Ends the line that an error must name.
+/// The mark at the end of the line that an error must name.
 const HERE: &str = "# here";
 
-// A mistake a line.
+// Each line holds one mistake.
 #[rustfmt::skip]
 const MISTAKES: &[Mistake] = &[
-    // Values without a unit, or of another one.
+    // Values without a unit or with a wrong one.
     mistake(r#"least = "10mbit""#, r#"least = "10" }, # here
   { of = "load.goodput_bit_per_s.mean", least = "10mbit""#, "expect", "has no unit"),
     mistake("repeats = 2\n", "repeat = 2 # here\n", "repeat", "did you mean `repeats`?"),
@@ -117,7 +119,7 @@ const MISTAKES: &[Mistake] = &[
     mistake(r#"median" = "31ms""#, r#"median" = ["31ms", "31 apples"]"#, "published: latency.rtt_ms.median 2", "write a time"),
     mistake(r#"median" = "31ms""#, r#"median" = ["31ms", "31"]"#, "published: latency.rtt_ms.median", "has no unit"),
     mistake(r#"median" = "31ms""#, r#"median" = []"#, "published: latency.rtt_ms.median", "a value of each run"),
-    // Counts that cannot be.
+    // Impossible counts.
     mistake("repeats = 2\n", "repeats = 0 # here\n", "repeats", "from 1 to 1000000"),
     mistake("[quick]\nrepeats = 1", "[quick]\nrepeats = 0 # here", "quick: repeats", "at least 1"),
     mistake("repeats = 2\n", "repeats = { of = \"latency.rtt_ms.median\", within = \"5%\", most = 99 } # here\n",
@@ -125,7 +127,7 @@ const MISTAKES: &[Mistake] = &[
     mistake(r#"kind = "netns""#, "kind = \"netns\"\nmtu = 150 # here", "bed: mtu", "1280 to 65535"),
     mistake("count = 20, interval", "count = \"many\", interval", "instruments 1: parameters: count", "invalid digit"),
     mistake("kind = \"ping\"", "kind = \"ping\"\ncsv = true # here", "instruments 1: csv", "ping has none; probe has"),
-    // Keys that are not there.
+    // Unknown keys.
     mistake(r#"title = "An"#, r#"titel = "An"#, "unknown key `titel`", "did you mean `title`?"),
     mistake(r#"delay = "0.5ms""#, r#"dealy = "0.5ms" # here"#, "bed: wire: unknown key `dealy`", "did you mean `delay`?"),
     mistake("congestion =", "congestoin =", "tcp: unknown key `congestoin`", "`congestion`"),
@@ -141,7 +143,7 @@ const MISTAKES: &[Mistake] = &[
         "bed: unknown key `nodes`", "there are: mtu, offloads, tbf, wire"),
     mistake(r#"link.delay = "10ms""#, r#"link.satellite = "geo" # here"#, "link: unknown key `satellite`", "there are: profile, delay"),
     mistake(r#"link.delay = "10ms""#, r#"link.profile = "geo-sat" # here"#, "link: profile", "did you mean `geo-satellite`?"),
-    // Names of what is not there.
+    // Names of things that do not exist.
     mistake(r#"name = "office""#, r#"name = "../office" # here"#, "name: `../office`", "the first a letter or a digit"),
     mistake(r#"kind = "ping""#, r#"kind = "pnig" # here"#, "instruments 1: kind", "did you mean `ping`?"),
     mistake(r#"kind = "netns""#, r#"kind = "netsn" # here"#, "bed: kind", "did you mean `netns`?"),
@@ -159,13 +161,13 @@ const MISTAKES: &[Mistake] = &[
     mistake("repeats = 2\n", "repeats = { of = \"latency.one_way_delay_ms.mean\", within = \"5%\" } # here\n", "repeats: of", "it states latency."),
     mistake(r#"reference = "idle""#, r#"reference = "idel" # here"#, "reference", "did you mean `idle`?"),
     mistake(r#"rising = ["queue"]"#, r#"rising = ["queues"] # here"#, "trends 1: rising 1", "did you mean `queue`?"),
-    // What contradicts itself.
+    // Contradictions.
     mistake("rate = \"20mbit\"\nqueue = \"50ms\"", "queue = \"50ms\" # here", "case `idle`: link: queue", "state rate too"),
     mistake("least = \"10mbit\" }", "published = { within = \"5%\" } }, # here",
         "expect 1: load.goodput_bit_per_s.mean", "needs its value in `published`"),
     mistake("least = \"10mbit\" }", "least = \"10mbit\", ratio = 2 }, # here", "expect 1", "say one of least and most, value, gain, ratio"),
     mistake("gain = \"20ms\", within = \"10%\" }", "gain = \"20ms\" } # here", "expect 2", "say `within`"),
-    // Intervals of too few runs, of the case, of the reference and of a trend's cases.
+    // Intervals with too few runs of the case, of the reference or of a trend's cases.
     mistake("gain = \"20ms\", within = \"10%\" }", "gain = \"20ms\", within = \"10%\", met = \"unless-contradicted\" }, # here",
         "expect 2: met", "needs at least 5 repeats for an interval; case `queue[queue=10ms]` has 2 runs"),
     mistake("least = \"10mbit\" }", "least = \"10mbit\", over = \"median\", met = \"when-shown\" }, # here",
@@ -185,18 +187,18 @@ const MISTAKES: &[Mistake] = &[
     mistake("\"link.queue\" = [\"10ms\", \"100ms\"]", "\"link.queue\" = [\"10ms\", \"100ms\"]\n\"link.loss\" = [\"1%\"] # here",
         "sweep: link.loss", "go together"),
     mistake("[[cases]]\nname = \"queue\"", "[cases] # here\nname = \"queue\"", "`cases`", "duplicate key"),
-    // What is no TOML.
+    // Text that is not TOML.
     mistake(r#"link.delay = "10ms""#, "link.delay = 10ms # here", "", "quoted"),
 ];
 
-/// The line of the mark, or else of what is wrong.
+/// Returns the line of the mark, or otherwise the line of the wrong text.
 fn line_of(text: &str, mistake: &Mistake) -> usize {
     let offset = text.find(HERE).or_else(|| text.find(mistake.wrong));
     text[..offset.unwrap()].matches('\n').count() + 1
 }
 
 #[test]
-fn what_people_write_wrongly_is_refused_at_its_line_with_its_key_and_what_is_right() {
+fn a_mistake_is_refused_with_its_line_its_key_and_the_correction() {
     parse("x.toml", SOUND, false).unwrap();
     let mut failures = Vec::new();
     for mistake in MISTAKES {
@@ -225,7 +227,7 @@ fn what_people_write_wrongly_is_refused_at_its_line_with_its_key_and_what_is_rig
 }
 
 #[test]
-fn a_base_that_is_named_where_there_are_none_is_refused_as_such() {
+fn a_base_is_refused_if_there_are_no_bases() {
     let text = "name = 'x'\n[[instruments]]\nkind = 'ping'\n[[cases]]\nname = 'a'\nbase = 'lan'\n";
     let error = parse("x.toml", text, false).unwrap_err().to_string();
     assert_eq!(
