@@ -4,13 +4,16 @@
     scripts/links.py [DIRECTORY]
 
 Every relative link and picture of README, of the other pages at the top, of docs and of the crates must lead to a file, and to a
-heading of it where it names one. docs/SUMMARY.md must have every page below docs exactly once. What is wrong is printed, and the
-exit code is 1. Links to other sites are not followed.
+heading of it where it names one. docs/SUMMARY.md must have every page below docs exactly once. Each wrong link is printed, and
+the exit code is 1. Links to other sites are not followed. In a DIRECTORY with an index.html, such as target/book, the same is
+checked of all pages of HTML.
 """
 
 import re
 import sys
+from html import unescape
 from pathlib import Path
+from urllib.parse import unquote
 
 PAGES = ["*.md", "docs/**/*.md", "crates/*/README.md", "examples/**/*.md", "fuzz/*.md"]
 SUMMARY = "docs/SUMMARY.md"
@@ -30,7 +33,11 @@ class Page:
     def __init__(self, path):
         self.path = path
         text = COMMENT.sub(lambda m: "\n" * m[0].count("\n"), path.read_text())
-        self.links, self.anchors = [], set(ID.findall(text))
+        self.links, self.anchors = [], {*ID.findall(text), "top"}
+        if path.suffix == ".html":
+            for number, line in enumerate(text.split("\n"), 1):
+                self.links += [(number, unescape(unquote(link))) for link in ATTRIBUTE.findall(line)]
+            return
         fence = None
         seen = {}
         for number, line in enumerate(text.split("\n"), 1):
@@ -62,7 +69,8 @@ class Links:
 
     def __init__(self, directory):
         self.directory = directory
-        files = sorted({file for pattern in PAGES for file in directory.glob(pattern)})
+        patterns = ["**/*.html"] if (directory / "index.html").exists() else PAGES
+        files = sorted({file for pattern in patterns for file in directory.glob(pattern)})
         self.pages = {file: Page(file) for file in files}
 
     def wrong(self):
@@ -86,7 +94,7 @@ class Links:
             return "there is no such file"
         if not target.is_relative_to(self.directory):
             return "it leads out of the repository"
-        if anchor and target.suffix == ".md" and anchor not in self.page(target).anchors:
+        if anchor and target.suffix in (".md", ".html") and anchor not in self.page(target).anchors:
             return "the page has no such heading"
         return None
 

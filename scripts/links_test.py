@@ -73,6 +73,16 @@ class Links(unittest.TestCase):
         self.assert_wrong({"README.md": "[a](../)"}, "it leads out of the repository")
 
 
+class Html(unittest.TestCase):
+    def test_the_pages_of_a_book_are_checked_by_their_attributes(self):
+        files = {"index.html": '<a href="sub/b.html#c">x</a> <script src="a.js"></script>', "a.js": "", "sub/b.html": '<h2 id="c">'}
+        self.assertEqual(run(files)[0], 0)
+        code, output = run({**files, "sub/b.html": '<h2 id="d"><img src="../e.svg">'})
+        self.assertEqual(code, 1)
+        self.assertIn("index.html:1: sub/b.html#c: the page has no such heading", output)
+        self.assertIn("sub/b.html:1: ../e.svg: there is no such file", output)
+
+
 class Contents(unittest.TestCase):
     def test_a_page_that_the_table_of_contents_lacks_is_wrong(self):
         files = {"docs/SUMMARY.md": "- [A](a.md)", "docs/a.md": "", "docs/sub/b.md": ""}
