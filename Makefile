@@ -32,6 +32,8 @@ check: toolchain deny ## format, circles of imports, prose, links, generated pag
 	python3 -B scripts/links.py
 	python3 -B scripts/reference_test.py
 	python3 -B scripts/reference.py --check
+	python3 -B scripts/messages_test.py
+	python3 -B scripts/messages.py
 	python3 -B scripts/book_pages_test.py
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked
