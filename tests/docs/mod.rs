@@ -57,13 +57,17 @@ fn ledger(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// README and everything in docs.
+/// The pages at the top that show commands, and all below docs.
 fn pages() -> Result<Vec<PathBuf>> {
-    let mut pages = vec!["README.md".into(), "CONTRIBUTING.md".into()];
-    for folder in ["docs", "docs/effects", "docs/instruments"] {
+    let at_the_top = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
+    let mut pages = at_the_top.map(PathBuf::from).to_vec();
+    let mut folders = vec![PathBuf::from("docs")];
+    while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
-            if path.extension().is_some_and(|end| end == "md") {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "md") {
                 pages.push(path);
             }
         }
