@@ -193,7 +193,7 @@ def main(arguments, directory=Path(__file__).parent.parent):
     bare = [e for e in allowed if not e[2]]
     for path, part, _ in bare:
         print(f"{ALLOWED}: the entry of {path} at `{part}` has no reason")
-    print(f"prose: {len(left)} findings in {len(files)} files; {len(used)} lines allowed")
+    print(f"prose: {len(left)} findings in {len(files)} files; {len(used)} allowed entries")
     return 1 if left or stale or bare else 0
 
 

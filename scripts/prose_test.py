@@ -126,7 +126,7 @@ class Allowed(unittest.TestCase):
 
     def test_an_allowed_line_passes(self):
         code, output = run({**self.BAD, prose.ALLOWED: "# Reasons\n\ndocs/a.md: leave at once\n    It quotes RFC 1.\n"})
-        self.assertEqual((code, "1 lines allowed" in output), (0, True))
+        self.assertEqual((code, "1 allowed entries" in output), (0, True))
 
     def test_an_entry_without_a_reason_fails(self):
         code, output = run({**self.BAD, prose.ALLOWED: "docs/a.md: leave at once\n"})
