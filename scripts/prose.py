@@ -18,7 +18,7 @@ from pathlib import Path
 ALLOWED = "scripts/prose_allowed.txt"
 HELP = "src/cli/snapshots/farwire__cli__man__tests__help.snap"
 
-# What is listed, as a pattern, with what to write in its place.
+# The listed words, each as a pattern, with its replacement.
 WORDS = {
     r"in the mean": "on average",
     r"at once": "immediately, or simultaneously",

@@ -249,7 +249,7 @@ class Commands:
             + "or `down` in a file, set one direction only: up is from the client to the server, or from IF_A to IF_B.\n\n"
             + table(["flag", "key", "what it does", "page"], rows)
             + "\n## Where the conditions come from\n\n"
-            + "What a flag says overrides what the file or the profile says.\n\n"
+            + "Flags override the file or the profile.\n\n"
             + table(["flag", "what it does"], [[code(e.written), e.cell()] for e in self.link_options.values()])
             + "\n[conditions.md](../conditions.md) has every value, unit, default and limit. It also has what a file can say beyond "
             + "the flags: schedules, gates, traces and classes of packets.\n"
