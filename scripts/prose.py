@@ -41,9 +41,12 @@ LISTED = [(re.compile(rf"\b(?:{pattern})\b", re.I), better) for pattern, better 
 # A paragraph that begins with one of these is often a part of a sentence.
 OPENERS = "What Of How Which That Whose Whom But So As With Without By To In At From For Than Where When Why Who"
 OPENING = re.compile(rf"\s*({OPENERS.replace(' ', '|')})\b(.*)")
-# A main clause is looked for behind the first comma: one of these words, or one that ends like a verb of the third person.
-VERBS = "is are has have does do can must may will return returns give gives mean means use uses keep keeps take takes"
-NO_VERBS = "its this as us less always ms us bytes packets perhaps unless"
+# A main clause is looked for behind the first comma: one of these words, or one that ends like a verb of the third person and is none
+# of the second list.
+COMMON_VERBS = "is are has have does do can must may will return returns give gives mean means use uses keep keeps take takes".split()
+VERBS = [*COMMON_VERBS, *"was were had did would should could fit need wait leave pass".split()]
+NO_VERBS = "its this as us less always ms bytes packets perhaps unless".split()
+
 # A sentence whose subject is a clause: "What arrived meanwhile is left out". A question is none.
 CLAUSE_FIRST = re.compile(r"(?:^|[.!] )(What (?:[^.?!]|[.?!](?! |$))*([.?!]?))(?= |$)")
 
@@ -98,13 +101,19 @@ def is_fragment(text):
     if not opening or (opening[1] == "How" and opening[2].startswith(" to")) or text.rstrip().endswith("?"):
         return False
     _, comma, clause = opening[2].partition(",")
-    return not comma or not any(map(is_verb, re.findall(r"[\w'’]+", clause)))
+    words = re.findall(r"[\w'’]+", clause)
+    return not comma or not any(map(may_be_verb, re.findall(r"\w+", clause))) or not any(map(is_verb, words))
+
+
+def may_be_verb(word):
+    """Whether a main clause could have this word as its verb, at first sight."""
+    return word in COMMON_VERBS or (word.endswith("s") and len(word) > 1)
 
 
 def is_verb(word):
     """Whether a word may be the verb of a main clause."""
-    ends_like_one = word.endswith("s") and not word.endswith(("'s", "’s", "s'")) and word not in NO_VERBS.split()
-    return word in VERBS.split() or ends_like_one
+    ends_like_one = word.endswith("s") and not word.endswith(("'s", "’s", "s'")) and word not in NO_VERBS
+    return word in VERBS or ends_like_one
 
 
 def paragraphs(path, text):

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use instruments::serve::{self, Ports, ServeConfig, Server};
 
-/// A far end that says nothing for this long waits for more input, which does not come.
+/// What says nothing for so long waits for more, which does not come.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// Bytes of one look at what it says, and how many looks.
 const HEARD: usize = 64 * 1024;
