@@ -6,7 +6,6 @@ OUT ?= out
 # Seconds that every fuzz target has.
 FUZZ_TIME ?= 20
 FUZZ_TARGETS = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
-MDBOOK = 0.5.4
 # An interpreter is a thousand times as slow: so few cases of each property.
 MIRI = PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked
 
@@ -91,6 +90,8 @@ sbom: toolchain ## what the program is built of, as CycloneDX, in $(OUT)/farwire
 pictures: build scenario-tools ## the pictures of README and docs, anew
 	@scripts/need chromium chromium chromedriver chromium-driver wget wget
 	CARGO='$(CARGO)' scripts/pictures
+
+MDBOOK = 0.5.4
 
 docs: toolchain ## the book, in target/book, from docs and README
 	@scripts/need python3 python3
