@@ -1,4 +1,4 @@
-//! Packets that come twice or damaged.
+//! Packets that arrive twice or damaged.
 
 use anyhow::Result;
 use model::{Edit, Nanos, Outcome};
@@ -13,7 +13,7 @@ pub(crate) fn pictures() -> Result<Vec<Picture>> {
     Ok(vec![duplication()?, corruption()?])
 }
 
-/// From one packet that is copied to the next.
+/// Draws the distances between copied packets.
 fn duplication() -> Result<Picture> {
     const LONGEST: u32 = 30;
     let packets = steady(1_000_000, Nanos::from_millis(1), 1_000);
@@ -53,9 +53,9 @@ fn duplication() -> Result<Picture> {
     ))
 }
 
-/// Which of the bits behind the IP header are flipped.
+/// Draws which of the bits behind the IP header are flipped.
 fn corruption() -> Result<Picture> {
-    /// Behind 14 bytes of Ethernet and 20 of IPv4, in a frame of 1,000.
+    /// The bits behind 14 bytes of Ethernet and 20 of IPv4, in a frame of 1,000 bytes.
     const BITS: u32 = 8 * (1_000 - 14 - 20);
     const BINS: u32 = 46;
     let packets = steady(1_000_000, Nanos::from_millis(1), 1_000);

@@ -49,7 +49,7 @@ fn add(suite: &mut Suite) {
 const FULL: u64 = 1514;
 
 fn udp_leaves_at(name: &str, rate: u64) -> Result<()> {
-    // The delay is in milliseconds.
+    // Both times are in milliseconds.
     let (warm_up, measured) = if is_soak() {
         (1000, 10_000)
     } else {

@@ -1,4 +1,4 @@
-//! The highest capacity that the search finds through the kernel's bridge, beside what one TCP stream gets there.
+//! The highest capacity that the search finds through the kernel's bridge, beside the goodput of one TCP stream there.
 
 use std::cell::Cell;
 
@@ -11,12 +11,12 @@ use crate::report::rows::{Found, Quantity};
 use crate::results::Outcome;
 use crate::rounds::{rounds, shuffled};
 
-/// So long that the rate comes to the end of its table, which it does after 10 s.
+/// The search. It lasts long enough for the rate to reach the end of its table, which takes 10 s.
 const SEARCH: &str =
     "measure capacity $TARGET --up -t 15s --datagrams traditional --quiet --json -";
 const STREAM: &str = "measure tcp $TARGET -t 5 -C cubic --quiet --json -";
 
-/// Measures once, in bit/s; counts how often the search ended with its table.
+/// Measures once, in bit/s, and counts searches that reached the end of the table.
 type Measure = fn(&Cell<usize>) -> Result<f64>;
 
 pub(crate) fn run() -> Result<Outcome> {
@@ -49,7 +49,7 @@ pub(crate) fn run() -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Payload bits a second; counts a search that found no limit.
+/// Returns payload bits a second, and counts a search that found no limit.
 fn search(unlimited: &Cell<usize>) -> Result<f64> {
     let said = through_bridge(SEARCH)?;
     if ["end of the table", "rising"]

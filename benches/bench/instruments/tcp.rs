@@ -1,4 +1,4 @@
-//! One TCP stream, as fast as it goes.
+//! One TCP stream, as fast as possible.
 
 use anyhow::{Context, Result};
 
@@ -10,7 +10,7 @@ use crate::rounds::{rounds, shuffled};
 
 const SECONDS: u32 = 4;
 
-/// A meter and what it says, in bit/s.
+/// The name of a meter, and the function that returns its result in bit/s.
 type Rival = (&'static str, fn(&Pair) -> Result<f64>);
 
 const RIVALS: [Rival; 5] = [
@@ -75,7 +75,7 @@ fn with_iperf3(pair: &Pair) -> Result<f64> {
         .context("iperf3 said no rate")
 }
 
-/// iperf 2 reports what the server counted when the client asks for enhanced reports; its CSV is the client's.
+/// Measures with iperf 2, whose enhanced reports contain the server's count; its CSV has the client's.
 fn with_iperf(pair: &Pair) -> Result<f64> {
     let _server = pair.serve("iperf -s")?;
     let text = pair.run(&format!("iperf -c {SERVER} -t {SECONDS} -Z cubic -y C"))?;
@@ -90,7 +90,7 @@ fn with_nuttcp(pair: &Pair) -> Result<f64> {
     Ok(value(&text, "rate_Mbps")? * 1e6)
 }
 
-/// The value of `key` in what nuttcp -fparse prints.
+/// Returns the value of `key` in the output of nuttcp -fparse.
 pub(crate) fn value(text: &str, key: &str) -> Result<f64> {
     let mut words = text.split_whitespace();
     let found = words.find_map(|word| word.strip_prefix(key)?.strip_prefix('='));

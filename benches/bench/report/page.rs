@@ -1,4 +1,4 @@
-//! docs/bench.md and its figure, made of what all usual parts found at one commit.
+//! docs/bench.md and its figure, made from the results of all usual parts at one commit.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -13,7 +13,7 @@ use crate::results::Kept;
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/bench.md");
 const FIGURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pictures/bench.svg");
 
-/// Writes both.
+/// Writes the page and its figure.
 pub(crate) fn write(parts: &[Kept]) -> Result<()> {
     fs::write(FIGURE, figure::svg(parts))?;
     Ok(fs::write(PAGE, page(parts))?)
@@ -61,14 +61,14 @@ fn page(parts: &[Kept]) -> String {
     page
 }
 
-/// What is left out of the comparison with rattan.
+/// The limits of the comparison with rattan.
 const RATTAN: &str = "
 rattan is taken as `cargo install` gives its newest release: packet sockets, a system call a packet, and a channel between any two of its cells. Its authors also have a network
 interface of their own, a kernel module outside the kernel's tree, on whose rings the emulator works in place of packet sockets; with it they publish 0.1 to 6 Gbit/s over one
 path (rattan, USENIX ATC 2026, arXiv 2507.08134). It is not in this table, because it takes root and a module that fits the running kernel.
 ";
 
-/// The machine, the commit and the peers.
+/// Writes the machine, the commit and the peers.
 fn host(page: &mut String, parts: &[Kept]) {
     let hosts: BTreeSet<String> = parts
         .iter()
