@@ -156,7 +156,8 @@ impl Over {
 }
 
 impl Middle {
-    /// Starts farwire. Except for `options`, it uses only what every commit's binary has: `emulate`, `--delay`, `--json` and the thread's name.
+    /// Starts farwire. Except for `options`, it uses only what the binary of every commit has: `emulate`, `--delay`, `--json` and the
+    /// thread's name.
     fn farwire(binary: &Path, options: &[String], bed: &Bed) -> Result<Self> {
         let report = scratch("emulate.json")?;
         let mut command = Command::new(binary);
