@@ -40,14 +40,14 @@ fn duplication() -> Result<Picture> {
     ];
     let axes = [
         Axis::counts(
-            "packets from one that is copied to the next",
+            "packets from one copied packet to the next",
             u64::from(LONGEST),
         ),
         between("share, %", 0.0, 10.0),
     ];
     Ok(picture(
         "duplication",
-        "How far packets lie apart that are copied",
+        "Distances between copied packets",
         axes,
         curves,
     ))
@@ -81,12 +81,12 @@ fn corruption() -> Result<Picture> {
         formula("by the formula", Shape::Line, line.to_vec()),
     ];
     let axes = [
-        between("number of the bit that is flipped", 0.0, 8_000.0),
+        between("number of the flipped bit", 0.0, 8_000.0),
         between("share, %", 0.0, 3.0),
     ];
     Ok(picture(
         "corruption",
-        "Which bits of packets are flipped",
+        "Flipped bits of packets",
         axes,
         curves,
     ))

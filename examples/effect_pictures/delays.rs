@@ -118,10 +118,7 @@ fn laws() -> Result<Picture> {
     }
     Ok(Picture {
         name: "jitter-laws",
-        svg: stack(
-            &frames,
-            "How delays are distributed under each law of jitter",
-        ),
+        svg: stack(&frames, "Distribution of delays under each law of jitter"),
     })
 }
 
@@ -203,7 +200,7 @@ fn likeness() -> Result<Picture> {
     ];
     Ok(picture(
         "jitter-likeness",
-        "How alike delays are that lie a time apart, with a half-life of 50 ms",
+        "Correlation of delays against the time between them, with a half-life of 50 ms",
         axes,
         curves,
     ))

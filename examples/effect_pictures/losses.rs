@@ -87,7 +87,7 @@ fn of_chains(
             counts().map(|point| point.y).chain([1.0, 10.0]),
         ),
     ];
-    let runs = picture(runs, "How many losses come in a row", axes, lengths);
+    let runs = picture(runs, "Lengths of runs of losses", axes, lengths);
     Ok(vec![strip, runs])
 }
 
@@ -236,7 +236,7 @@ fn bit_errors() -> Result<Picture> {
     ];
     Ok(picture(
         "bit-errors",
-        "How many packets of each length bit errors lose",
+        "Share of packets that bit errors lose, against their length",
         axes,
         curves,
     ))

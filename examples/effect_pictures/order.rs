@@ -47,7 +47,7 @@ fn slots() -> Result<Picture> {
     let axes = [between("a packet comes, ms", 0.0, 100.0), leaves];
     Ok(picture(
         "slots",
-        "When packets leave in slots that come one a millisecond",
+        "Departures in slots of packets that arrive one a millisecond",
         axes,
         curves,
     ))
@@ -80,7 +80,7 @@ fn slot_delays() -> Result<Picture> {
     ];
     Ok(picture(
         "slots-delay",
-        "How long packets wait for slots that come one a millisecond",
+        "Waiting times for slots of packets that arrive one a millisecond",
         axes,
         curves,
     ))
@@ -110,7 +110,7 @@ fn stalls() -> Result<Picture> {
     ];
     Ok(picture(
         "stall",
-        "How long packets wait that come one a millisecond to a link that stalls",
+        "Waiting times of packets that arrive one a millisecond at a link that stalls",
         axes,
         curves,
     ))
@@ -144,14 +144,14 @@ fn gaps() -> Result<Picture> {
     }
     let axes = [
         Axis::counts(
-            "packets from one that passes at once to the next",
+            "packets from one that skips the delay to the next",
             u64::from(LONGEST),
         ),
         between("share, %", 0.0, 20.0),
     ];
     Ok(picture(
         "reordering-gaps",
-        "How far packets lie apart that pass a delay at once",
+        "Distances between packets that skip a delay",
         axes,
         curves,
     ))

@@ -165,7 +165,7 @@ fn queue(
             if has_marks { 110.0 } else { 80.0 },
         ),
     ];
-    let title = format!("How long packets wait in {name} under overload, and how many are dropped");
+    let title = format!("Waiting time and drops in {name} under overload");
     Ok(Picture {
         name,
         svg: stack(&frames, &title),
@@ -199,7 +199,7 @@ fn overview() -> Result<Picture> {
         name: "queues",
         svg: stack(
             &frames,
-            "How long packets wait in each queue under the same overload",
+            "Waiting time in each queue under the same overload",
         ),
     })
 }

@@ -44,7 +44,7 @@ fn by_length() -> Result<Picture> {
     ];
     Ok(picture(
         "rate-sizes",
-        "How long 10 Mbit/s take for a packet of each length",
+        "Time of a packet at 10 Mbit/s against its length",
         axes,
         curves,
     ))
@@ -78,7 +78,7 @@ fn bucket() -> Result<Picture> {
     ];
     Ok(picture(
         "rate-bucket",
-        "When 100 packets leave that come at once",
+        "Departures of 100 packets that arrive together",
         axes,
         curves,
     ))
@@ -132,7 +132,7 @@ fn policer() -> Result<Picture> {
     let axes = [between("time, ms", 0.0, 600.0), between("kB", 0.0, 1_000.0)];
     Ok(picture(
         "policer",
-        "What a policer lets pass of 20 Mbit/s",
+        "Traffic that a policer lets pass of 20 Mbit/s",
         axes,
         curves,
     ))
@@ -160,6 +160,6 @@ fn path_mtu() -> Result<Picture> {
         between("L3 bytes", 1_200.0, 1_500.0),
         Axis::names("", vec!["passes".to_owned(), "dropped".to_owned()]),
     ];
-    let title = "Which lengths a path MTU drops";
+    let title = "Packet lengths that a path MTU drops";
     Ok(picture("path-mtu", title, axes, curves))
 }
