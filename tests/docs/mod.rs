@@ -1,7 +1,7 @@
-//! Runs every command that README and docs show, as they show it, and checks the ledger of published numbers.
+//! Every command that README and docs show is run as they show it; the ledger of published numbers holds.
 //!
-//! A comment before a block of a page says how the block is tested (CONTRIBUTING.md has the rules). The blocks of one page run
-//! in order, in one directory.
+//! A block of a page says how it is tested in a comment before it (CONTRIBUTING.md has the rules). The blocks of one page are
+//! run in their order, in one directory.
 
 use std::fs;
 use std::io::Write as _;
@@ -49,7 +49,7 @@ fn the_ledger_is_what_the_scenarios_publish() -> Result<()> {
     ledger(&[])
 }
 
-/// Runs `scripts/ledger`, which prints the differences.
+/// Runs `scripts/ledger`, which says what differs.
 fn ledger(arguments: &[&str]) -> Result<()> {
     let mut command = Command::new("python3");
     command.args(["-B", "scripts/ledger"]).args(arguments);
@@ -57,7 +57,7 @@ fn ledger(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Lists README, CONTRIBUTING and all pages in docs.
+/// README and everything in docs.
 fn pages() -> Result<Vec<PathBuf>> {
     let mut pages = vec!["README.md".into(), "CONTRIBUTING.md".into()];
     for folder in ["docs", "docs/effects", "docs/instruments"] {
@@ -72,7 +72,7 @@ fn pages() -> Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
-/// Runs the blocks of a page in a directory with the files of a checkout, and with the program in the path.
+/// Runs the blocks of a page in a directory that has the program in its path, and the files that a checkout has.
 fn run_page(blocks: &[Block]) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let bin = directory.path().join("bin");
@@ -103,7 +103,7 @@ fn run_block(block: &Block, directory: &TempDir, bin: &Path) -> Result<()> {
     }
     for typed in &block.commands {
         let output = shell(typed, block, directory, bin)?;
-        // A run may be INVALID because the machine did not keep up.
+        // Whether the machine kept up is its own: a run that it spoilt says so.
         let spoilt = output.status.code() == Some(1) && said(&output).contains("INVALID");
         ensure!(
             output.status.code() == Some(typed.code) || spoilt,
@@ -125,7 +125,7 @@ fn run_block(block: &Block, directory: &TempDir, bin: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command line as its user.
+/// Runs a command line as its user has it.
 fn shell(typed: &Typed, block: &Block, directory: &TempDir, bin: &Path) -> Result<Output> {
     let behind = block.behind.as_ref();
     let mut command = match (&typed.user, behind) {
@@ -157,7 +157,7 @@ fn shell(typed: &Typed, block: &Block, directory: &TempDir, bin: &Path) -> Resul
     process::run_with(&mut command, Stdio::from(input))
 }
 
-/// Replaces white space by single spaces, because the width of columns depends on their figures.
+/// With one space wherever there is any: columns are as wide as their figures.
 fn squeezed(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

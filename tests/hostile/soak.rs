@@ -1,4 +1,4 @@
-//! Many clients for a long time, some of which misbehave.
+//! Many clients for long, some of which misbehave.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,17 +21,17 @@ use test_support::usage::Usage;
 
 const BEHAVED: u8 = 40;
 const MISBEHAVING: u8 = 10;
-/// The time after which every kind of client has used memory.
+/// After which memory has seen every kind of client.
 const WARM_UP: Duration = Duration::from_secs(60);
 const REST: Duration = Duration::from_secs(60);
 const REST_IN_FULL: Duration = Duration::from_secs(29 * 60);
-/// The factor by which memory may exceed that after the warm-up.
+/// By how much memory may be above that after the warm-up.
 const GROWTH: f64 = 1.05;
-/// The pause of a misbehaving client between two attempts.
+/// A misbehaving client's rest between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Tests of well-behaved clients: the service, its name in the log, the instrument's arguments, and the figures of client and far
-/// end that must be equal.
+/// Tests of well-behaved clients: the service, its name in the log, the instrument's words, and which figure of the client
+/// is which of the far end.
 const KINDS: [Kind; 8] = [
     Kind::of("iperf3", "tcp", "tcp -t 2 -b 1M", RECEIVED),
     Kind::of("iperf3", "tcp", "tcp -t 2 -b 1M --reverse", RECEIVED),
@@ -53,7 +53,7 @@ const KINDS: [Kind; 8] = [
     Kind::of("capacity", "capacity", "capacity -t 1s", None),
 ];
 const RECEIVED: Option<(&str, &str)> = Some(("received_bytes", "received_bytes"));
-/// For UDP the sent bytes, because only the receiver knows of datagrams that arrive after both ends exchanged their counts.
+/// Of datagrams that come when both ends have said what they counted, the receiver alone knows.
 const SENT: Option<(&str, &str)> = Some(("sent_bytes", "sent_bytes"));
 
 #[derive(Clone, Copy)]
@@ -104,7 +104,7 @@ impl Kind {
         }
     }
 
-    /// Returns the kind of the client with this number: one in forty tests capacity, which uses all that there is.
+    /// That of the client with this number: one in forty tests capacity, which takes what there is.
     fn for_client(number: u8) -> Self {
         match number {
             0 => KINDS[7],
@@ -113,7 +113,7 @@ impl Kind {
     }
 }
 
-/// The tests that clients of each address have completed.
+/// What clients of each address have completed.
 #[derive(Default)]
 struct Tally(BTreeMap<IpAddr, Completed>);
 
@@ -133,7 +133,7 @@ impl Tally {
         }
     }
 
-    /// Checks that the far end logged for well-behaved clients what they saw.
+    /// What the far end logged of well-behaved clients is what they saw.
     fn check(&self, log: &Path) -> Result<()> {
         let mut logged = Self::default();
         for line in fs::read_to_string(log)?.lines() {
@@ -160,7 +160,7 @@ impl Tally {
     }
 }
 
-/// Sums a figure over both directions, for all streams together.
+/// The sum of a figure over both directions, all streams together.
 fn total(measured: &Value, metric: &str) -> f64 {
     let figures = measured["figures"].as_array().into_iter().flatten();
     let whole = figures.filter(|figure| {
@@ -177,7 +177,7 @@ fn behaved(address: IpAddr) -> Option<u8> {
     (0..BEHAVED).find(|number| address_of(*number) == address)
 }
 
-/// Runs all clients until `lasts` is over; well-behaved ones complete every test that they have begun.
+/// All clients until `lasts` is over; all well-behaved ones complete all that they have begun.
 fn all_at_once(far_end: &FarEnd, lasts: Duration, seed: u64) -> Result<Tally> {
     let over = AtomicBool::new(false);
     let over = &over;
@@ -206,7 +206,7 @@ fn all_at_once(far_end: &FarEnd, lasts: Duration, seed: u64) -> Result<Tally> {
     })
 }
 
-/// Runs a well-behaved client: one test after the other.
+/// A well-behaved client: one test after the other.
 fn test_on(far_end: &FarEnd, number: u8, over: &AtomicBool) -> Result<Completed> {
     let kind = Kind::for_client(number);
     let to = far_end.address(kind.service)?;
@@ -235,7 +235,7 @@ fn test_on(far_end: &FarEnd, number: u8, over: &AtomicBool) -> Result<Completed>
     Ok(completed)
 }
 
-/// Runs a misbehaving client again and again, whatever happens to it.
+/// A client that does the far end no good, again and again; what becomes of it is no matter.
 fn misbehave(far_end: &FarEnd, number: u8, over: &AtomicBool, mut rng: Rng) {
     let from = IpAddr::V4(Ipv4Addr::new(127, 0, 2, number + 1));
     while !over.load(Ordering::Relaxed) {
@@ -254,7 +254,7 @@ fn misbehave_once(
     let (http, iperf3) = (far_end.address("http")?, far_end.address("iperf3")?);
     let params: &[u8] = br#"{"tcp":true,"time":10}"#;
     match number {
-        // Half-open connections, until the far end closes them.
+        // Half-open: until the far end gives them up.
         0 => await_end(raw::iperf3(from, iperf3, rng.u64(..), params)?, over),
         1 => {
             let mut half = raw::connect(from, http)?;
@@ -266,7 +266,7 @@ fn misbehave_once(
             half.write_all(raw::HALF_MESSAGES)?;
             await_end(half, over);
         }
-        // Silence in the middle of a test.
+        // Silent in the middle of a test.
         3 => await_end(begun(from, iperf3, rng.u64(..), params)?.0, over),
         4 => slow_reader(from, http, over)?,
         // Garbage.
@@ -286,7 +286,7 @@ fn misbehave_once(
                 raw::datagrams(from, far_end.address(service)?)?.send(&garbage)?;
             }
         }
-        // A hang-up while the far end sends.
+        // Hangs up while the far end sends.
         7 => {
             let params: &[u8] = br#"{"tcp":true,"reverse":true,"time":10,"bandwidth":1000000}"#;
             let (_control, mut stream) = begun(from, iperf3, rng.u64(..), params)?;
@@ -310,7 +310,7 @@ fn misbehave_once(
     Ok(())
 }
 
-/// Begins an iperf3 test; returns its control connection and its stream.
+/// An iperf3 test that has begun: its control connection and its stream.
 fn begun(
     from: IpAddr,
     to: SocketAddr,
@@ -329,7 +329,7 @@ fn begun(
     Ok((control, stream))
 }
 
-/// Reads from time to time, until everything is over or the far end closes.
+/// Reads now and then, until all is over or the far end closes.
 fn await_end(mut connection: TcpStream, over: &AtomicBool) {
     let _ = connection.set_read_timeout(Some(PAUSE));
     while !over.load(Ordering::Relaxed) {
@@ -341,7 +341,7 @@ fn await_end(mut connection: TcpStream, over: &AtomicBool) {
     }
 }
 
-/// Reads 10 kB a second of a download, then hangs up.
+/// Takes 10 kB a second of a download that it hangs up on.
 fn slow_reader(from: IpAddr, to: SocketAddr, over: &AtomicBool) -> Result<()> {
     let mut client = raw::connect(from, to)?;
     client.write_all(b"GET /bytes/100000000 HTTP/1.1\r\nHost: x\r\n\r\n")?;
