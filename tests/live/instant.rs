@@ -85,9 +85,9 @@ fn passed(exec: &Exec, since: i128, more_than: u64) -> Result<()> {
 
 struct Logged {
     way: String,
-    /// In nanoseconds since 1970.
+    /// The arrival, in nanoseconds since 1970.
     arrival: i128,
-    /// In milliseconds.
+    /// The delay, in milliseconds.
     delay: i128,
 }
 

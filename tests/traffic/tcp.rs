@@ -13,11 +13,11 @@ use test_support::wan_box::{WanBox, complete_checksums};
 /// The place where GSO frames are split and checksums are completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offload {
-    /// Nowhere, as between virtual machines of one host: GSO frames and incomplete checksums go from end to end.
+    /// Nothing splits them, as between virtual machines of one host: GSO frames and incomplete checksums go from end to end.
     On,
-    /// At the emulator's ports, in software: the far end checks every checksum that splitting has prepared.
+    /// The emulator's ports split them, in software: the far end checks every checksum that splitting has prepared.
     AtTheEnds,
-    /// At the sending end.
+    /// The sending end splits them.
     Off,
 }
 

@@ -91,7 +91,7 @@ fn dropped(seed: u64, probability: &str, packets: u64) -> u64 {
 
 #[test]
 fn wilson_s_interval_holds_the_probability_that_a_link_was_told() {
-    // At least five losses are expected.
+    // The case expects at least five losses.
     for (probability, packets) in [("0.5%", 1000), ("1%", 1000), ("2%", 2000), ("10%", 60)] {
         let told = probability.trim_end_matches('%').parse::<f64>().unwrap() / 100.0;
         let holds = |seed| {

@@ -66,7 +66,7 @@ pub(crate) struct Stream {
     pub(crate) emulator_s_a_gb: Option<f64>,
     /// The same for the whole machine.
     pub(crate) machine_s_a_gb: f64,
-    /// What limited it.
+    /// The limit of the goodput.
     limit: String,
 }
 
