@@ -222,6 +222,6 @@ fn write_page() -> Result<()> {
         }
     }
     report::page::write(&kept)?;
-    println!("docs/bench.md and docs/pictures/bench.svg are written anew");
+    println!("docs/bench.md and docs/pictures/bench.svg are written");
     Ok(())
 }

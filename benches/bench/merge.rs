@@ -31,7 +31,7 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         count,
         &format!(
-            "farwire merge of {} runs of {CASES} cases, a ping of 40 probes each, in {SHARDS} records; memory is the most that was resident",
+            "farwire merge of {} runs of {CASES} cases, a ping of 40 probes each, in {SHARDS} records; memory is the peak resident size",
             CASES * REPEATS
         ),
     );

@@ -23,7 +23,7 @@ pub(crate) fn run() -> Result<Outcome> {
     let rounds = rounds(3)?;
     let mut outcome = Outcome::new(
         rounds,
-        "the kernel's bridge between client and server: the capacity that the search of RFC 9097 finds in 15 s with packets of up to 1,500 bytes, as payload, \
+        "through the kernel's bridge: the capacity that the search of RFC 9097 finds in 15 s with packets of up to 1,500 bytes, as payload, \
          beside the goodput of one TCP stream, cubic, 5 s",
     );
     let unlimited = Cell::new(0_usize);
@@ -42,7 +42,7 @@ pub(crate) fn run() -> Result<Outcome> {
     ));
     if unlimited.get() > 0 {
         outcome.note(&format!(
-            "in {} of {rounds} rounds the capacity is a lower bound: the search came to the end of its table of rates, or of its time, before it found a limit",
+            "in {} of {rounds} rounds the capacity is a lower bound: the search reached the end of its table of rates, or of its time, before it found a limit",
             unlimited.get()
         ));
     }

@@ -24,8 +24,8 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         pairs,
         &format!(
-            "serve, confined and with --no-sandbox, as the far end of {TESTS} times iperf3 -n {GIB}G, one TCP stream, one veth pair: processor seconds of serve a GiB; \
-             pairs whose order is drawn"
+            "serve, confined and with --no-sandbox, as the far end of {TESTS} runs of iperf3 -n {GIB}G, one TCP stream, one veth pair: processor seconds of serve a GiB; \
+             pairs in random order"
         ),
     );
     let pair = Pair::build()?;

@@ -21,7 +21,7 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "64 bytes there and back over TCP, one veth pair, {MESSAGES} times or {SECONDS} s: the median round trip; sockperf prints half of it, which is doubled"
+            "round trips of 64 bytes over TCP, one veth pair, {MESSAGES} times or {SECONDS} s: the median; sockperf prints half of it, which is doubled here"
         ),
     );
     for (mode, wait, option) in MODES {

@@ -15,8 +15,8 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "{PROBES} probes, one a millisecond, on an idle veth pair: the 99th percentile of the round trip. farwire tells what the network took \
-             from what a program sees; irtt has the latter"
+            "{PROBES} probes, one a millisecond, on an idle veth pair: the 99th percentile of the round trip. farwire separates the time of the network \
+             from the time that a program sees; irtt states only the latter"
         ),
     );
     let rivals: [fn() -> Result<[f64; 2]>; 2] = [with_farwire, with_irtt];

@@ -19,7 +19,7 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "{PROBES} probes, {:.0},000 a second, on an idle veth pair, each stamped by the kernel at its four places",
+            "{PROBES} probes, {:.0},000 a second, on an idle veth pair, each stamped by the kernel at four places",
             RATE / 1e3
         ),
     );

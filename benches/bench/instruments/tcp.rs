@@ -26,9 +26,9 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "TCP, one stream, buffers up to 128 MiB, MTU 1500, one veth pair, {SECONDS} s: goodput at the receiver; cubic, but for nuttcp, which has what the \
-             kernel has by default. Processor seconds are those of client and server. \
-             farwire's receiver has the kernel discard what comes, as no peer's does; with --rx-copy it copies it"
+            "TCP, one stream, buffers up to 128 MiB, MTU 1500, one veth pair, {SECONDS} s: goodput at the receiver; cubic, except nuttcp, which uses the \
+             kernel's default. Processor seconds are those of client and server. \
+             farwire's receiver lets the kernel discard the bytes, unlike its peers; with --rx-copy it copies them"
         ),
     );
     let found = Found {

@@ -72,8 +72,8 @@ pub(crate) fn run() -> Result<Outcome> {
         rounds,
         &format!(
             "UDP, datagrams of 1,448 bytes, one veth pair: the highest rate at which no more than {MOST_LOST_PERCENT} % are lost for {LONG} s, in the better of two runs, as received. \
-             The peers are given buffers of {} bytes, the most that this system allows a program to ask for. farwire's datagrams travel as trains (UDP GSO), \
-             as no peer's do; with --no-gso each by itself",
+             The peers get buffers of {} bytes, the most that this system allows a program to ask for. farwire's datagrams travel as trains (UDP GSO), \
+             unlike its peers'; with --no-gso each travels alone",
             window()?
         ),
     );

@@ -54,8 +54,8 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "datagrams of {PAYLOAD} bytes through {DELAY} each way: how long after its due time each left, as the summary states it; beside it what a capture \
-             at the far end saw, sender's time plus delay taken off, which has the sender's and the far end's stacks in it"
+            "datagrams of {PAYLOAD} bytes through {DELAY} in each direction: the time from the due time of each to its departure, as the summary states it. Beside it, the same by a capture \
+             at the far end, less the sender's time and the delay, which includes the stacks of the sender and the far end"
         ),
     );
     let cases: Vec<Case> = PACES
@@ -69,7 +69,7 @@ pub(crate) fn run() -> Result<Outcome> {
     }
     let stalls: u64 = found.iter().flatten().map(|lateness| lateness.stalls).sum();
     outcome.note(&format!(
-        "the machine itself stood still {stalls} times while a forwarder spun, for more than 30 us each"
+        "stalls of the machine itself, of more than 30 us, while a forwarder spun: {stalls}"
     ));
     Ok(outcome)
 }

@@ -44,7 +44,7 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "one emulator with {ALL} links of 1 ms each way, and with {BUSY} of them: from its start until they stand, from SIGTERM to its end, its processor time \
+            "one emulator with {ALL} links of 1 ms in each direction, and with {BUSY} of them: the time from its start until they are open, from SIGTERM to its end, its processor time \
              over {} s when nothing has passed for {} s, and {BUSY} TCP streams (cubic, {SECONDS} s), one through each of those {BUSY} links",
             COUNTED.as_secs(),
             SETTLED.as_secs()
@@ -62,7 +62,7 @@ pub(crate) fn run() -> Result<Outcome> {
     }
     let names = vec![
         format!("farwire, {ALL} links"),
-        format!("those {BUSY} alone"),
+        format!("these {BUSY} alone"),
     ];
     let of = |value: fn(&Came) -> f64| Found {
         names: names.clone(),

@@ -26,8 +26,8 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "datagrams of {LENGTH} bytes, a frame each: the highest rate at which no more than {MOST_LOST_PERCENT} % are lost for {LONG} s, \
-             in the better of two runs; buffers of {BUFFER} at both ends; farwire and rattan with 1 ms each way"
+            "datagrams of {LENGTH} bytes, one in each frame: the highest rate at which no more than {MOST_LOST_PERCENT} % are lost for {LONG} s, \
+             in the better of two runs; buffers of {BUFFER} at both ends; farwire and rattan with 1 ms in each direction"
         ),
     );
     let rivals = Rival::all(true);

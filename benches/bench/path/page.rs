@@ -24,8 +24,8 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         pairs,
         &format!(
-            "farwire whose events a page reads, with a scrape of /metrics a second, beside farwire without --listen, 1 ms each way, one TCP stream, cubic, \
-             {SECONDS} s: processor seconds of the whole process; pairs whose order is drawn"
+            "farwire whose events a page reads, with a scrape of /metrics a second, beside farwire without --listen, 1 ms in each direction, one TCP stream, cubic, \
+             {SECONDS} s: processor seconds of the whole process; pairs in random order"
         ),
     );
     let found = shuffled(pairs, &[true, false], |is_watched| one(*is_watched))?;

@@ -27,7 +27,7 @@ pub(crate) fn packet_log() -> Result<Outcome> {
 /// Measures the cost of conditions that have no effect.
 pub(crate) fn effects() -> Result<Outcome> {
     beside_plain(
-        "conditions that do nothing",
+        "conditions without effect",
         "--jitter 0ms --loss 0%",
         &["--jitter", "0ms", "--loss", "0%"],
     )
@@ -39,7 +39,7 @@ fn beside_plain(what: &str, said: &str, options: &[&str]) -> Result<Outcome> {
     let mut outcome = Outcome::new(
         pairs,
         &format!(
-            "{what} (`{said}`) beside farwire without, 1 ms each way, one TCP stream, cubic, {SECONDS} s; pairs whose order is drawn"
+            "{what} (`{said}`) beside farwire without, 1 ms in each direction, one TCP stream, cubic, {SECONDS} s; pairs in random order"
         ),
     );
     let options = options.iter().map(|&option| option.to_owned()).collect();

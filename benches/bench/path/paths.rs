@@ -35,7 +35,7 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "{} and {} links of 3mbit in one emulator, each offered a tenth more in datagrams of {PAYLOAD} bytes: what the far interface of each received in {} s, beside its rate",
+            "{} and {} links of 3mbit in one emulator, each offered a tenth more in datagrams of {PAYLOAD} bytes: the bytes that the far interface of each received in {} s, beside its rate",
             PATHS[0],
             PATHS[1],
             COUNTED.as_secs()

@@ -36,8 +36,8 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "UDP above the rate for {SECONDS} s: L2 bytes of all departures but the first over the time between the first and the last, as the packet log has them; \
-             {BURST} datagrams of {PAYLOAD} bytes sent at once into 10mbit: the gaps between their departures, {:.4} ms by the rate; TCP through {FAST}: frames that the far \
+            "UDP above the rate for {SECONDS} s: L2 bytes of all departures except the first, over the time between the first and the last, in the packet log; \
+             {BURST} datagrams of {PAYLOAD} bytes sent together into 10mbit: the gaps between their departures, {:.4} ms by the rate; TCP through {FAST}: frames that the far \
              interface received, a second",
             FRAME as f64 * 8.0 / 1e4
         ),
@@ -66,7 +66,7 @@ pub(crate) fn run() -> Result<Outcome> {
         &frames,
     ));
     outcome.note(&format!(
-        "departures before their due time, in all of that: {early}"
+        "departures before their due time, over all these measurements: {early}"
     ));
     Ok(outcome)
 }

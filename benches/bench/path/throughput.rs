@@ -22,8 +22,8 @@ pub(crate) fn run() -> Result<Outcome> {
     let mut outcome = Outcome::new(
         rounds,
         &format!(
-            "TCP, one stream, cubic, MTU 1500, buffers up to 128 MiB, {SECONDS} s; farwire and rattan with 1 ms each way; offloads as they are \
-             unless said. Processor seconds are those of the emulator; \"whole machine\" has sender, receiver and the kernel's work for them as well"
+            "TCP, one stream, cubic, MTU 1500, buffers up to 128 MiB, {SECONDS} s; farwire and rattan with 1 ms in each direction; default offloads \
+             unless stated. Processor seconds are those of the emulator; \"whole machine\" includes sender, receiver and the kernel's work for them"
         ),
     );
     if rattan_path().is_none() {

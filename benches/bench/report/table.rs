@@ -13,7 +13,7 @@ pub(crate) const COLUMNS: [&str; 7] = [
     "what",
     "farwire",
     "peer",
-    "its figure",
+    "figure of the peer",
     "farwire / peer",
     "CPU s/GB, farwire : peer",
 ];
