@@ -1,4 +1,4 @@
-//! What a box leaves behind, and what undoes it.
+//! Tests of what a box leaves behind, and of the ways to undo it.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader};
@@ -36,12 +36,12 @@ fn an_orderly_end_joins_the_interfaces_where_that_was_asked_for_and_the_next_sta
     let before = states(&bed)?;
     WanBox::start(&bed, "--on-exit bridge")?.stop()?;
     ensure!(bridge_of(&bed)?.is_some(), "the interfaces are not joined");
-    // It finds them as ports of a bridge, which it otherwise refuses.
+    // The interfaces are ports of a bridge, which a box otherwise refuses.
     WanBox::start(&bed, "")?.stop()?;
     check_same(&bed, &before)
 }
 
-/// Nothing of its own is heard, and it takes neither tags nor link-local groups for its own.
+/// The bridge sends nothing by itself, and processes neither tags nor link-local groups.
 #[test_support::test(Namespaces, Tool("ip"), Device("bridge"))]
 fn the_bridge_that_a_box_leaves_passes_every_frame_as_it_is() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
@@ -173,7 +173,7 @@ fn a_start_that_fails_leaves_the_interfaces_as_they_were() -> Result<()> {
     other.stop().map(drop)
 }
 
-/// The user whose files root must not act upon.
+/// The user whose files root must not use.
 const USER: u32 = 54_321;
 const MERGING: &str = "rx-udp-gro-forwarding";
 
@@ -292,10 +292,10 @@ fn the_owner_of_a_namespace_is_the_only_other_user_whose_journals_root_puts_back
     has(&said()?, format!("{CLIENT_PORT} is put back: {MERGING} on"))
 }
 
-/// Writes journals of `user` where root once looked for them: each with the name and the first line of one of root's, and `rest`.
+/// Writes journals of `user` to the place where root once looked for them: each with the name and first line of one of root's, and `rest`.
 fn write_journals(user: u32, own: &[(String, String)], rest: &str) -> Result<Cleared> {
     let dir = PathBuf::from(format!("/tmp/farwire-{user}"));
-    // That of an earlier run, which was killed.
+    // The journal of an earlier run, which was killed.
     drop(Cleared(dir.clone()));
     fs::create_dir(&dir)?;
     let cleared = Cleared(dir.clone());
@@ -319,12 +319,12 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// The names and first lines of the journals of the process `pid`, the client's first.
+/// Returns the names and first lines of the journals of the process `pid`, the client's first.
 fn journals_of(pid: u32) -> Result<Vec<(String, String)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/run/farwire")? {
         let entry = entry?;
-        // Other boxes come and go.
+        // Other boxes start and end meanwhile.
         let text = fs::read_to_string(entry.path()).unwrap_or_default();
         let first = text.lines().next().unwrap_or_default();
         if first.contains(&format!("\"pid\":{pid},")) {
@@ -337,7 +337,7 @@ fn journals_of(pid: u32) -> Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// A directory that goes with the test.
+/// A directory that is removed at the end of the test.
 struct Cleared(PathBuf);
 
 impl Drop for Cleared {
@@ -346,7 +346,7 @@ impl Drop for Cleared {
     }
 }
 
-/// The number of the bridge that both interfaces are ports of.
+/// Returns the number of the bridge of which both interfaces are ports.
 fn bridge_of(bed: &Bed) -> Result<Option<u32>> {
     let [a, b] = bed.emulator().run(|| PORTS.map(Interface::find))?;
     let (a, b) = (a?.master, b?.master);

@@ -1,4 +1,4 @@
-//! The command runs as it would elsewhere: its output, its exit code, its environment.
+//! The command runs as elsewhere, with its output, exit code and environment.
 
 use std::process::Output;
 
@@ -63,7 +63,7 @@ fn a_far_end_that_never_listens_does_not_stop_the_command() -> Result<()> {
     check(&exec(&["--far", "true", "--", "echo", "ran"])?, 0, "ran\n")
 }
 
-/// Runs `farwire exec` with these arguments to its end.
+/// Runs `farwire exec` with these arguments until it ends.
 pub(crate) fn exec(arguments: &[&str]) -> Result<Output> {
     process::run(process::farwire().arg("exec").args(arguments))
 }

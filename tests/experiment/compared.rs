@@ -1,4 +1,4 @@
-//! `compare` as a gate: what it says and with what it ends, on records that are made of a real one.
+//! `compare` as a gate: its output and exit code, on records made from a real one.
 
 use std::fs;
 use std::path::PathBuf;
@@ -108,7 +108,7 @@ fn other_links_are_compared_when_asked_for() -> Result<()> {
     Ok(())
 }
 
-/// A record's lines, with so many runs of its case "base", whose round trips are `factor` times those that were measured.
+/// Returns a record's lines with this many runs of its case "base", whose round trips are `factor` times the measured ones.
 fn lines(runs: u32, factor: f64) -> Result<Vec<Value>> {
     let mut lines = Vec::new();
     for line in RECORD.lines() {
@@ -145,7 +145,7 @@ fn lines(runs: u32, factor: f64) -> Result<Vec<Value>> {
     Ok(lines)
 }
 
-/// A reference and a record.
+/// Writes a reference and a record.
 struct Records {
     directory: TempDir,
 }

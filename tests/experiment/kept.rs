@@ -1,4 +1,4 @@
-//! A record is never replaced unasked.
+//! A record is never replaced unless the user asks for it.
 
 use std::fs;
 use std::process::Command;
@@ -27,7 +27,7 @@ fn a_runs_packets_are_captured_beside_the_record_which_says_where() -> Result<()
             _ => format!("seen-a_b-{}-attempt-{attempt}.pcapng", run["repeat"]),
         };
         ensure!(capture["file"] == format!("artifacts/{name}"), "{capture}");
-        // Five echoes and their replies, in and out.
+        // Five echoes and their replies are captured at both ends.
         ensure!(capture["a"] == 10 && capture["b"] == 10, "{capture}");
         let bytes = fs::read(small.path(&format!("out/artifacts/{name}")))?;
         ensure!(bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]), "{name}");
@@ -42,7 +42,7 @@ fn a_runs_packets_are_captured_beside_the_record_which_says_where() -> Result<()
     Ok(())
 }
 
-/// Every file that the record in `folder` refers to is what it says, by a sum of coreutils; how many there are.
+/// Checks every file that the record in `folder` refers to with sha256sum of coreutils, and returns their number.
 fn summed(small: &Small, folder: &str) -> Result<usize> {
     let record = Record::read(&small.path(folder))?;
     let artifacts: Vec<_> = record.runs.iter().flat_map(|run| &run.artifacts).collect();
@@ -113,7 +113,7 @@ fn a_record_in_out_stays_as_it_is_unless_overwrite_replaces_it() -> Result<()> {
     has(&said, "--overwrite")?;
     ensure!(before == fs::read(small.path("out/record.jsonl"))?);
 
-    // As a run that was killed leaves it.
+    // A killed run leaves this.
     let cut = before.iter().position(|byte| *byte == b'\n').unwrap_or(0) + 1;
     fs::write(small.path("out/record.jsonl"), &before[..cut])?;
     let refused = small.run()?;

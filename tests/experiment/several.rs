@@ -1,4 +1,4 @@
-//! Several scenarios by one command.
+//! Several scenarios in one command.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use test_support::process::{self, ends_with, farwire, has, stderr};
 use test_support::scenario::{PING, PLAIN, Small};
 
-/// Faster than light.
+/// A round trip that no machine reaches, faster than light.
 const UNMET: &str = "expect = [{ of = 'ping.rtt_ms.median', most = '1us' }]\n";
 
 #[test_support::test(Namespaces)]

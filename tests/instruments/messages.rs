@@ -1,4 +1,5 @@
-//! pingpong, blast and transfer as programs: the sweeps of "Experiment on Oct 10" (nettest) and "Perl TCP Transfer Test", and peers that go away.
+//! pingpong, blast and transfer as programs: the sweeps of "Experiment on Oct 10" (nettest) and "Perl TCP Transfer Test", and peers that
+//! disappear.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -73,19 +74,19 @@ fn check_nettest(table: &str, columns: &[&str]) -> Result<()> {
         ensure!(shows(table, column), "no {column}: {table}");
     }
     let sizes: Vec<u64> = first_numbers(table);
-    // Each row once, and once more for each fold of a table that is wider than 80 characters.
+    // Each row appears once, and once more for each fold of a table wider than 80 characters.
     ensure!(sizes.chunks(25).all(|fold| fold == &sizes[..25]), "{table}");
     ensure!(sizes[11..13] == [2048, 3072], "{table}");
     ensure!(sizes[24] == 131_072, "{table}");
     Ok(())
 }
 
-/// Whether the words of a column's title are there; they may stand below each other.
+/// Returns whether the words of a column's title are there, possibly on several lines.
 fn shows(table: &str, title: &str) -> bool {
     title.split_whitespace().all(|word| table.contains(word))
 }
 
-/// The numbers with which lines begin.
+/// Returns the numbers at the beginning of lines.
 fn first_numbers(table: &str) -> Vec<u64> {
     let firsts = table
         .lines()

@@ -1,4 +1,4 @@
-//! Beyond loopback: a token, TLS whose certificate is known by its fingerprint, and a role that watches.
+//! Beyond loopback: a token, TLS with a certificate that clients identify by its fingerprint, and a read-only token.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -82,7 +82,7 @@ impl Guarded {
         self.directory.path().join(name)
     }
 
-    /// A command of farwire's at it, with the token in this file.
+    /// Returns a command of farwire for this address, with the token in this file.
     fn asks(&self, words: &str, token: Option<&str>, pin: &str) -> Result<(Option<i32>, String)> {
         let mut command = farwire();
         command
@@ -138,7 +138,7 @@ fn beyond_loopback_farwire_set_changes_a_link_with_the_token_and_the_fingerprint
         ensure!(code == Some(2), "{words}: {said}");
         ensure!(said.contains(words_of_error), "{words}: {said}");
     }
-    // Nobody is there: it is refused before anybody is asked.
+    // Nobody listens there: farwire refuses before it connects.
     for case in [
         "links --at 192.0.2.1:7700 --token-file all => the token would be sent in clear: write --at https://192.0.2.1:7700",
         "links --at 127.0.0.1:1 --pin PIN => without TLS",
@@ -170,7 +170,7 @@ fn wrong_tokens_are_answered_by_401_many_of_them_by_429_and_who_watches_changes_
     let exec = Guarded::start()?;
     let asks = |token: &str, more: &[&str]| -> Result<String> {
         let mut curl = Command::new("curl");
-        // Its certificate is known by its fingerprint, which curl does not look at.
+        // Clients identify the certificate by its fingerprint, which curl does not check.
         curl.args([
             "-s",
             "-k",
@@ -193,7 +193,7 @@ fn wrong_tokens_are_answered_by_401_many_of_them_by_429_and_who_watches_changes_
         let code = asks("wrong", &[])?;
         ensure!(code == "401", "{code}");
     }
-    // Every six seconds one more is heard.
+    // Every six seconds one more token is checked.
     for _ in 0..100 {
         match asks("wrong", &[])?.as_str() {
             "429" => return Ok(()),

@@ -1,4 +1,4 @@
-//! Leases whose holders go away at any moment, and those of `farwire set`.
+//! Leases whose holders disappear at any moment, and leases of `farwire set`.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::net::TcpStream;
@@ -10,13 +10,13 @@ use serde_json::Value;
 use test_support::api::Exec;
 use test_support::process::{self, has, stderr};
 
-/// Clients that die, one after the other.
+/// The number of clients that die, one after the other.
 const CLIENTS: usize = 20;
 
-/// Dry runs that are computed before what the next change means.
+/// The number of dry runs that are computed before the meaning of the next change.
 const BEFORE: usize = 8;
 
-/// Some ask and go away at once, others as soon as their change is in force.
+/// Some clients disappear right after their request, others as soon as their change is in force.
 #[test_support::test(Namespaces)]
 fn a_lease_of_a_connection_ends_with_a_client_that_goes_away_before_it_is_answered() -> Result<()> {
     let exec = Exec::start("--delay 20ms")?;
@@ -35,7 +35,7 @@ fn a_lease_of_a_connection_ends_with_a_client_that_goes_away_before_it_is_answer
     await_return()?;
     let mut unanswered = 0;
     for number in 1..=CLIENTS {
-        // What a change means is computed one at a time: the next one waits for these.
+        // The meaning of changes is computed one at a time: the next one waits for these.
         let others = (0..BEFORE).map(|_| ask(&exec, "?dry_run=1", "{}"));
         let others = others.collect::<Result<Vec<_>>>()?;
         let client = ask(&exec, "?for=connection", loss)?;
@@ -54,7 +54,7 @@ fn a_lease_of_a_connection_ends_with_a_client_that_goes_away_before_it_is_answer
     exec.end()
 }
 
-/// What follows the request, as a line's end or the next request, waits for the answer's end, and the client's end behind it.
+/// Bytes after the request, such as a line end or the next request, are read only after the answer has ended, and so is the client's end.
 #[test_support::test(Namespaces)]
 fn a_lease_of_a_connection_ends_with_a_client_that_sent_more_than_its_request() -> Result<()> {
     let exec = Exec::start("--delay 20ms")?;
@@ -186,7 +186,7 @@ fn farwire_set_says_by_what_its_lease_is_known_and_changes_and_ends_it_by_that()
     exec.end()
 }
 
-/// A farwire, and a client of it that holds a lease and lives on, in a namespace whose loopback then carries nothing.
+/// Starts a farwire and a client that holds a lease and stays alive, in a namespace whose loopback then carries nothing.
 const VANISHED: &str = "
 ip link set lo up
 \"$FARWIRE\" exec --listen 127.0.0.1:7700 --no-token -- sleep 120 2> said & farwire=$!
@@ -217,7 +217,7 @@ fn a_lease_of_a_connection_ends_with_a_client_that_nothing_is_heard_of_any_more(
     Ok(())
 }
 
-/// A connection that holds a lease, and the lease's ID.
+/// Opens a connection that holds a lease; also returns the lease's ID.
 fn hold(exec: &Exec, more: &str) -> Result<(TcpStream, String)> {
     let mut stream = exec.connect()?;
     write!(
@@ -233,7 +233,7 @@ fn hold(exec: &Exec, more: &str) -> Result<(TcpStream, String)> {
     Ok((stream, id.to_owned()))
 }
 
-/// Sends a patch; its answer is not waited for.
+/// Sends a patch without waiting for its answer.
 fn ask(exec: &Exec, query: &str, body: &str) -> Result<TcpStream> {
     let mut stream = exec.connect()?;
     write!(

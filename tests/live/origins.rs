@@ -1,4 +1,4 @@
-//! On this machine: who reaches the API, by which socket and with which token, and who changed what.
+//! Access to the API on this machine by socket and token, and the log of who changed what.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -11,10 +11,10 @@ use nix::unistd::Pid;
 use test_support::api;
 use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
 
-/// farwire prints its address after these words.
+/// The words before the address that farwire prints.
 const SAID: &str = "watch and change it at ";
 
-/// `farwire exec` with these arguments, its link behind 20 ms, and what it said at its start.
+/// `farwire exec` with these arguments and a delay of 20 ms, and its output at the start.
 struct Running {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStderr>>,
@@ -47,7 +47,7 @@ impl Running {
         Ok(running)
     }
 
-    /// The next line that has these words.
+    /// Returns the next line with these words.
     fn line(&mut self, words: &str) -> Result<String> {
         for line in &mut self.lines {
             let line = line?;
@@ -59,13 +59,13 @@ impl Running {
         anyhow::bail!("it never said `{words}`: {:?}", self.said)
     }
 
-    /// The address alone.
+    /// Returns only the address.
     fn address(&self) -> Result<&str> {
         let address = self.url.strip_prefix("http://").context("no TLS")?;
         Ok(address.split_once('/').context("a path")?.0)
     }
 
-    /// The status of an answer to a request with this header.
+    /// Returns the status of the answer to a request with this header.
     fn status(&self, header: &str) -> Result<u16> {
         let address = self.address()?;
         let mut stream = TcpStream::connect(address)?;
@@ -151,7 +151,7 @@ fn a_token_that_is_none_is_refused_at_the_start() -> Result<()> {
     ends_with(&ended, 125, "--no-token: FARWIRE_TOKEN has a token").map(drop)
 }
 
-/// The test runs in another mount namespace, because all programs of this user share the directory.
+/// The test runs in a separate mount namespace, because all programs of this user share the directory.
 const PRIVATE: &str = "
 set -e
 mount -t tmpfs tmpfs /run
@@ -177,10 +177,10 @@ fn without_an_address_it_listens_where_only_its_user_reaches_it_and_clients_look
         "mode 700\nmode 600\n",
         "link: delay 30ms each way from ",
         "link: delay 30ms each way (revision 2)\n",
-        // Two listen.
+        // Two of them listen.
         "ended 2\n",
         "link: delay 40ms each way (revision 1)\n",
-        // By its name, it is the first of them.
+        // The name selects the first of them.
         "link: delay 50ms each way from ",
     ] {
         ensure!(said.contains(words), "`{words}` is not in: {said}{errors}");
@@ -263,12 +263,12 @@ fn every_change_is_logged_with_its_time_and_who_made_it() -> Result<()> {
     let line = exec.line("revision 2 by the Unix socket, user ")?;
     let entry: serde_json::Value = serde_json::from_str(&line)?;
     let words = entry["msg"].as_str().context("a message")?;
-    // The line for people has no room for this.
+    // The line for people has no room for this text.
     has(words, "reorder 1% each way")?;
     Ok(())
 }
 
-/// A line for people begins with its time and fits 160 columns.
+/// Checks that a line for people begins with its time and fits into 160 columns.
 fn check_line(line: &str) -> Result<()> {
     let time = line.split(' ').next().context("words")?;
     ensure!(time.parse::<jiff::Timestamp>().is_ok(), "{line}");

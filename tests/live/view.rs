@@ -72,7 +72,7 @@ fn a_socket_of_the_file_system_is_gone_with_what_listened_there() -> Result<()> 
         .args(["view", ".", "-q", "--listen", "unix:socket"])
         .spawn()?;
     process::wait_for("its socket", || Ok(socket.exists().then_some(())))?;
-    // It removes what it made, by a signal too.
+    // It removes its socket, also when a signal ends it.
     kill(Pid::from_raw(view.id().try_into()?), Signal::SIGTERM)?;
     process::end_of(&mut view)?;
     ensure!(!socket.exists(), "view left its socket");

@@ -1,4 +1,4 @@
-//! What `submit` refuses, and what it only shows.
+//! Refusals of `submit`, and options that only print something.
 
 use std::fs;
 use std::process::Output;
