@@ -328,7 +328,7 @@ mod tests {
             ("bad.dist", "", wrong),
             ("/proc/version", "", "/proc/version is not below "),
             ("long.dist", "", "long.dist: it is longer than 1 MiB"),
-            ("", "", "it is no file"),
+            ("", "", "not a regular file"),
             ("two.dist", ", values = '1'", "leave file or values out"),
         ] {
             let error = format!("{:#}", link(name, more).unwrap_err());

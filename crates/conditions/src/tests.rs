@@ -337,7 +337,7 @@ fn an_aqm_manages_the_queue_of_a_rate() {
         rate(&limited, "up").queue.limit,
         QueueLimit::Bytes(Bytes(65_536))
     );
-    assert!(refusal("aqm = 'codel'").starts_with("aqm: it manages the queue of a rate"));
+    assert!(refusal("aqm = 'codel'").starts_with("aqm: AQM manages the queue of a rate"));
     assert!(
         refusal("rate = '1mbit'\naqm = 'sfq'")
             .contains("unknown name `sfq`; there are: drop-head, red, codel")
@@ -357,7 +357,7 @@ fn a_rate_says_what_it_counts() {
     assert_eq!(counted("rate_at = 'pppoe-llcsnap'"), adsl);
     assert_eq!(counted("rate_at = 'atm,overhead=26'"), adsl);
     assert_eq!(counted("rate_at = 'l2'\n[up]\nrate_at = 'l1'"), Framing::L1);
-    assert!(refusal("rate_at = 'l1'").starts_with("rate_at: it says what a rate counts"));
+    assert!(refusal("rate_at = 'l1'").starts_with("rate_at: `rate_at` says which bytes a rate counts"));
     assert!(refusal("rate = '1mbit'\nrate_at = 'l3'").contains("`l3` is not what a rate counts"));
 }
 
@@ -572,7 +572,7 @@ fn what_no_stage_can_be_is_refused_by_its_name() {
         "kind = 'mtu' => stages: mtu: `mtu` is missing: write mtu = 1400",
         "kind = 'mtu', mtu = 60 => stages: mtu: mtu: 60 is out of range",
         "kind = 'delay' => stages: delay: `delay` is missing: write delay = \"20ms\"",
-        "kind = 'delay', reorder = '5%' => stages: delay: reorder: it has packets pass others that a delay holds",
+        "kind = 'delay', reorder = '5%' => stages: delay: reorder: reordered packets skip a delay",
         "kind = 'reorder', share = '1%' => stages: reorder: `extent` is missing: write extent = 3",
         "kind = 'reorder', share = '1%', extent = 0 => nonzero",
         "kind = 'reorder', share = '1%', extent = 3, timeout = '0s' => \
@@ -713,7 +713,7 @@ fn reordering_belongs_to_a_delay_that_packets_pass() {
     };
     assert_eq!(delay.reorder, Some(reorder));
     assert_eq!(effect(&hop, "up.delay"), self::delay("20ms"));
-    let why = "reorder: it has packets pass others that a delay holds: state delay too, or leave reorder out";
+    let why = "reorder: reordered packets skip a delay: state delay too, or leave reorder out";
     assert_eq!(refusal("reorder = '5%'"), why);
     assert_eq!(
         refusal("up.delay = '1ms'\ndown.reorder = '5%'"),

@@ -1,4 +1,4 @@
-//! The LINK arguments that `exec`, `emulate` and `link` share.
+//! The conditions of a link on the command line of `exec`, `emulate`, `set` and `link`.
 
 use std::path::PathBuf;
 
@@ -17,30 +17,59 @@ use crate::named_files::AllowFilesArg;
 use crate::notes::note;
 use crate::toml_file;
 
+/// The heading of the conditions in help.
+pub(crate) const CONDITIONS_HEADING: &str = "Conditions, in each direction";
+/// Stands below the conditions in help.
+pub(crate) const ONE_DIRECTION: &str = "Every flag except --toffee also exists as --up-... (client to server, IF_A to IF_B) and --down-... (the \
+     other direction): --up-rate 1mbit.";
+/// The heading of the options that say where other conditions come from.
+const SOURCES_HEADING: &str = "More conditions";
+
 /// Threads wake up sooner than this wherever anything can be measured.
 const LATEST_WAKE_UP: Nanos = Nanos::from_millis(1);
 
-/// Conditions of the link; what is named here overrides what `--link FILE` or `--profile NAME` says.
+/// The conditions of a link. A flag overrides the file of `--link` or the profile of `--profile`.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Link")]
 pub(crate) struct ConditionsArgs {
     #[command(flatten)]
     conditions: ConditionFlags,
-    /// Seed of every random draw [default: 1]
-    #[arg(long, value_name = "NUMBER")]
-    seed: Option<u64>,
-    /// TOFFEE-Mocha's box, one server for both directions: delay=1ms,dynamic=1,drop=2,queue=1000pkt
-    #[arg(long, value_name = "KEY=VALUE,...")]
+    /// TOFFEE-Mocha's box: delay=1ms,dynamic=1,drop=2,queue=1000pkt
+    #[arg(
+        long,
+        value_name = "KEY=VALUE,...",
+        help_heading = CONDITIONS_HEADING,
+        hide_short_help = true
+    )]
     toffee: Option<ToffeeSpec>,
-    /// Conditions from a TOML file
-    #[arg(long, value_name = "FILE.toml")]
-    link: Option<PathBuf>,
-    #[command(flatten)]
-    files: AllowFilesArg,
-    /// The conditions of a kind of network; `farwire profiles` lists them. A file names its own: profile = "NAME"
-    #[arg(long, value_name = "NAME", value_parser = profile_parser(), conflicts_with = "link")]
+    /// Use the conditions of a kind of network; flags override them
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = profile_parser(),
+        conflicts_with = "link",
+        help_heading = SOURCES_HEADING
+    )]
     profile: Option<LinkProfile>,
+    /// Use the conditions of a TOML file; flags override them
+    #[arg(long, value_name = "FILE.toml", help_heading = SOURCES_HEADING)]
+    link: Option<PathBuf>,
+    #[command(flatten, next_help_heading = SOURCES_HEADING)]
+    files: AllowFilesArg,
+    /// Seed of every random draw [default: 1]
+    #[arg(long, value_name = "NUMBER", help_heading = SOURCES_HEADING, hide_short_help = true)]
+    seed: Option<u64>,
 }
+
+/// Conditions that `-h` leaves out.
+const LESS_USED: &[&str] = &[
+    "ber",
+    "corrupt",
+    "path_mtu",
+    "police",
+    "rate_at",
+    "fluctuation",
+    "size_delay",
+];
 
 /// A flag for every condition in each direction, one for up and one for down.
 #[derive(Clone, Debug, Default)]
@@ -120,9 +149,18 @@ pub(crate) fn wake_up(shortest_delay: Option<Nanos>) -> Nanos {
 
 impl Args for ConditionFlags {
     fn augment_args(command: Command) -> Command {
-        let both = CONDITIONS.iter().map(|one| flag("", one).help(one.help));
-        let only = |prefix, way| {
-            let flag = move |one| flag(prefix, one).help(format!("--{} {way}", name("", one)));
+        let both = CONDITIONS.iter().map(|one| {
+            flag("", one)
+                .help(one.summary)
+                .help_heading(CONDITIONS_HEADING)
+                .hide_short_help(LESS_USED.contains(&one.key))
+        });
+        // One sentence of the help describes these flags.
+        let only = |prefix, direction| {
+            let flag = move |one| {
+                let help = format!("--{} {direction}", flag_name("", one));
+                flag(prefix, one).help(help).hide(true)
+            };
             CONDITIONS.iter().map(flag)
         };
         command
@@ -139,7 +177,10 @@ impl Args for ConditionFlags {
 impl FromArgMatches for ConditionFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let given = |prefix| {
-            let one = |kind| matches.get_one::<Condition>(&name(prefix, kind)).cloned();
+            let one = |kind| {
+                let flag = flag_name(prefix, kind);
+                matches.get_one::<Condition>(&flag).cloned()
+            };
             CONDITIONS.iter().filter_map(one).collect()
         };
         Ok(Self {
@@ -156,18 +197,15 @@ impl FromArgMatches for ConditionFlags {
 }
 
 fn flag(prefix: &str, condition: &'static ConditionKind) -> Arg {
-    let name = name(prefix, condition);
-    let flag = Arg::new(name.clone())
+    let name = flag_name(prefix, condition);
+    Arg::new(name.clone())
         .long(name)
         .value_name(condition.value_name)
-        .value_parser(condition.read);
-    match prefix {
-        "" => flag,
-        _ => flag.help_heading("Link, one direction only"),
-    }
+        .value_parser(condition.read)
 }
 
-fn name(prefix: &str, condition: &ConditionKind) -> String {
+/// The name of a condition's flag, without hyphens in front: `path-mtu`, or `up-path-mtu` with a prefix.
+pub(crate) fn flag_name(prefix: &str, condition: &ConditionKind) -> String {
     format!("{prefix}{}", condition.key.replace('_', "-"))
 }
 
@@ -315,7 +353,7 @@ mod tests {
         assert!(parse("x --loss 101%").is_err());
         assert!(parse("x --toffee drop=0").is_err());
         let refused = |line| format!("{:#}", parse(line).unwrap_err());
-        assert!(refused("x --aqm codel").contains("aqm: it manages the queue of a rate"));
+        assert!(refused("x --aqm codel").contains("aqm: AQM manages the queue of a rate"));
         assert!(refused("x --loss 1%,burst=0.5").contains("at least 1 packet"));
         assert!(refused("x --jitter 2").contains("unit"));
         assert!(refused("x --rate 0bit").contains("0bit for good"));

@@ -103,7 +103,9 @@ enum OrderingName {
 
 describe! {
     JitterSpec: "jitter" = "TIME[,OPTION...]", as in "2ms,pareto,half-life=50ms,per-flow", shapes Delay;
-    "How far each packet's delay varies, and how: 2ms, 2ms,normal, 2ms,normal,half-life=50ms, 2ms,free (packets may overtake each other)"
+    "Variation of the delay from packet to packet: 2ms"
+    + "The distribution is uniform unless named: 2ms,normal (or pareto, paretonormal, lognormal). half-life=50ms makes the delays of neighbouring packets similar. \
+       Packets keep their order unless `free` or `per-flow` lets them overtake each other: 2ms,normal,free"
 }
 
 impl JitterSpec {

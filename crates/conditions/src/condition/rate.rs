@@ -29,7 +29,8 @@ pub struct RateSpec {
 
 describe! {
     RateSpec: "rate" = "RATE[,burst=SIZE]", as in "10mbit", shapes Rate;
-    "Bottleneck of one direction: 10mbit, 1gbit; 0bit serves nothing; with burst=32KiB, a token bucket lets bursts through: 10mbit,burst=32KiB"
+    "Rate of the bottleneck: 10mbit, 1gbit"
+    + "With burst=32KiB, a token bucket lets bursts through: 10mbit,burst=32KiB. 0bit stops all traffic until a schedule or a change raises the rate"
 }
 
 impl RateSpec {
