@@ -12,10 +12,10 @@ use super::Cli;
 use instruments::failure::Failure;
 use instruments::output;
 
-/// Print the manual page, or write one for each command into a directory
+/// Print the manual page, or write the page of every command into a directory
 #[derive(Args, Debug)]
 pub(crate) struct ManArgs {
-    /// Write farwire.1, farwire-run.1, ... into this directory, which is made
+    /// Write farwire.1, farwire-run.1 and so on into DIR, which is created if needed
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

@@ -3,7 +3,7 @@
 use conditions::{CONDITIONS, Layer, LinkSpec};
 use serde_json::{Map, Value};
 
-/// The conditions in force as `emulate` prints them: "delay 20ms, rate 10mbit each way, up loss 1%".
+/// Returns the conditions in one line: "delay 20ms, rate 10mbit in each direction, up loss 1%".
 pub(crate) fn in_force(spec: &LinkSpec) -> String {
     let each_way = LinkSpec {
         both: spec.both.clone(),
@@ -13,11 +13,11 @@ pub(crate) fn in_force(spec: &LinkSpec) -> String {
         both: Layer::default(),
         ..spec.clone()
     };
-    let parts = [(each_way, " each way"), (rest, "")].into_iter();
+    let parts = [(each_way, " in each direction"), (rest, "")].into_iter();
     let parts = parts.filter(|(part, _)| *part != LinkSpec::default());
     let parts: Vec<String> = parts.map(|(part, how)| report::link(&part) + how).collect();
     match parts.is_empty() {
-        true => "a link that changes nothing".to_owned(),
+        true => "no conditions".to_owned(),
         false => parts.join(", "),
     }
 }

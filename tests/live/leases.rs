@@ -153,14 +153,14 @@ fn farwire_set_says_by_what_its_lease_is_known_and_changes_and_ends_it_by_that()
     let id = lease.and_then(|rest| rest.split(' ').next());
     let id = id.with_context(|| said.clone())?;
     ensure!(code == Some(0), "{said}");
-    has(&said, ", then as at revision 1\n")?;
+    has(&said, ", then the conditions of revision 1\n")?;
     for (words, words_of_error) in [
         ("--loss 2%", "--revert"),
         ("--loss 2% --lease wrong", "--revert"),
         ("--revert --lease wrong", "no such lease"),
-        ("--revert --loss 2%", "leave those of the command line out"),
+        ("--revert --loss 2%", "leave the conditions of the command line out"),        ("--for 60s", "remove all with --clear"),        ("--clear --loss 2%", "leave the others out"),
         ("--revert --for 1s", "cannot be used with"),
-        ("--loss 2% --lease é", "the ID that was said"),
+        ("--loss 2% --lease é", "the ID that was printed"),
     ] {
         let (code, said) = set(words)?;
         ensure!(code == Some(2), "{words}: {code:?} {said}");

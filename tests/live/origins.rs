@@ -12,7 +12,7 @@ use test_support::api;
 use test_support::process::{self, ends_with, farwire, has, stderr, stdout};
 
 /// farwire prints its address after these words.
-const SAID: &str = "watch and change it at ";
+const SAID: &str = "live page and API: ";
 
 /// `farwire exec` with these arguments, its link behind 20 ms, and what it said at its start.
 struct Running {
@@ -187,7 +187,7 @@ fn without_an_address_it_listens_where_only_its_user_reaches_it_and_clients_look
     }
     has(
         &errors,
-        "watch and change it at unix:/run/farwire/link.sock",
+        "live page and API: unix:/run/farwire/link.sock",
     )?;
     has(
         &errors,

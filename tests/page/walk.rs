@@ -200,7 +200,7 @@ impl Running {
             .args(flags)
             .args(["--rate", "20mbit", "--", "sh", "-c", traffic])
             .stdout(fs::File::create(pings)?);
-        Self::of(&mut farwire, "watch and change it at ")
+        Self::of(&mut farwire, "live page and API: ")
     }
 
     /// A command that says by these words where its page is.

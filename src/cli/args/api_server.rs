@@ -184,7 +184,7 @@ impl LiveRuns {
     /// A thread or a descriptor cannot be created, or the terminal cannot be set up.
     pub(crate) fn watch(&mut self) -> Result<WatchedRuns<'_>> {
         if let Some(listening) = self.listening.take() {
-            let said = format!("farwire: live page: {listening}");
+            let said = format!("farwire: live page and API: {listening}");
             self.server = Some(LiveServer::of(listening, self.links.clone(), &said)?);
         }
         if self.has_screen && self.server.is_none() && self.keeper.is_none() {
@@ -243,7 +243,7 @@ impl LiveServer {
     ) -> Result<Self> {
         let links = Links::default();
         all.into_iter().for_each(|link| links.put(link));
-        let said = format!("farwire: live page: {listening}");
+        let said = format!("farwire: live page and API: {listening}");
         Self::of(listening, links, &said)
     }
 

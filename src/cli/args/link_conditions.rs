@@ -118,15 +118,54 @@ pub(crate) fn profile_parser() -> impl TypedValueParser<Value = LinkProfile> {
     PossibleValuesParser::new(names).try_map(|name| name.parse::<LinkProfile>())
 }
 
-/// Says what these conditions do that their words do not.
+/// Prints side effects of conditions that their names do not suggest.
 pub(crate) fn warn(link: &LinkConfig) {
     for line in warnings::of_link(link) {
         note(format_args!("farwire: {line}"));
     }
 }
 
-/// Says what these conditions ask for and do not get here, between interfaces of these speeds; call it when the process has the
-/// privileges that it will have, because a thread is started.
+/// Prints the side effects of the conditions of several links, with each link's name. An effect of several links is one line.
+pub(crate) fn warn_of_all<'l>(links: impl IntoIterator<Item = (String, &'l LinkConfig)>) {
+    let lines = links.into_iter().flat_map(|(name, link)| {
+        let lines = warnings::of_link(link).into_iter();
+        lines.map(move |line| (name.clone(), line))
+    });
+    for line in once_each(lines, "links") {
+        note(format_args!("farwire: {line}"));
+    }
+}
+
+/// Puts the name in front of each line. A line that several names share comes once, with their number: "12 links (a, b, ...)".
+pub(crate) fn once_each(
+    lines: impl IntoIterator<Item = (String, String)>,
+    things: &str,
+) -> Vec<String> {
+    let mut known: Vec<(String, Vec<String>)> = Vec::new();
+    for (name, line) in lines {
+        match known.iter_mut().find(|(known, _)| *known == line) {
+            Some((_, names)) => names.push(name),
+            None => known.push((line, vec![name])),
+        }
+    }
+    let named = known.into_iter().map(|(line, names)| match &names[..] {
+        [name] => format!("{name}: {line}"),
+        names if names.len() <= MOST_NAMED => {
+            format!("{} {things} ({}): {line}", names.len(), names.join(", "))
+        }
+        names => {
+            let first = names[..MOST_NAMED].join(", ");
+            format!("{} {things} ({first}, ...): {line}", names.len())
+        }
+    });
+    named.collect()
+}
+
+/// The number of names that share a line and are listed in it.
+const MOST_NAMED: usize = 3;
+
+/// Prints which conditions this host, between interfaces of these speeds, cannot meet. Call it when the process has the privileges
+/// that it will have, because it starts a thread.
 pub(crate) fn warn_of_host(link: &LinkConfig, speeds: impl IntoIterator<Item = BitsPerSec>) {
     let host = Host {
         wake_up: wake_up(reach::shortest_delay(link)),
@@ -137,7 +176,8 @@ pub(crate) fn warn_of_host(link: &LinkConfig, speeds: impl IntoIterator<Item = B
     }
 }
 
-/// How late a thread wakes up, scheduled as the forwarder's is, if a delay may be as short; takes about 10 ms.
+/// Returns how late a thread wakes up that is scheduled like the forwarder's, or 0 if every delay is much longer. It takes about
+/// 10 ms.
 pub(crate) fn wake_up(shortest_delay: Option<Nanos>) -> Nanos {
     if shortest_delay.is_none_or(|delay| delay > LATEST_WAKE_UP) {
         return Nanos::ZERO;
@@ -232,16 +272,27 @@ mod tests {
     #[test]
     fn what_is_in_force_is_one_line() {
         let line = |line: &str| crate::live::in_force(&parse(line).unwrap());
-        assert_eq!(line("x"), "a link that changes nothing");
+        assert_eq!(line("x"), "no conditions");
         assert_eq!(
             line("x --rate 10mbit --delay 20ms"),
-            "delay 20ms, rate 10mbit each way"
+            "delay 20ms, rate 10mbit in each direction"
         );
         assert_eq!(
             line("x --delay 20ms --up-loss 1% --down-rate 2mbit"),
-            "delay 20ms each way, down rate 2mbit, up loss 1%"
+            "delay 20ms in each direction, down rate 2mbit, up loss 1%"
         );
         assert_eq!(line("x --up-loss 1%"), "up loss 1%");
+    }
+
+    #[test]
+    fn a_line_that_several_share_comes_once_with_their_number() {
+        let lines = |names: &[&str]| {
+            let lines = names.iter().map(|name| ((*name).to_owned(), "late".to_owned()));
+            once_each(lines, "cases")
+        };
+        assert_eq!(lines(&["a"]), ["a: late"]);
+        assert_eq!(lines(&["a", "b"]), ["2 cases (a, b): late"]);
+        assert_eq!(lines(&["a", "b", "c", "d"]), ["4 cases (a, b, c, ...): late"]);
     }
 
     #[test]
