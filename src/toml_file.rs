@@ -131,7 +131,7 @@ impl<'a> SourceFile<'a> {
         {
             None => Ok(()),
             Some(control) => Err(anyhow!(
-                "{}: {key}: it has the control character U+{:04X} in it: leave it out",
+                "{}: {key}: it contains the control character U+{:04X}: leave that out",
                 self.at(span.start),
                 u32::from(control)
             )),
@@ -151,7 +151,7 @@ impl<'a> SourceFile<'a> {
         let read = || {
             ensure!(
                 table.get("values").is_none(),
-                "it has the values: leave file or values out"
+                "it has both file and values: leave one of them out"
             );
             read_dist(&self.named(Path::new(name))?)
         };
@@ -214,11 +214,11 @@ fn read_dist(file: &Path) -> Result<String> {
     read.with_context(|| format!("{}: cannot read", named()))?;
     ensure!(
         bytes.len() as u64 <= LONGEST_DIST,
-        "{}: it is longer than 1 MiB, which holds every distribution",
+        "{}: the file is longer than 1 MiB, more than any distribution needs",
         named()
     );
     let text = String::from_utf8(bytes);
-    let text = text.map_err(|_| anyhow!("{}: it is no text", named()))?;
+    let text = text.map_err(|_| anyhow!("{}: the file is not text", named()))?;
     dist::parse(&text).with_context(named)?;
     // Comments are not kept.
     let lines = text
@@ -327,9 +327,9 @@ mod tests {
             ("x.dist", "", missing.as_str()),
             ("bad.dist", "", wrong),
             ("/proc/version", "", "/proc/version is not below "),
-            ("long.dist", "", "long.dist: it is longer than 1 MiB"),
+            ("long.dist", "", "long.dist: the file is longer than 1 MiB"),
             ("", "", "not a regular file"),
-            ("two.dist", ", values = '1'", "leave file or values out"),
+            ("two.dist", ", values = '1'", "leave one of them out"),
         ] {
             let error = format!("{:#}", link(name, more).unwrap_err());
             let place = format!("{folder}/link.toml:3: file: ");
@@ -349,10 +349,10 @@ mod tests {
             source.parse().map(drop).map_err(|error| error.to_string())
         };
         for case in [
-            "a = 1\nnote = \"\\u001b[2J\" => a.toml:2: note: it has the control character U+001B",
-            "cases = [{ title = \"x\\r\" }] => a.toml:1: title: it has the control character U+000D",
-            "a = ['\u{202e}x'] => a.toml:1: a: it has the control character U+202E",
-            "\"a\\u009b\" = 1 => a.toml:1: a key: it has the control character U+009B",
+            "a = 1\nnote = \"\\u001b[2J\" => a.toml:2: note: it contains the control character U+001B",
+            "cases = [{ title = \"x\\r\" }] => a.toml:1: title: it contains the control character U+000D",
+            "a = ['\u{202e}x'] => a.toml:1: a: it contains the control character U+202E",
+            "\"a\\u009b\" = 1 => a.toml:1: a key: it contains the control character U+009B",
         ] {
             let (text, place) = case.split_once(" => ").unwrap();
             let error = parse(text).unwrap_err();

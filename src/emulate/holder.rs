@@ -28,9 +28,9 @@ const READY: &str = "ready";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OnExit {
-    /// Nothing passes: an orderly end leaves the interfaces as they were before, any other sets them down
+    /// Nothing passes; an unexpected end also sets the interfaces down
     Cut,
-    /// A kernel bridge passes everything on, without delay or loss
+    /// A kernel bridge forwards everything, without delay or loss
     Bridge,
 }
 
@@ -78,9 +78,9 @@ impl BoxHolder {
             // Out of reach of the terminal's Ctrl-C.
             .process_group(0)
             .spawn()
-            .context("starting the box holder")?;
-        let words = process.stdin.take().context("the box holder's input")?;
-        let answers = process.stdout.take().context("the box holder's output")?;
+            .context("cannot start the helper process")?;
+        let words = process.stdin.take().context("the helper process has no input")?;
+        let answers = process.stdout.take().context("the helper process has no output")?;
         let mut holder = Self {
             process,
             words,
@@ -92,7 +92,7 @@ impl BoxHolder {
         }
         let mut line = String::new();
         BufReader::new(answers).read_line(&mut line)?;
-        anyhow::ensure!(line.trim_end() == READY, "the box holder ended");
+        anyhow::ensure!(line.trim_end() == READY, "the helper process ended");
         Ok(holder)
     }
 
@@ -121,7 +121,7 @@ impl BoxHolder {
         }
         drop(self.words);
         let status = self.process.wait().context("the box holder")?;
-        anyhow::ensure!(status.success(), "the box holder ended with {status}");
+        anyhow::ensure!(status.success(), "the helper process ended with {status}");
         Ok(())
     }
 
@@ -199,14 +199,14 @@ fn cut_one(index: u32) -> Result<()> {
     let name = &interface.name;
     if interface.is_configured()? {
         warn(format_args!(
-            "the box has died: {name} is as it was, and not set down, which would take its addresses or routes away"
+            "the emulator has died: {name} is restored but not set down, because it would lose its addresses or routes"
         ));
         return Ok(());
     }
     lease.set_up(false)?;
     lease.leave();
     warn(format_args!(
-        "the box has died: {name} is down until farwire emulate --restore"
+        "the emulator has died: {name} is down until `farwire emulate --restore`"
     ));
     Ok(())
 }
@@ -220,14 +220,14 @@ fn bridge(interfaces: [u32; 2], orderly: bool) -> Result<()> {
             Ok(_) => "one of them is gone".to_owned(),
         };
         warn(format_args!(
-            "the interfaces cannot be joined by a bridge: {why}"
+            "cannot bridge the interfaces: {why}"
         ));
         return cut(interfaces);
     };
-    let said = format!("{a} and {b} are joined by a bridge until farwire emulate --restore");
+    let said = format!("a bridge connects {a} and {b} until `farwire emulate --restore`");
     match orderly {
         true => note(format_args!("farwire: {said}")),
-        false => warn(format_args!("the box has died: {said}")),
+        false => warn(format_args!("the emulator has died: {said}")),
     }
     Ok(())
 }

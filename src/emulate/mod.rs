@@ -81,7 +81,7 @@ impl WanBox {
         options: ForwarderOptions,
         beside: impl FnOnce(&ForwarderHandle) -> Result<T>,
     ) -> Result<(Self, T), Failure> {
-        let watcher = LinkWatcher::new().context("watching the interfaces")?;
+        let watcher = LinkWatcher::new().context("cannot watch the interfaces")?;
         let (names, links): (Vec<_>, Vec<_>) =
             links.into_iter().map(|of| (of.names, of.link)).unzip();
         let found = find_all(&names, force)?;
@@ -163,7 +163,7 @@ impl WanBox {
     fn watch(&mut self) -> Result<()> {
         let mut watchdog = Watchdog::asked_for();
         // What the box itself did when it took the interfaces, told from their states before.
-        self.watcher.changes().context("watching the interfaces")?;
+        self.watcher.changes().context("cannot watch the interfaces")?;
         let now = all_now()?;
         for pair in &mut self.pairs {
             for side in [Side::A, Side::B] {
@@ -177,14 +177,14 @@ impl WanBox {
             let mut fds = [PollFd::new(self.watcher.as_fd(), PollFlags::POLLIN)];
             match poll(&mut fds, LOOK_AGAIN) {
                 Ok(_) | Err(Errno::EINTR) => {}
-                Err(e) => return Err(e).context("watching the interfaces"),
+                Err(e) => return Err(e).context("cannot watch the interfaces"),
             }
             self.follow_all()?;
             if let Some(watchdog) = &mut watchdog {
                 watchdog.look(|| self.running.handle().ask_whether_alive());
             }
             if self.holder.has_ended() && !std::mem::replace(&mut self.told_unheld, true) {
-                warn("the box holder has died: --on-exit will not hold if this process is killed");
+                warn("the helper process has died: --on-exit has no effect if this process is killed");
             }
         }
         Ok(())
@@ -192,7 +192,7 @@ impl WanBox {
 
     /// Does what follows from the changes of interfaces since the last call.
     fn follow_all(&mut self) -> Result<()> {
-        let changes = self.watcher.changes().context("watching the interfaces")?;
+        let changes = self.watcher.changes().context("cannot watch the interfaces")?;
         // To ask of each by itself would take seconds where a thousand have changed.
         let now = (changes.len() > MANY_CHANGES).then(all_now).transpose()?;
         let look = |index| match &now {
@@ -250,7 +250,7 @@ impl WanBox {
         port.happened.gone += 1;
         self.guard.forget(port.interface.index);
         let said = format!(
-            "interface {} is gone: waiting until it is back",
+            "interface {} is gone: waiting for its return",
             port.name()
         );
         log(format_args!("farwire: {said}"));
@@ -287,7 +287,7 @@ impl WanBox {
                 let refusal = failure.to_string();
                 if refusal != port.refusal {
                     warn(format_args!(
-                        "interface {name} is back, and cannot be taken: {refusal}"
+                        "interface {name} is back, but cannot be used: {refusal}"
                     ));
                     port.refusal = refusal;
                 }
@@ -310,7 +310,7 @@ impl WanBox {
 
 /// The interfaces of this namespace by number.
 fn all_now() -> Result<HashMap<u32, Interface>> {
-    let all = Interface::all().context("looking at the interfaces")?;
+    let all = Interface::all().context("cannot list the interfaces")?;
     Ok(all.into_iter().map(|of| (of.index, of)).collect())
 }
 
@@ -329,7 +329,7 @@ fn find_all(names: &[[String; 2]], force: bool) -> Result<Vec<[Interface; 2]>, F
             acceptable(found, is_configured, force)
         }
         None if taken.contains(name) => Err(Failure::bad_input(format!(
-            "{name} is named twice: a link stands between two interfaces of its own"
+            "{name} is named twice: each link needs two interfaces of its own"
         ))),
         // Perhaps by another name that it has.
         None => port::find(name, force),
@@ -339,7 +339,7 @@ fn find_all(names: &[[String; 2]], force: bool) -> Result<Vec<[Interface; 2]>, F
         let pair = [find(a)?, find(b)?];
         if pair[0].mtu != pair[1].mtu {
             return Err(Failure::bad_input(format!(
-                "{}: what fits one would vanish at the other; set both alike",
+                "{}: longer frames would be lost; give both the same MTU",
                 mtus(pair.each_ref())
             )));
         }

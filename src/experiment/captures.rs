@@ -27,7 +27,7 @@ impl RunCaptures {
     pub(crate) fn new(prefix: &str, spec: CaptureSpec) -> Result<Self> {
         ensure!(
             !prefix.is_empty() && prefix != "-" && !prefix.contains('/'),
-            "--pcap {prefix}: it is how the files in {ARTIFACTS}/ beside the record begin: a name, without /"
+            "--pcap {prefix}: write the beginning of the file names in {ARTIFACTS}/, without /"
         );
         Ok(Self {
             prefix: prefix.to_owned(),
@@ -42,7 +42,7 @@ impl RunCaptures {
     pub(crate) fn check(&self, plan: &Plan) -> Result<()> {
         ensure!(
             plan.cases.iter().any(|case| !conditions(case).is_empty()),
-            "--pcap {}: no case has an emulated link, whose packets could be captured",
+            "--pcap {}: no case has an emulated link whose packets could be captured",
             self.prefix
         );
         Ok(())

@@ -12,7 +12,7 @@ use record::Record;
 use record::bed::{Bed, THE_LINK};
 
 /// Why a link's conditions stay as they are.
-const FIXED: &str = "a measured run's conditions are its scenario's, which its record says: a link of `farwire exec` can be changed";
+const FIXED: &str = "the conditions of a measured run are those of its scenario; only links of `farwire exec` and `farwire emulate` can be changed";
 
 /// Who watches, if anybody may.
 #[derive(Clone, Copy)]
@@ -153,7 +153,7 @@ fn fixed(bed: &Bed) -> String {
         Bed::Netns(pair) if pair.wire != LinkSpec::default() => Some(report::link(&pair.wire)),
         _ => None,
     };
-    let wire = wire.map(|wire| format!("; the bed's own wire before it has {wire}"));
+    let wire = wire.map(|wire| format!("; the bed's wire before it has {wire}"));
     format!("{FIXED}{}", wire.unwrap_or_default())
 }
 

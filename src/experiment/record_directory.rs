@@ -43,14 +43,14 @@ pub(crate) fn choose(
     }
     let held = held(command, &first);
     if out.is_some() {
-        bail!("{held}; --overwrite replaces it, another --out leaves it");
+        bail!("{held}: replace it with --overwrite, or choose another --out");
     }
     let others = (2..).map(|n| first.with_file_name(format!("{name}-{n}")));
     let free = others
         .into_iter()
         .find(|directory| !Record::is_in(directory));
     let free = free.unwrap_or(first);
-    note(format_args!("{held}; this one goes to {}", free.display()));
+    note(format_args!("{held}; the new record goes to {}", free.display()));
     Ok(free)
 }
 
@@ -58,14 +58,14 @@ pub(crate) fn choose(
 fn held(command: &str, directory: &Path) -> String {
     let at = directory.display();
     let Ok(record) = Record::read(directory) else {
-        return format!("{at} holds a record that cannot be read");
+        return format!("{at} contains a record that cannot be read");
     };
     let name = &record.plan().name;
     if record.finished_at.is_some() {
-        return format!("{at} holds a record of `{name}`");
+        return format!("{at} contains a record of `{name}`");
     }
     let quoted = quoted(&at.to_string());
     format!(
-        "{at} holds an unfinished record of `{name}`: `farwire {command} --resume {quoted}` does the rest"
+        "{at} contains an unfinished record of `{name}`: `farwire {command} --resume {quoted}` continues it"
     )
 }

@@ -83,8 +83,8 @@ impl Uses {
             (!all.is_empty()).then(|| format!("{what} {}", all.join(", ")))
         };
         let both = [
-            words("takes the interfaces", &self.interfaces),
-            words("talks to", &self.hosts),
+            words("uses the interfaces", &self.interfaces),
+            words("sends to", &self.hosts),
         ];
         let said: Vec<String> = both.into_iter().flatten().collect();
         (!said.is_empty()).then(|| said.join(" and "))

@@ -506,7 +506,7 @@ impl LiveLink {
             new.and_then(|new| self.put_into_force(state, conditions, new, By::LeaseEnded));
         match &reverted {
             Ok(_) => log(format_args!(
-                "farwire: {}: revision {}: the lease has ended {cause} ({}): {}",
+                "farwire: {}: revision {}: the lease ended {cause} ({}): {}",
                 self.name,
                 state.in_force().number,
                 lease.id.shortened(),
@@ -642,10 +642,10 @@ impl Revision {
         match self.clock {
             clock if clock == ScheduleClock::default() => said.as_ref().to_owned(),
             ScheduleClock::Stopped { at } => {
-                format!("{said}, the schedule stopped at {:.3} s", seconds(at))
+                format!("{said}, schedule stopped at {:.3} s", seconds(at))
             }
             ScheduleClock::Running { from, .. } => {
-                format!("{said}, the schedule going on from {:.3} s", seconds(from))
+                format!("{said}, schedule continues from {:.3} s", seconds(from))
             }
         }
     }
@@ -669,8 +669,8 @@ fn check_classes(known: &[String], spec: &LinkSpec) -> Result<(), Error> {
     match differ {
         None => Ok(()),
         Some((known, name)) => Err(Error::other(format_args!(
-            "{name} is where {known} was, and would be counted as it: a running link keeps the order and the names of its classes, \
-             and new ones come behind them"
+            "{name} takes the place of {known}, and would be counted as it: keep the order and the names of a running link's \
+             classes, and add new ones at the end"
         ))
         .at("classes")),
     }

@@ -59,18 +59,18 @@ impl<'a> Silence<'a> {
     /// Waits until the next question; fails with what came of the last one when it has been asked for long enough.
     pub(super) fn wait(&mut self, error: anyhow::Error) -> Result<()> {
         if let Some(cause) = self.stop.cause() {
-            bail!("{cause}; the same command goes on");
+            bail!("{cause}; the same command continues");
         }
         match self.since {
             None => {
                 note(format_args!(
-                    "{error:#}; Slurm is asked again, for ten minutes at most"
+                    "{error:#}; retrying for at most 10 min"
                 ));
                 self.since = Some(Instant::now());
             }
             Some(since) if since.elapsed() > PATIENCE => {
                 return Err(error
-                    .context("Slurm has been silent for ten minutes; the same command goes on"));
+                    .context("Slurm has not answered for 10 min; the same command continues"));
             }
             Some(_) => {}
         }

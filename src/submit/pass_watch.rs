@@ -100,7 +100,7 @@ impl PassWatch<'_> {
         let excluded = nodes::excluded(&self.directory.path);
         for (node, cause) in &excluded {
             if seen.excluded.insert(node.clone()) {
-                note(format_args!("{node} is left out: {cause}"));
+                note(format_args!("node {node} is left out: {cause}"));
             }
         }
         let left = self.pass.shards.len() - seen.settled.len();
@@ -124,9 +124,9 @@ impl PassWatch<'_> {
                     // What may never end is worth a line of its own.
                     let is_usual = USUAL.contains(&task.reason.as_str());
                     if running == 0 && !is_usual && seen.reasons.insert(task.reason.clone()) {
-                        note(format_args!("all shards wait: {}", task.reason));
+                        note(format_args!("all shards are waiting: {}", task.reason));
                     }
-                    format!("{running} running, the others wait: {}", task.reason)
+                    format!("{running} running, others waiting: {}", task.reason)
                 }
                 None => format!("{running} running"),
             };
@@ -171,7 +171,7 @@ impl PassWatch<'_> {
             && !log.exists()
         {
             let cause = format!(
-                "a task left nothing in {}, which it does not see, or cannot write",
+                "a task wrote nothing to {}: the node cannot see or write the directory",
                 path.display()
             );
             nodes::exclude(path, &task.node, &cause)?;
@@ -183,12 +183,12 @@ impl PassWatch<'_> {
             self.slurm
                 .cancel(&self.directory.state.job_name(self.pass))?;
             return Err(
-                anyhow!("shard {shard} was cancelled in Slurm; the same command goes on").into(),
+                anyhow!("shard {shard} was cancelled in Slurm; the same command continues").into(),
             );
         }
         let state = match task {
             Some(task) => format!("{} on {node}", task.state),
-            None => "Slurm knows its task no more".to_owned(),
+            None => "Slurm no longer knows its task".to_owned(),
         };
         let said = fs::read_to_string(&log).unwrap_or_default();
         let said = said.lines().rev().find(|line| line.starts_with("farwire:"));
@@ -264,7 +264,7 @@ impl PassWatch<'_> {
         match self.stop.cause() {
             None => Ok(()),
             Some(cause) => Err(anyhow!(
-                "{cause}; Slurm goes on with the shards: the same command waits for them again, `farwire submit --cancel {}` ends them",
+                "{cause}; Slurm continues the shards: the same command waits for them, `farwire submit --cancel {}` cancels them",
                 self.directory.path.display()
             )
             .into()),

@@ -143,7 +143,7 @@ fn limit(asked: Option<Duration>, pass: &Pass, times: &[Duration]) -> Result<u64
     let limit = asked.unwrap_or(longest * 2 + SPARE);
     ensure!(
         limit >= longest,
-        "--time {} s: a shard should take {:.0} s; a shorter --shard-time makes shorter ones",
+        "--time {} s: a shard is expected to take {:.0} s; reduce --shard-time for shorter shards",
         limit.as_secs_f64(),
         longest.as_secs_f64().ceil()
     );
@@ -158,7 +158,7 @@ fn check(directory: &Path) -> Result<()> {
         .find(|c| "%\\\"".contains(*c) || c.is_control());
     ensure!(
         odd.is_none(),
-        "{path:?}: in Slurm's names of files no %, \\, quotation mark or line end can stand"
+        "{path:?}: Slurm does not allow %, \\, quotation marks or line breaks in file names"
     );
     Ok(())
 }
@@ -166,7 +166,7 @@ fn check(directory: &Path) -> Result<()> {
 fn text(path: &Path) -> Result<String> {
     let text = path.to_str();
     Ok(text
-        .with_context(|| format!("{}: is no UTF-8", path.display()))?
+        .with_context(|| format!("{}: the path is not UTF-8", path.display()))?
         .to_owned())
 }
 
@@ -209,7 +209,7 @@ mod tests {
             asked(89)
                 .unwrap_err()
                 .to_string()
-                .contains("should take 90 s")
+                .contains("expected to take 90 s")
         );
     }
 }

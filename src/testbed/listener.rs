@@ -57,7 +57,7 @@ pub(super) fn serve_in(
     let listens = await_listener(namespace, Some(port), SERVER_PATIENCE)?;
     ensure!(
         listens,
-        "{} does not listen on port {port} within {SERVER_PATIENCE:?}",
+        "{} did not listen on port {port} within {SERVER_PATIENCE:?}",
         tool.path.display()
     );
     Ok(running)

@@ -157,7 +157,7 @@ pub(crate) fn gain_privilege() -> Result<(), Failure> {
         Privilege::Root => Ok(()),
         Privilege::UserNamespace => userns::enter().or_machine(),
         Privilege::None { why } => Err(Failure::machine(format!(
-            "a test bed needs root, or user namespaces, which this machine refuses: {why}; \
+            "a test bed needs root or user namespaces, and this machine refuses those: {why}; \
              run as root, or see `farwire doctor`"
         ))),
     }
@@ -182,7 +182,7 @@ impl TestbedBuilder {
             // What is in a user namespace of its own reaches neither the network nor the interfaces of this machine.
             Some(other) if !is_root && (!own.is_empty() || others.iter().any(nics)) => {
                 return Err(Failure::machine(format!(
-                    "{}: a bed `nics`, or `external` beside beds of namespaces, needs root: run as root",
+                    "{}: the bed `nics`, and `external` together with beds of namespaces, need root: run as root",
                     other.user
                 )));
             }

@@ -107,7 +107,7 @@ fn an_interface_with_an_address_is_not_set_down_by_a_kill() -> Result<()> {
     let before = states(&bed)?;
     let mut wan = WanBox::start(&bed, "--force")?;
     let (_, printed) = wan.end_by(Signal::SIGKILL)?;
-    has(&printed, "client is as it was, and not set down")?;
+    has(&printed, "client is restored but not set down")?;
     before[0].check_same(bed.emulator(), CLIENT_PORT)?;
     ensure!(!states(&bed)?[1].is_up(), "server is not down");
     restore(&bed)?;

@@ -276,12 +276,12 @@ fn names_that_a_terminal_would_obey_or_that_are_another_folder_s_are_refused() -
         (
             "'a'",
             "\"a\\u001b[2J\"",
-            "x.toml:9: name: it has the control character U+001B",
+            "x.toml:9: name: it contains the control character U+001B",
         ),
         (
             "'a'",
             "\"a\\nb\"",
-            "x.toml:9: case `a\nb`: name: it is one line",
+            "x.toml:9: case `a\nb`: name: it must be one line",
         ),
         (
             "'a'",
@@ -434,7 +434,7 @@ repeats = 5
         "disk/out/record.jsonl: cannot write; the runs before this one are kept: No space left";
     ensure!(read("code")? == "1\n1\n", "{first}");
     has(&first, why)?;
-    has(&first, "`farwire run --resume disk/out` does the rest")?;
+    has(&first, "`farwire run --resume disk/out` continues")?;
     let before = kept.matches("\n{\"run\"").count();
     ensure!((1..5).contains(&before), "{before}: {first}");
     ensure!(kept.ends_with("}\n"), "{before}: {first}");

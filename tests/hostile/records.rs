@@ -410,7 +410,7 @@ fn check_of_a_resume_lists_what_would_run_and_be_used_and_changes_nothing() -> R
     let resumed = process::run(command.args(["run", "--resume", "foreign"]))?;
     has(
         &stderr(&resumed),
-        "foreign: it takes the interfaces no-such1, no-such2",
+        "foreign: the experiment uses the interfaces no-such1, no-such2",
     )
 }
 

@@ -117,10 +117,10 @@ fn beyond_loopback_farwire_set_changes_a_link_with_the_token_and_the_fingerprint
     let exec = Guarded::start()?;
     let (code, said) = exec.asks("set link --delay 30ms", Some("all"), &exec.pin)?;
     ensure!(code == Some(0), "{said}");
-    has(&said, "link: delay 30ms each way")?;
+    has(&said, "link: delay 30ms in each direction")?;
     let (code, said) = exec.asks("links", Some("read"), &exec.pin)?;
     ensure!(code == Some(0), "{said}");
-    has(&said, "delay 30ms each way (revision 2)")?;
+    has(&said, "delay 30ms in each direction (revision 2)")?;
     for (words, token, words_of_error) in [
         (
             "set link --delay 40ms",

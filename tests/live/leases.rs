@@ -174,7 +174,7 @@ fn farwire_set_says_by_what_its_lease_is_known_and_changes_and_ends_it_by_that()
     ensure!(link["lease"]["for"] == "30s", "{link}");
     let (code, said) = set(&format!("--revert --lease {id}"))?;
     ensure!(code == Some(0), "{said}");
-    has(&said, "delay 20ms each way")?;
+    has(&said, "delay 20ms in each direction")?;
     ensure!(in_force()? == (true, false), "{}", exec.link()?);
     let (code, said) = set("--loss 1% --for 60s --json -")?;
     let told: Value = serde_json::from_str(&said)?;

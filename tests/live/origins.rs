@@ -103,7 +103,7 @@ fn on_loopback_nobody_changes_a_link_without_the_token_of_the_printed_url() -> R
     };
     ends_with(&set(exec.address()?)?, 2, "wants a token")?;
     let changed = set(&exec.url)?;
-    has(&stdout(&changed), "link: delay 30ms each way")
+    has(&stdout(&changed), "link: delay 30ms in each direction")
 }
 
 #[test_support::test(Namespaces)]
@@ -175,13 +175,13 @@ fn without_an_address_it_listens_where_only_its_user_reaches_it_and_clients_look
     let (said, errors) = (stdout(&ended), stderr(&ended));
     for words in [
         "mode 700\nmode 600\n",
-        "link: delay 30ms each way from ",
-        "link: delay 30ms each way (revision 2)\n",
+        "link: delay 30ms in each direction since ",
+        "link: delay 30ms in each direction (revision 2)\n",
         // Two listen.
         "ended 2\n",
-        "link: delay 40ms each way (revision 1)\n",
+        "link: delay 40ms in each direction (revision 1)\n",
         // By its name, it is the first of them.
-        "link: delay 50ms each way from ",
+        "link: delay 50ms in each direction since ",
     ] {
         ensure!(said.contains(words), "`{words}` is not in: {said}{errors}");
     }
@@ -252,7 +252,7 @@ fn every_change_is_logged_with_its_time_and_who_made_it() -> Result<()> {
     has(&line, format!(", full-access token, lease {id} for 60s: "))?;
     check_line(&line)?;
     set("--revert")?;
-    let line = exec.line("the lease has ended by 127.0.0.1:")?;
+    let line = exec.line("the lease ended by 127.0.0.1:")?;
     has(&line, format!("({id})"))?;
     check_line(&line)?;
 
@@ -264,7 +264,7 @@ fn every_change_is_logged_with_its_time_and_who_made_it() -> Result<()> {
     let entry: serde_json::Value = serde_json::from_str(&line)?;
     let words = entry["msg"].as_str().context("a message")?;
     // The line for people has no room for this.
-    has(words, "reorder 1% each way")?;
+    has(words, "reorder 1% in each direction")?;
     Ok(())
 }
 

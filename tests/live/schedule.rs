@@ -89,7 +89,7 @@ fn a_schedule_that_is_stopped_stays_and_goes_on_from_there_once_it_is_started() 
     let stopped = order(&exec, r#"{"state": "stopped", "to": "999900ms"}"#)?;
     let says = stopped["link"]["says"].as_str().unwrap_or_default();
     ensure!(
-        says.ends_with("the schedule stopped at 999.900 s"),
+        says.ends_with("schedule stopped at 999.900 s"),
         "{says}"
     );
     let before = schedule(&exec)?;

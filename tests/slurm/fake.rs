@@ -138,7 +138,7 @@ impl Fake {
 fn is_cancelled(fake: &Fake, output: &Output) -> Result<()> {
     let said = stderr(output);
     ensure!(output.status.code() == Some(1), "{said}");
-    has(&said, "it was cancelled; the same command goes on")?;
+    has(&said, "the submit was cancelled; the same command continues")?;
     ensure!(fake.calls("sbatch ")? == 1 && fake.path("job.1").exists());
     ensure!(fake.path("ended.1").exists(), "the array lives on: {said}");
     Ok(())
@@ -180,7 +180,7 @@ fn a_controller_that_is_silent_for_a_while_is_asked_again_and_has_no_array_twice
     fake.answers("scancel", silence)?;
     let output = process::succeeded(fake.farwire(&["submit", "--cancel", "out"])?)?;
     let said = stdout(&output);
-    has(&said, "4 tasks ended")?;
+    has(&said, "4 tasks cancelled")?;
     ensure!(fake.path("ended.1").exists(), "the array lives on");
     Ok(())
 }
@@ -258,7 +258,7 @@ fn without_a_partition_its_nodes_are_those_of_sbatch_s_the_environment_s_or_the_
     ends_with(
         &output,
         2,
-        "SBATCH_PARTITION gone: Slurm has no such partition; there are: long, main",
+        "SBATCH_PARTITION gone: Slurm has no such partition; the partitions are: long, main",
     )?;
     fs::write(fake.path("partitions"), "main\nlong\n")?;
     ensure!(!fake.path("out").exists(), "something was written");
@@ -278,7 +278,7 @@ fn where_all_nodes_are_down_or_drained_nothing_is_handed_in_and_busy_ones_are_wa
     let output = fake.submit(&["--detach"])?;
     let said = stderr(&output);
     ensure!(output.status.code() == Some(3), "{said}");
-    has(&said, "no node can do it: ")?;
+    has(&said, "no node can run the shards: ")?;
     has(&said, "node1: drained (a fan); ")?;
     has(&said, "node2: down* (Not responding); ")?;
     ensure!(fake.calls("sbatch ")? == 0, "it was handed in");

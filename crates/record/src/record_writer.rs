@@ -181,7 +181,7 @@ impl RecordWriter {
         };
         write().map_err(|error| {
             error.during(format_args!(
-                "{}: cannot write; the runs before this one are kept",
+                "{}: cannot write; the earlier runs are kept",
                 self.path.display()
             ))
         })

@@ -107,7 +107,7 @@ pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
         let said = source.read(&expanded.table)?;
         all.push(WholeCase { expanded, said });
     }
-    ensure!(!all.is_empty(), "{}: cases: there is none", source.file);
+    ensure!(!all.is_empty(), "{}: cases: the scenario has no cases", source.file);
     let resolved = all.iter().map(|case| {
         let said = &case.said;
         let axes = &case.expanded.axes;
@@ -183,7 +183,7 @@ impl ScenarioFile {
                 let mut before = self.instruments[..index].iter();
                 require!(
                     before.all(|other| other.name() != name),
-                    "name": "there are two instruments `{name}`: give each a name of its own"
+                    "name": "two instruments have the name `{name}`: give each its own name"
                 );
                 instrument.check(source)
             };
@@ -212,7 +212,7 @@ fn refuse_duplicates(source: SourceFile<'_>, cases: &[Case], all: &[WholeCase<'_
         let offset = whole.name_span().start;
         if let Some(first) = seen.insert(&case.name, offset) {
             bail!(
-                "{}: cases: name: `{}` is taken already, by line {}",
+                "{}: cases: name: `{}` is already used in line {}",
                 source.at(offset),
                 case.name,
                 source.line(first)
@@ -242,12 +242,12 @@ fn take_tables<'t>(
     key: &str,
 ) -> Result<DeArray<'t>> {
     let Some(value) = root.remove(key) else {
-        bail!("{}: {key}: there is none: add [[{key}]]", source.file);
+        bail!("{}: {key}: the scenario has none: add [[{key}]]", source.file);
     };
     let at = source.at(value.span().start);
     match value.into_inner() {
         DeValue::Array(array) => Ok(array),
-        DeValue::Table(_) => bail!("{at}: {key}: it is a list: write [[{key}]], not [{key}]"),
+        DeValue::Table(_) => bail!("{at}: {key}: write [[{key}]], not [{key}], because it is a list"),
         other => bail!(
             "{at}: {key}: must be tables, [[{key}]], not a {}",
             other.type_str()

@@ -332,7 +332,7 @@ fn two_cases_of_one_name_are_refused() {
     let message = refusal("name = 'a'\n[[cases]]\nname = 'a'\n");
     assert_eq!(
         message,
-        "x.toml:20: cases: name: `a` is taken already, by line 18"
+        "x.toml:20: cases: name: `a` is already used in line 18"
     );
 }
 
@@ -450,7 +450,7 @@ met = 'when-shown'
     let message = parse("x.toml", &text, true).unwrap_err().to_string();
     assert!(
         message.contains(
-            "needs at least 11 repeats for an interval; case `a` has 2 runs with --quick"
+            "an interval needs at least 11 repeats; case `a` has 2 runs with --quick"
         ),
         "{message}"
     );
@@ -466,7 +466,7 @@ fn how_a_download_ran_is_no_figure_of_another_tool() {
         let parameters = format!("parameters = {{ tool = '{tool}', path = '/bytes/1' }}\n");
         let message = refusal_of(&format!("{instrument}{parameters}{case}"));
         assert!(
-            message.contains("does not state http.longest_stall_s.max"),
+            message.contains("has no figure http.longest_stall_s.max"),
             "{message}"
         );
     }
@@ -475,16 +475,16 @@ fn how_a_download_ran_is_no_figure_of_another_tool() {
 #[test]
 fn expectations_about_nothing_are_refused() {
     for case in [
-        "{ of = 'ping.rtt_ms.median' } => say one of least and most",
+        "{ of = 'ping.rtt_ms.median' } => state one of least and most",
         "{ of = 'ping.rtt_ms.median', value = '1ms' } => say `within`",
         "{ of = 'ping.rtt.median', value = 1, within = 1 } => did you mean `rtt_ms`?",
         "{ of = 'pong.rtt_ms.median', value = 1, within = 1 } => no instrument `pong`",
         "{ of = 'ping.rtt_ms.median', gain = 1, within = 1 } => name it in `reference`",
-        "{ of = 'ping.rtt_ms.median', ratio = {} } => ratio: say `least`, `most` or both",
-        "{ of = 'ping.rtt_ms.median', ratio = { least = 1 }, within = '5%' } => a range needs none",
+        "{ of = 'ping.rtt_ms.median', ratio = {} } => ratio: state `least`, `most` or both",
+        "{ of = 'ping.rtt_ms.median', ratio = { least = 1 }, within = '5%' } => a range needs no value",
         "{ of = 'ping.rtt_ms.median', ratio = { last = 1 } } => `last`",
         "{ of = 'ping.rtt_ms.median', ratio = '1' } => a number, or { least, most }",
-        "{ of = 'ping.rtt_ms.median', published = { within = '5%' } } => needs its value in `published`",
+        "{ of = 'ping.rtt_ms.median', published = { within = '5%' } } => its value is missing in `published`",
     ] {
         let (expect, cause) = case.split_once(" => ").unwrap();
         let message = refusal(&format!("name = 'a'\nexpect = [{expect}]\n"));
@@ -502,7 +502,7 @@ fn repeats_until_an_interval_is_narrow_are_bounded() {
     let message =
         refusal("name = 'a'\nrepeats = { of = 'ping.rtt_ms.median', within = '5%', most = 99 }\n");
     assert!(
-        message.contains("the first 5 say how many it takes"),
+        message.contains("the first 5 decide it"),
         "{message}"
     );
 }
