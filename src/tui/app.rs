@@ -283,7 +283,7 @@ impl Watched {
             }
             Err(why) => {
                 self.own.push(own);
-                format!("not undone: {why}")
+                format!("cannot undo: {why}")
             }
         }
     }
@@ -307,7 +307,7 @@ impl Watched {
             .map_err(|why| why.to_string())?;
         self.view = self.link.view();
         let said = format!(
-            "revision {} after {:.1} s; {} under the one before",
+            "revision {} after {:.1} s; {} in flight under the earlier one",
             changed.revision,
             changed.at_s,
             record::quantity::counted(changed.under_previous, "packet")
@@ -341,7 +341,7 @@ fn patch(text: &str) -> Result<Map<String, Value>, String> {
                 .or_insert_with(|| Value::Object(Map::new()));
             table = match inner {
                 Value::Object(inner) => inner,
-                _ => return Err(format!("{path}: {name} has a value of its own")),
+                _ => return Err(format!("{path}: {name} already has a value")),
             };
         }
     }

@@ -47,7 +47,7 @@ impl Tls {
             .with_context(|| named(&files.certificate))?;
         if chain.is_empty() {
             bail!(
-                "{}: there is no certificate in PEM form in it",
+                "{}: the file contains no certificate in PEM form",
                 files.certificate.display()
             );
         }
@@ -76,7 +76,7 @@ impl Tls {
         }
         let made = rcgen::generate_simple_self_signed(names).context("making a certificate")?;
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der());
-        let key = key.map_err(|why| anyhow::anyhow!("making a key: {why}"))?;
+        let key = key.map_err(|why| anyhow::anyhow!("cannot make a key: {why}"))?;
         Self::of(vec![made.cert.der().clone()], key)
     }
 
@@ -109,7 +109,7 @@ impl Pin {
         let check = move |certificate: &CertificateDer<'_>| match Self::of(certificate) {
             shown if shown == self => Ok(()),
             shown => Err(Error::General(format!(
-                "the server shows another certificate than --pin names: {shown}"
+                "the server's certificate differs from --pin: {shown}"
             ))),
         };
         let verifier = CertificateVerifier {
@@ -128,7 +128,7 @@ impl FromStr for Pin {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let right = "it is the SHA-256 fingerprint of a certificate, 64 hexadecimal digits, as the farwire that listens says it: sha256:1f2e...";
+        let right = "write the SHA-256 fingerprint of a certificate, 64 hexadecimal digits, as the running farwire printed it: sha256:1f2e...";
         let digits: String = text
             .strip_prefix("sha256:")
             .unwrap_or(text)

@@ -130,7 +130,7 @@ fn beyond_loopback_farwire_set_changes_a_link_with_the_token_and_the_fingerprint
         (
             "set link --delay 40ms",
             Some("wrong"),
-            "this is not the token",
+            "the token is wrong",
         ),
         ("links", None, "wants a token"),
     ] {

@@ -155,7 +155,7 @@ impl FromStr for BitsPerSec {
 
 impl fmt::Display for BitsPerSec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        RATE.write(self.get(), f)
+        RATE.write_decimal(self.get(), f)
     }
 }
 

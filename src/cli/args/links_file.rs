@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use conditions::{At, LinkSpec, require};
-use record::quantity::counted;
+use record::quantity::{counted, size};
 use record::summary::{DirectionSummary, Summary};
 use serde::{Deserialize, Serialize};
 
