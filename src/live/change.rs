@@ -325,7 +325,7 @@ mod tests {
         for ConditionKind { key, .. } in CONDITIONS {
             for (wrong, right) in [
                 (json!([[1]]), &["expected "][..]),
-                (json!("%"), &["write ", "as in ", "there are: "]),
+                (json!("%"), &["write ", "as in ", "use one of: "]),
             ] {
                 for (field, asked) in [
                     ((*key).to_owned(), json!({ *key: wrong })),

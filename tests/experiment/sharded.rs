@@ -285,7 +285,7 @@ fn a_full_disk_ends_a_merge_with_1_and_what_was_there_stays() -> Result<()> {
 #[test_support::test]
 fn a_shard_that_there_is_not_is_refused() -> Result<()> {
     for (number, cause) in [
-        ("0/4", "shards count from 1"),
+        ("0/4", "shards are numbered from 1"),
         ("5/4", "the last 4/4"),
         ("x", "as 3/16"),
     ] {

@@ -45,7 +45,7 @@ impl AsNetem {
         unsaid.sort();
         if options.keys.contains(&"rate") && !said.has::<QueueSpec>() {
             unsaid.push(
-                "the rate's usual queue: netem's limit counts what is in flight too".to_owned(),
+                "the default queue of the rate, because netem's limit also counts packets in flight".to_owned(),
             );
         }
         Self {

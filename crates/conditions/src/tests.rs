@@ -276,7 +276,7 @@ fn slots_are_a_stage_of_files() {
     let refused = |keys: &str| refusal(&format!("stages = [{{ kind = 'slots', {keys} }}]"));
     for case in [
         "packets = 3 => `min` is missing",
-        "min = '2ms', max = '1ms' => max: 1ms is below min, 2ms",
+        "min = '2ms', max = '1ms' => max: 1ms is less than min, 2ms",
         "min = '2ms', delay = '1ms' => delay: either delay, with jitter, or min and max",
         "min = '2ms', jitter = '1ms' => jitter: it is of delay",
         "delay = '2ms', jitter = '1ms,free' => jitter: slots keep the order",
@@ -340,7 +340,7 @@ fn an_aqm_manages_the_queue_of_a_rate() {
     assert!(refusal("aqm = 'codel'").starts_with("aqm: AQM manages the queue of a rate"));
     assert!(
         refusal("rate = '1mbit'\naqm = 'sfq'")
-            .contains("unknown name `sfq`; there are: drop-head, red, codel")
+            .contains("unknown name `sfq`; use one of: drop-head, red, codel")
     );
 }
 
@@ -447,7 +447,7 @@ fn a_rate_of_nothing_stalls_with_the_room_that_it_had() {
         rate(&at_first, "up").queue.limit,
         QueueLimit::Bytes(Bytes(100_000))
     );
-    assert!(refusal("rate = '0bit'").starts_with("rate: at 0bit for good nothing ever passes"));
+    assert!(refusal("rate = '0bit'").starts_with("rate: at 0bit nothing ever passes"));
 }
 
 #[test]
@@ -485,7 +485,7 @@ fn a_schedule_out_of_order_and_one_without_a_time_are_refused() {
     let back = "schedule = [{ at = '2s', delay = '1ms' }, { at = '1s', delay = '2ms' }]";
     assert_eq!(
         refusal(back),
-        "schedule 2: at: 1s is behind 2s: put the schedule in order of time"
+        "schedule 2: at: 1s comes after 2s: put the schedule in order of time"
     );
     assert!(refusal(&format!("[up]\n{back}")).starts_with("up: schedule 2: at: 1s"));
     assert!(refusal("schedule = [{ delay = '1ms' }]").contains("schedule 1: `at` is missing"));
@@ -496,7 +496,7 @@ fn a_schedule_out_of_order_and_one_without_a_time_are_refused() {
     let gate = "stages = [{ kind = 'gate', schedule = [{ at = '2s', open = false }, { at = '1s', open = true }] }]";
     assert_eq!(
         refusal(gate),
-        "stages: gate: schedule 2: at: 1s is behind 2s: put the schedule in order of time"
+        "stages: gate: schedule 2: at: 1s comes after 2s: put the schedule in order of time"
     );
 }
 
@@ -560,7 +560,7 @@ fn a_stage_has_the_keys_of_its_kind() {
 #[test]
 fn what_no_stage_can_be_is_refused_by_its_name() {
     for case in [
-        "kind = 'gate', times = [1] => stages 1: unknown key `times`; there are: open, queue",
+        "kind = 'gate', times = [1] => stages 1: unknown key `times`; use one of: open, queue",
         "kind = 'gate', queue = '1s' => stages: gate: queue: 1s is out of range: a gate's queue is in packets or bytes",
         "kind = 'trace' => stages: trace: times: a trace is out of range: give at least one time",
         "kind = 'trace', times = [] => give at least one time",
@@ -654,8 +654,8 @@ fn classes_that_could_not_be_told_apart_are_refused() {
     for case in [
         "{ port = 1 } => classes 1: `name` is missing",
         "{ name = '', port = 1 } => classes: : name: ``: a class needs a name",
-        "{ name = 'a' } => classes: a: no rule: say which packets it takes",
-        "{ name = 'a', port = 1 }, { name = 'a', port = 2 } => classes: a: name: two are named a",
+        "{ name = 'a' } => classes: a: no rule: state protocol, port or both",
+        "{ name = 'a', port = 1 }, { name = 'a', port = 2 } => classes: a: name: two classes have the name a",
         "{ name = 'a', protocol = 'icmp', port = 1 } => classes: a: port: ICMP has none",
         "{ name = 'a', port = 0 } => port: 0 is no port",
         "{ name = 'a', port = 65536 } => 65536",

@@ -22,7 +22,7 @@ pub fn over_time(revisions: &[(Nanos, LinkSpec)]) -> Result<LinkSpec, Error> {
     for (_, spec) in revisions {
         require!(
             spec.toffee == first.toffee,
-            "toffee": "it was changed while the link ran, and has no schedule"
+            "toffee": "this condition was changed while the link ran, and cannot have a schedule"
         );
     }
     let line = Timeline {
@@ -107,7 +107,7 @@ impl<'r> Timeline<'r> {
                     .all(|(one, other)| same(one, other));
             require!(
                 is_same,
-                "stages": "some came, went or changed their places while the link ran, which no schedule says: what they do can change"
+                "stages": "stages were added, removed or moved while the link ran, which a schedule cannot express"
             );
         }
         let all = first.iter().enumerate();
@@ -134,7 +134,7 @@ impl<'r> Timeline<'r> {
                     Some(now) => {
                         let step = then.step_from(now, self.since(at));
                         let left_out =
-                            "it was left out later, which no schedule says: say its value";
+                            "this condition was removed while the link ran, which a schedule cannot express: state a value";
                         schedule.extend(step.map_err(|key| Error::other(left_out).at(key))?);
                     }
                 }
@@ -158,7 +158,7 @@ impl<'r> Timeline<'r> {
             let mut others = lists.clone().filter_map(|list| list.get(number));
             if others.any(|class| class.rule != *rule) {
                 return Err(refused(
-                    "which packets it takes was changed while the link ran, which no schedule says",
+                    "the packets of the class were changed while the link ran, which a schedule cannot express",
                 ));
             }
             let layer = |layer: fn(&ClassSpec) -> &Layer| {
@@ -173,7 +173,7 @@ impl<'r> Timeline<'r> {
             let layers = [&class.both, &class.up, &class.down];
             if !layers.into_iter().all(Layer::keeps_its_servers) {
                 return Err(refused(
-                    "it had a bottleneck of its own for a part of the time, which no schedule says",
+                    "the class had its own bottleneck for a part of the time, which a schedule cannot express",
                 ));
             }
             classes.push(class);

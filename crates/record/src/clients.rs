@@ -111,7 +111,7 @@ pub fn together(mut all: Vec<Measurement>, kind: Option<SampleKind>) -> Measurem
     merged.with_fact(
         "clients",
         format!(
-            "{}, at once: amounts and rates are their sums, round trips and delays those of all probes",
+            "{}, simultaneously: amounts and rates are sums over the clients, round trips and delays are those of all probes",
             all.len()
         ),
     )
@@ -302,7 +302,7 @@ fn failure(all: &[Measurement]) -> Option<String> {
         [one] => one.clone(),
         [first, rest @ ..] => {
             let of = counted(all.len(), "client");
-            format!("{first}; {} of {of} have failed", rest.len() + 1)
+            format!("{first}; {} of {of} failed", rest.len() + 1)
         }
     })
 }

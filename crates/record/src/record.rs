@@ -258,7 +258,7 @@ impl RecordHead {
         let stamp = is_object.then(|| serde_json::from_slice::<Stamp>(line).ok());
         let Some(stamp) = stamp.flatten() else {
             return Err(Error::content(format_args!(
-                "not a farwire record, or one that ends before its plan (its first line has \"format\": \"{FORMAT}\")"
+                "not a farwire record, or one that ends before its plan (a record's first line has \"format\": \"{FORMAT}\")"
             )));
         };
         require!(
@@ -271,7 +271,7 @@ impl RecordHead {
         let needed = from.and_then(|from| upgrades.get(from..)).ok_or_else(|| {
             let newest = upgrades.len() + 1;
             Error::content(format_args!(
-                "a record of version {version}; this farwire reads versions up to {newest}"
+                "the record has version {version}; this farwire reads versions up to {newest}"
             ))
         })?;
         let mut head: Self = parse_line(line, needed)?;
@@ -453,7 +453,7 @@ fn read_lines((head, mut lines): (RecordHead, Lines<impl Read>)) -> Result<Found
     while let Some(line) = lines.next()? {
         require!(
             lines.whole <= LONGEST_WHOLE,
-            "longer than {}, which is the most that is read into memory",
+            "longer than {}, the most that is read into memory",
             size(LONGEST_WHOLE)
         );
         match line {
@@ -503,7 +503,7 @@ impl<R: Read> Lines<R> {
         let mut begin = || {
             lines.whole = lines.read(LONGEST_HEAD)?;
             let (head, needed) = RecordHead::parse(&lines.text, upgrades)?;
-            require!(lines.text.ends_with(b"\n"), "ends before its plan");
+            require!(lines.text.ends_with(b"\n"), "the record ends before its plan");
             Ok((head, needed))
         };
         let begun = begin();
@@ -518,14 +518,14 @@ impl<R: Read> Lines<R> {
         self.number += 1;
         require!(
             self.number <= MOST_LINES,
-            "more than {MOST_LINES} lines, which no experiment has"
+            "more than {MOST_LINES} lines, more than any experiment writes"
         );
         // One byte more than that is enough to see that it is longer.
         let mut line = (&mut self.file).take(longest + 1);
         let length = line.read_until(b'\n', &mut self.text)? as u64;
         require!(
             length <= longest,
-            "longer than {}, which no line of a record is",
+            "longer than {}, the limit of a record's line",
             size(longest)
         );
         Ok(length)
@@ -761,7 +761,7 @@ mod tests {
             (r#"{"format":"farwire-record","version":0}"#, "version 0"),
             (
                 r#"{"format":"farwire-record","version":2}"#,
-                "a record of version 2; this farwire reads versions up to 1",
+                "the record has version 2; this farwire reads versions up to 1",
             ),
             (r#"{"format":"farwire-record","version":1}"#, "damaged"),
             (r#"["farwire-record",1]"#, "not a farwire record"),
@@ -817,22 +817,22 @@ mod tests {
             (
                 case,
                 r#""name":"a\u001b[2J""#.to_owned(),
-                "name: it has a control character",
+                "name: it contains a control character",
             ),
             (
                 case,
                 r#""name":"a\nb""#.to_owned(),
-                "name: it has a control character",
+                "name: it contains a control character",
             ),
             (
                 case,
                 r#""name":"a\u202eb""#.to_owned(),
-                "name: it has a control character",
+                "name: it contains a control character",
             ),
             (
                 case,
                 r#""name":"base""#.to_owned(),
-                "name: it is taken by another case",
+                "name: another case has this name",
             ),
             (
                 r#""name":"ping""#,
@@ -842,7 +842,7 @@ mod tests {
             (
                 r#""seed":1"#,
                 shard(1, 4_294_967_295),
-                "there are 1 to 10000 shards",
+                "the number of shards must be 1 to 10000",
             ),
             (r#""seed":1"#, shard(5, 4), "the first is 1/4"),
             (

@@ -54,7 +54,7 @@ impl RecordWriter {
             let put = || -> Result<()> {
                 // Only now is it sure that nobody else puts one there.
                 if path.exists() {
-                    require!(overwrite, "there is a record already");
+                    require!(overwrite, "there is already a record");
                     lock(&within.read(FILE.as_ref())?)?;
                 }
                 file.set_len(0)?;
@@ -170,7 +170,7 @@ impl RecordWriter {
             let line = line(what)?;
             require!(
                 line.len() as u64 <= LONGEST_LINE,
-                "the run has more samples than {} hold, which no reader takes: measure for less time, or fewer packets",
+                "the run has more samples than {} can hold, the limit of readers: measure for less time, or fewer packets",
                 size(LONGEST_LINE)
             );
             let written = self.file.write_all(&line);
@@ -210,7 +210,7 @@ fn read_to_resume(file: &File) -> Result<FoundRecord> {
     );
     require!(
         !found.is_upgraded,
-        "a record of an earlier version: it can be reported and compared, but not resumed"
+        "the record has an earlier version, which can be reported and compared, but not resumed"
     );
     Ok(found)
 }
@@ -417,7 +417,7 @@ mod tests {
         let before = written(directory.path(), &record);
         let begin = |overwrite| RecordWriter::begin(directory.path(), &record.head, overwrite);
         let error = format!("{:#}", begin(false).unwrap_err());
-        assert!(error.contains("there is a record already"), "{error}");
+        assert!(error.contains("there is already a record"), "{error}");
         assert_eq!(fs::read(directory.path().join(FILE)).unwrap(), before);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
         let writer = begin(true).unwrap();

@@ -387,7 +387,7 @@ mod tests {
                 let line = ["x", flag.as_str(), "%"];
                 let error = Program::try_parse_from(line).map(drop).unwrap_err();
                 let error = error.to_string();
-                let is_right = ["write ", "as in ", "there are: "];
+                let is_right = ["write ", "as in ", "use one of: "];
                 assert!(error.contains(&flag), "{error}");
                 assert!(
                     is_right.iter().any(|right| error.contains(right)),
@@ -407,6 +407,6 @@ mod tests {
         assert!(refused("x --aqm codel").contains("aqm: AQM manages the queue of a rate"));
         assert!(refused("x --loss 1%,burst=0.5").contains("at least 1 packet"));
         assert!(refused("x --jitter 2").contains("unit"));
-        assert!(refused("x --rate 0bit").contains("0bit for good"));
+        assert!(refused("x --rate 0bit").contains("at 0bit nothing ever passes"));
     }
 }

@@ -341,7 +341,7 @@ fn an_unknown_reference_is_refused() {
     let text = format!("reference = 'z'\n{HEAD}[[cases]]\nname = 'a'\n");
     assert_eq!(
         refusal_of(&text),
-        "x.toml:1: reference: there is no case `z`; there are: a"
+        "x.toml:1: reference: there is no case `z`; use one of: a"
     );
 }
 

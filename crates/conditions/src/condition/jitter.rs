@@ -141,7 +141,7 @@ impl JitterSpec {
         match (self.law, &self.values, &self.file) {
             (LawName::Table, None, Some(file)) => {
                 return Err(format!(
-                    "file: {file} was not read: only a file of conditions can name one"
+                    "file: {file} was not read: only a TOML file of conditions can name such a file"
                 ));
             }
             (LawName::Table, None, None) => {
@@ -152,12 +152,12 @@ impl JitterSpec {
                 );
             }
             (LawName::Table, Some(_), _) | (_, None, None) => {}
-            (_, Some(_), _) => return Err("values: they need law = \"table\"".to_owned()),
-            (_, None, Some(_)) => return Err("file: it needs law = \"table\"".to_owned()),
+            (_, Some(_), _) => return Err("values: add law = \"table\"".to_owned()),
+            (_, None, Some(_)) => return Err("file: add law = \"table\"".to_owned()),
         }
         match self.half_life {
             Some(Nanos::ZERO) => Err(
-                "half_life: it is above 0; leave it out, and each packet's is drawn by itself"
+                "half_life: it must be above 0; leave it out for independent delays"
                     .to_owned(),
             ),
             _ => Ok(()),

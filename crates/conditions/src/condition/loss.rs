@@ -51,7 +51,7 @@ impl LossSpec {
         let odds = share.fraction() / (1.0 - share.fraction());
         Err(match odds.is_finite() {
             true => format!(
-                "a loss of {share} comes in bursts of {odds:.3} packets or more on average, not of {burst}"
+                "a loss of {share} needs bursts of at least {odds:.3} packets on average, not of {burst}"
             ),
             false => "a loss of 100% has no bursts: leave burst out".to_owned(),
         })

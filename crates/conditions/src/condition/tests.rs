@@ -120,7 +120,7 @@ fn what_is_wrong_comes_with_what_would_be_right() {
     refused::<LossSpec>("1%,burst=2,burst=3", "burst: given twice");
     refused::<LossSpec>("1%,ecn,ecn", "ecn: given twice");
     refused::<LossSpec>("1%,ect", "unknown key `ect`; did you mean `ecn`?");
-    refused::<LossSpec>("1%,8", "unknown key `8`; there are: share, burst, ecn");
+    refused::<LossSpec>("1%,8", "unknown key `8`; use one of: share, burst, ecn");
     refused::<LossSpec>("1", "%");
     refused::<RateSpec>(
         "10mbit,burst=1kb",
@@ -129,7 +129,7 @@ fn what_is_wrong_comes_with_what_would_be_right() {
     refused::<RateSpec>("10mbit,burst=32", "burst: `32` has no unit");
     refused::<RateSpec>(
         "10mbit,32KiB",
-        "unknown key `32KiB`; there are: rate, burst",
+        "unknown key `32KiB`; use one of: rate, burst",
     );
     refused::<RateSpec>("10mbit,burst=9kb,burst=9kb", "twice");
     refused::<RateSpec>("0bit,burst=32KiB", "fills no bucket");
@@ -144,8 +144,8 @@ fn what_is_wrong_comes_with_what_would_be_right() {
     refused::<PoliceSpec>("0bit,burst=32KiB", "at least 1bit");
     refused::<PoliceSpec>("10mbit,burst=1513b", "at least 1514b");
     refused::<AqmSpec>("sfq", "drop-head, red, codel, fq_codel, pie, dualpi2");
-    refused::<AqmSpec>("drop-head,ecn", "unknown key `ecn`; there is none at all");
-    refused::<AqmSpec>("red,limit=400kb", "unknown key `limit`; there are: ");
+    refused::<AqmSpec>("drop-head,ecn", "unknown key `ecn`; there are none");
+    refused::<AqmSpec>("red,limit=400kb", "unknown key `limit`; use one of: ");
     refused::<AqmSpec>(
         "red,min=90kb,max=30kb",
         "max = 30kb is out of range: it is above min",
@@ -175,7 +175,7 @@ fn what_is_wrong_comes_with_what_would_be_right() {
     refused::<ReorderSpec>("5", "%");
     refused::<ReorderSpec>("5%,gap=0", "gap: ");
     refused::<ReorderSpec>("5%,gap", "gap: expected a whole number");
-    refused::<ReorderSpec>("5%,extent=3", "there are: share, gap");
+    refused::<ReorderSpec>("5%,extent=3", "use one of: share, gap");
     refused::<ReorderSpec>("5%,gap=3,gap=4", "gap: given twice");
     refused::<DuplicateSpec>("1%,delay=5", "delay: `5` has no unit");
     refused::<DuplicateSpec>("1%,5ms", "share, delay");
@@ -193,7 +193,7 @@ fn what_is_wrong_comes_with_what_would_be_right() {
         "2ms,zipf => lognormal, normal, pareto, paretonormal, uniform",
         "2ms,normal,uniform => law: given twice",
         "2ms,free,per-flow => ordering: given twice",
-        "2ms,half-life=0ms => half_life: it is above 0; leave it out",
+        "2ms,half-life=0ms => half_life: it must be above 0; leave it out",
         "2ms,half-life=5 => half_life: `5` has no unit",
         "2ms,half-life=1s,half-life=2s => half_life: given twice",
         "2ms,law=table => a table needs its values",
@@ -219,10 +219,10 @@ fn a_table_of_values_keeps_them_in_records() {
         "law = 'normal' => `spread` is missing",
         "spread = '2ms'\nlaw = 'table' => law: a table needs its values",
         "spread = '2ms'\nlaw = 'table'\nfile = 'x' => file: x was not read",
-        "spread = '2ms'\nlaw = 'table'\nvalues = '1 b' => values: line 1: `b` is no",
-        "spread = '2ms'\nfile = 'x' => file: it needs law = \"table\"",
-        "spread = '2ms'\nvalues = '1' => values: they need law",
-        "spread = '2ms'\nhalf_life = '0s' => half_life: it is above 0",
+        "spread = '2ms'\nlaw = 'table'\nvalues = '1 b' => values: line 1: `b` is not a value",
+        "spread = '2ms'\nfile = 'x' => file: add law = \"table\"",
+        "spread = '2ms'\nvalues = '1' => values: add law",
+        "spread = '2ms'\nhalf_life = '0s' => half_life: it must be above 0",
         "spread = '2ms'\nordering = 'perflow' => ordering: unknown name `perflow`; did you mean `per-flow`?",
     ] {
         let (table, right) = case.split_once(" => ").unwrap();

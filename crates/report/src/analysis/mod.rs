@@ -726,7 +726,7 @@ pub(crate) mod tests {
             ),
             (
                 Verdict::Met,
-                "ping.rtt_ms.median: a spread over the runs, one at either end left out, of at most 50 %",
+                "ping.rtt_ms.median: a spread over the runs, without the lowest and the highest, of at most 50 %",
                 "3.33 % (published: 20.00 %)"
             )
         );

@@ -138,18 +138,18 @@ const MISTAKES: &[Mistake] = &[
     mistake("least = \"10mbit\" }", "lest = \"10mbit\" }, # here", "expect 1: unknown key `lest`", "did you mean `least`?"),
     mistake("\"link.queue\" =", "\"link.qeue\" =", "link: unknown key `qeue`", "did you mean `queue`?"),
     mistake(r#"kind = "netns""#, "kind = \"netns\"\nnodes = [\"a\", \"b\"] # here",
-        "bed: unknown key `nodes`", "there are: mtu, offloads, tbf, wire"),
-    mistake(r#"link.delay = "10ms""#, r#"link.satellite = "geo" # here"#, "link: unknown key `satellite`", "there are: profile, delay"),
+        "bed: unknown key `nodes`", "use one of: mtu, offloads, tbf, wire"),
+    mistake(r#"link.delay = "10ms""#, r#"link.satellite = "geo" # here"#, "link: unknown key `satellite`", "use one of: profile, delay"),
     mistake(r#"link.delay = "10ms""#, r#"link.profile = "geo-sat" # here"#, "link: profile", "did you mean `geo-satellite`?"),
     // Names of what is not there.
-    mistake(r#"name = "office""#, r#"name = "../office" # here"#, "name: `../office`", "the first a letter or a digit"),
+    mistake(r#"name = "office""#, r#"name = "../office" # here"#, "name: `../office`", "begin with a letter or a digit"),
     mistake(r#"kind = "ping""#, r#"kind = "pnig" # here"#, "instruments 1: kind", "did you mean `ping`?"),
     mistake(r#"kind = "netns""#, r#"kind = "netsn" # here"#, "bed: kind", "did you mean `netns`?"),
     mistake("name = \"idle\"\nbase = \"line\"", "name = \"idle\"\nbase = \"lien\" # here", "base", "did you mean `line`?"),
     mistake(r#"instruments = ["latency"]"#, r#"instruments = ["delay"] # here"#,
-        "instruments 1: there is no instrument `delay`", "there are: latency, load"),
+        "instruments 1: there is no instrument `delay`", "use one of: latency, load"),
     mistake("parameters.load =", "parameters.laod =", "parameters: laod", "did you mean `load`?"),
-    mistake("{ of = \"load.", "{ of = \"tcp.", "expect 1: of", "there are: latency, load"),
+    mistake("{ of = \"load.", "{ of = \"tcp.", "expect 1: of", "use one of: latency, load"),
     mistake("load.goodput_bit_per_s.mean", "load.goodput.mean", "expect 1: of", "did you mean `goodput_bit_per_s`?"),
     mistake("latency.rtt_ms.median\", gain", "latency.rtt_ms.p99\", gain", "expect 2: of", "it has latency.rtt_ms.m"),
     mistake("load.goodput_bit_per_s.mean", "load.goodput_bit_per_s.mean.64b", "expect 1: of", "it has load.goodput_bit_per_s.mean.up"),
@@ -230,6 +230,6 @@ fn a_base_that_is_named_where_there_are_none_is_refused_as_such() {
     let error = parse("x.toml", text, false).unwrap_err().to_string();
     assert_eq!(
         error,
-        "x.toml:6: base: there is no `bases.lan`; there is none at all"
+        "x.toml:6: base: there is no `bases.lan`; there are none"
     );
 }

@@ -30,7 +30,7 @@ const RIGHT: [&str; 9] = [
     "as in ",
     "such as ",
     "did you mean ",
-    "there are: ",
+    "use one of: ",
     "there is none",
     "write ",
     "must be ",
