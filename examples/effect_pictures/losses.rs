@@ -81,7 +81,7 @@ fn of_chains(
     };
     let counts = || lengths.iter().flat_map(|curve| &curve.points);
     let axes = [
-        Axis::counts("losses in a row", u64::from(LONGEST)),
+        Axis::counts("losses in a burst", u64::from(LONGEST)),
         Axis::log(
             "how often",
             counts().map(|point| point.y).chain([1.0, 10.0]),

@@ -419,7 +419,7 @@ mod tests {
                 "shaper 47.820",
                 "receiver's window 1677.722",
                 "packets not lost 47.342 limit, the lowest",
-                "Reno-friendly CUBIC's law of loss 7.094 expected average",
+                "Reno-friendly CUBIC's loss model 7.094 expected average",
                 "UDP",
             ],
         );
@@ -443,8 +443,8 @@ mod tests {
         says(
             lossy,
             &[
-                "324.2 % of 7.094 Mbit/s (Reno-friendly CUBIC's law of loss), which is the law's mean and no limit",
-                "at most 47.342 Mbit/s (packets not lost)",
+                "324.2 % of 7.094 Mbit/s (Reno-friendly CUBIC's loss model), which is the model's average and not a limit",
+                "the limit is 47.342 Mbit/s (packets not lost)",
             ],
         );
         assert!(!text(lossy).unwrap().contains("can be delivered"));

@@ -199,7 +199,7 @@ fn samples_that_are_years_apart_are_refused_as_flents_with_their_case() -> Resul
     ends_with(
         &refused,
         2,
-        "its samples span 1000000000 s: a data file of flent has at most",
+        "the samples span 1000000000 s, more than the",
     )?;
     for format in ["text", "html", "md", "csv", "json"] {
         let made = records.run(&["report", "far", "--format", format])?;

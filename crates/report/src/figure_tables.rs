@@ -229,7 +229,7 @@ impl FigureTable<'_> {
             columns.extend(published.then(publication));
             let change = || match narrow {
                 true => Column::numbers(format!("Δ\n{}", change_unit(column.metric))),
-                false => Column::words("Δ against the reference"),
+                false => Column::words("Δ to the reference"),
             };
             columns.extend(changed.then(|| change().beside()));
         }

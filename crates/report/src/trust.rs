@@ -7,10 +7,10 @@ use record::profile::{Carrier, InstrumentProfile};
 use record::{Metric, Statistic};
 
 /// The causes that make more than one figure invalid, in sentences.
-pub(crate) const EVERY_FIGURE: &str = "A packet is late when it left the emulator later than the late budget after its due time. The \
-    shares of late packets are those of the figure's own packets in its own time. Besides, a paced sender that falls more than 1 % short of its \
-    schedule makes every figure of its measurement invalid, and a host that was starved of processor time, or an emulator that lost packets of \
-    its own accord, makes every figure of the run invalid.";
+pub(crate) const EVERY_FIGURE: &str = "A packet is late if it left the emulator later than the late budget after its due time. The \
+    shares of late packets count only the packets of the figure, in its own time. Besides, a paced sender that falls more than 1 % short of its \
+    schedule makes every figure of its measurement invalid, and a host that was starved of processor time, or an emulator that itself lost \
+    packets, makes every figure of the run invalid.";
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ const NONE: &str = "–";
 const TIME: TrustRow = TrustRow {
     anchor: "rtt",
     figures: "`rtt_ms`, `network_rtt_ms`, `connect_ms`, `tls_handshake_ms`, `first_byte_ms`, `completion_ms`: median",
-    contains: "the median; of `ping` and `probe` that of the network, for which the lower end allows for the time of the hosts",
+    contains: "the median; for `ping` and `probe` that of the network: the lower end allows for the time of the hosts",
     method: "Woodruff's, from blocks of neighbouring samples",
     least: "10 independent samples",
     invalid: LATE_BULK,
@@ -67,7 +67,7 @@ const TIME_P99: TrustRow = TrustRow {
 const DELAY: TrustRow = TrustRow {
     anchor: "delay",
     figures: "`one_way_delay_ms`: median",
-    contains: "the median of one direction, with what clocks and stamps may be off",
+    contains: "the median of one direction, with the possible error of clocks and stamps",
     method: "Woodruff's, widened by the error of the clocks",
     least: "10 independent samples",
     invalid: LATE_BULK,
@@ -76,7 +76,7 @@ const LOSS: TrustRow = TrustRow {
     anchor: "loss",
     figures: "`lost_percent`",
     contains: "the probability with which the network loses a packet; where host and network cannot be distinguished it covers both",
-    method: "Wilson's, for the number of independent packets that the observed bursts are worth; runs are pooled",
+    method: "Wilson's, for the effective number of independent packets given the observed bursts; runs are pooled",
     least: "1 packet",
     invalid: "1 packet in 200 late, or more, and more than one packet",
 };
@@ -84,7 +84,7 @@ const GOODPUT_UDP: TrustRow = TrustRow {
     anchor: "goodput-udp",
     figures: "`goodput_bit_per_s` of `udp`",
     contains: "what the network carried in this run",
-    method: "counts, to which sampling adds nothing; the uncertain edges of both ends",
+    method: "counts without sampling error; the uncertain edges at both ends",
     least: "1 datagram after the first",
     invalid: LATE_BULK,
 };
@@ -92,14 +92,14 @@ const GOODPUT_TCP: TrustRow = TrustRow {
     anchor: "goodput",
     figures: "`goodput_bit_per_s` of `tcp` and `http`",
     contains: "what the network carried in this run; external tools state no interval",
-    method: "counts, less the time that the ends add",
+    method: "counts, without the time that the ends add",
     least: "1 interval",
     invalid: LATE_BULK,
 };
 const RUNS_OF_ONE: TrustRow = TrustRow {
     anchor: "runs",
     figures: "means of `pingpong`, `blast` and `transfer`: `rtt_ms`, `goodput_bit_per_s`, `elapsed_s`, `time_per_mib_ms` and others",
-    contains: "the mean of such runs within a measurement; of `rtt_ms` the lower end allows for the time of the hosts",
+    contains: "the mean over such runs within a measurement; for `rtt_ms`, the lower end allows for the time of the hosts",
     method: "Student's t over the runs of the measurement",
     least: "2 runs of the measurement",
     invalid: LATE_BULK,
@@ -107,7 +107,7 @@ const RUNS_OF_ONE: TrustRow = TrustRow {
 const CAPACITY: TrustRow = TrustRow {
     anchor: "capacity",
     figures: "`ip_capacity_bit_per_s`",
-    contains: "the most that the path carried in one sub-interval; a lower bound where the sender was the limit",
+    contains: "the most that the path carried in one sub-interval; a lower bound if the sender was the limit",
     method: "RFC 9097's maximum over sub-intervals",
     least: "1 sub-interval",
     invalid: LATE_BULK,
@@ -123,7 +123,7 @@ const JITTER: TrustRow = TrustRow {
 const COUNT: TrustRow = TrustRow {
     anchor: "counts",
     figures: "`retransmitted_packets`, `tcp_rtt_ms` and other readings of the kernel",
-    contains: "no interval: it is what was counted or read in this run",
+    contains: "no interval: it was counted or read in this run",
     method: NONE,
     least: NONE,
     invalid: LATE_BULK,
@@ -131,7 +131,7 @@ const COUNT: TrustRow = TrustRow {
 const SENT: TrustRow = TrustRow {
     anchor: "sent",
     figures: "`sent_rate_bit_per_s`, `requested_rate_bit_per_s`, CPU times",
-    contains: "no interval: it is what the sender did, or was asked to do",
+    contains: "no interval: it describes what the sender did, or was requested to do",
     method: NONE,
     least: NONE,
     invalid: LATE_BULK,
@@ -142,24 +142,24 @@ pub(crate) const STEADY: TrustRow = TrustRow {
     figures: "steady throughput",
     contains: "the mean that the steady part of the run would have had if it had gone on for long",
     method: "batch means over the autocorrelation time",
-    least: "50 intervals that are worth 20 independent ones; with fewer it is marked",
+    least: "50 intervals with an effective sample size of 20; with fewer, it is marked",
     invalid: LATE_BULK,
 };
 /// The row of figures over several runs.
 const OVER_RUNS: TrustRow = TrustRow {
     anchor: "over-runs",
     figures: "any figure over N runs",
-    contains: "the mean of such runs",
-    method: "Student's t; Stein's for the figure that decides the number of runs; losses are pooled; nothing beyond what the figure can be",
+    contains: "the mean over such runs",
+    method: "Student's t; Stein's for the figure that decides the number of runs; losses are pooled; limited to possible values",
     least: "2 valid runs",
-    invalid: "invalid runs do not count",
+    invalid: "invalid runs are left out",
 };
 const OTHER: TrustRow = TrustRow {
     anchor: "other",
     figures: "any other figure",
-    contains: "what the facts of the instrument say, where one run states an interval",
-    method: "that of the facts",
-    least: "that of the facts",
+    contains: "see the facts of the instrument, if one run states an interval",
+    method: "see the facts",
+    least: "see the facts",
     invalid: LATE_BULK,
 };
 

@@ -536,7 +536,7 @@ pub(crate) mod tests {
             Some(ConfidenceInterval { ends: stated, of })
         );
         let findings = crate::findings::findings(&Analysis::of(&record));
-        let told = "ping.rtt_ms.median within ± 1 % takes 173 runs; 5 count";
+        let told = "ping.rtt_ms.median within ± 1 % needs 173 runs; there are 5 valid runs";
         assert!(
             findings.iter().any(|line| line.contains(told)),
             "{findings:?}"
@@ -755,7 +755,7 @@ pub(crate) mod tests {
         assert_eq!(check.verdict, Verdict::Invalid);
         assert_eq!(check.measured.as_str(), cause);
         let told =
-            format!("run 1 does not count for ping.lost_percent.mean, ping.rtt_ms.p99: {cause}");
+            format!("run 1 is left out of ping.lost_percent.mean, ping.rtt_ms.p99: {cause}");
         let findings = crate::findings::findings(&analysis).join("\n");
         let [junit, html] = [
             crate::formats::junit::junit(&record).unwrap(),

@@ -82,10 +82,10 @@ impl Page<'_> {
         let plan = self.record.plan();
         match plan.order {
             Order::Random => format!(
-                "each round in an order of its own, drawn by seed {}",
+                "each round in a random order (seed {})",
                 plan.seed
             ),
-            Order::AsWritten => format!("as written; seed {}", plan.seed),
+            Order::AsWritten => format!("in the order of the scenario; seed {}", plan.seed),
         }
     }
 
@@ -433,7 +433,7 @@ mod tests {
         }
         record.head.plan.trends.clear();
         let page = html(&record).unwrap();
-        assert!(page.contains("nothing was expected"), "{page}");
+        assert!(page.contains("no expectations defined"), "{page}");
         assert!(!page.contains("expectations met"), "{page}");
     }
 

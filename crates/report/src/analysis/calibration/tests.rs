@@ -447,7 +447,7 @@ fn an_interval_beside_the_truth_misses_and_says_by_how_much() {
     assert_eq!(cell.standing, Standing::Misses);
     let cause = cell.cause.as_deref().unwrap();
     assert!(
-        cause.starts_with("outside by 0.900 ms: the stated interval is too narrow"),
+        cause.starts_with("outside by 0.900 ms: the interval is too narrow"),
         "{cause}"
     );
     assert!(!report.is_met());
