@@ -477,8 +477,8 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         for (line, cause) in [
-            ("--mtu 60", "IPv4 takes 68 to 65535"),
-            ("-6 --mtu 1000", "IPv6 takes 1280"),
+            ("--mtu 60", "IPv4 allows 68 to 65535"),
+            ("-6 --mtu 1000", "IPv6 allows 1280"),
             ("--rtt 0ms", "RTT of 0"),
             ("--window 4MiB", "--rtt"),
             ("--loss 1%", "--rtt"),

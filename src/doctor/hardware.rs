@@ -27,9 +27,9 @@ const TYPICAL_LATENESS: Duration = Duration::from_micros(100);
 
 pub(super) fn kernel() -> Check {
     let (running, oldest) = (KernelVersion::running(), KernelVersion::OLDEST);
-    let found = format!("{running}; {oldest} is the oldest supported");
+    let found = format!("{running}; the oldest supported kernel is {oldest}");
     let lack = Lack {
-        cost: "nothing is known to work here",
+        cost: "farwire may not work at all",
         remedy: "use a newer kernel",
     };
     let found = if running >= oldest {
@@ -49,8 +49,8 @@ pub(super) fn clock() -> Check {
         false => Err(source.to_owned()),
     };
     let lack = Lack {
-        cost: "each reading may be a system call or a slow device, at some packets' cost in rate",
-        remedy: "boot with tsc=reliable where the processor's counter is steady",
+        cost: "reading the clock may be slow, which reduces the packet rate",
+        remedy: "boot with tsc=reliable, if the processor's counter is stable",
     };
     Check::tried("clock source", found, CheckState::Degraded, lack)
 }
@@ -74,8 +74,8 @@ pub(super) fn processors() -> Check {
         several => Ok(several.to_string()),
     };
     let lack = Lack {
-        cost: "emulator and traffic take each other's time",
-        remedy: "use --cpu gentle and low rates, or a machine with 2",
+        cost: "the emulator and the traffic compete for processor time",
+        remedy: "use --cpu gentle and low rates, or a machine with two processors",
     };
     Check::tried("processors", found, CheckState::Degraded, lack)
 }
@@ -83,12 +83,12 @@ pub(super) fn processors() -> Check {
 /// Whether `serve` and `emulate` can have their system calls filtered.
 pub(super) fn seccomp() -> Check {
     let found = match sandbox::seccomp::is_available() {
-        true => Ok("filters can kill a process".to_owned()),
-        false => Err("refused here".to_owned()),
+        true => Ok("system call filters work".to_owned()),
+        false => Err("the kernel refuses filters".to_owned()),
     };
     let lack = Lack {
-        cost: "`serve` and `emulate` keep all system calls",
-        remedy: "use a kernel with CONFIG_SECCOMP_FILTER, and a container that allows seccomp(2)",
+        cost: "`serve` and `emulate` run without a system call filter",
+        remedy: "use a kernel with CONFIG_SECCOMP_FILTER and a container that allows seccomp(2)",
     };
     Check::tried("seccomp", found, CheckState::Degraded, lack)
 }
@@ -96,10 +96,10 @@ pub(super) fn seccomp() -> Check {
 /// Whether files can be put out of their reach.
 pub(super) fn landlock() -> Check {
     let version = sandbox::landlock::version().map(|version| format!("version {version}"));
-    let found = version.ok_or_else(|| "not in this kernel, or switched off".to_owned());
+    let found = version.ok_or_else(|| "this kernel does not have it, or it is switched off".to_owned());
     let lack = Lack {
-        cost: "`serve` and `emulate` keep the files of the user that they run as",
-        remedy: "use a kernel with CONFIG_SECURITY_LANDLOCK, and `landlock` in its lsm=",
+        cost: "`serve` and `emulate` can access all files of their user",
+        remedy: "use a kernel with CONFIG_SECURITY_LANDLOCK and `landlock` in its lsm=",
     };
     Check::tried("Landlock", found, CheckState::Degraded, lack)
 }
@@ -113,7 +113,7 @@ fn lateness() -> Duration {
 fn judge_lateness(median: Duration, p99: Duration, real_time: bool) -> Check {
     let schedule = if real_time { "real-time" } else { "ordinary" };
     let found = format!(
-        "median {median:.1?}, 99th percentile {p99:.1?} of {SLEEPS} sleeps of {SLEEP:?}, scheduled as {schedule}"
+        "median {median:.1?}, p99 {p99:.1?} for {SLEEPS} sleeps of {SLEEP:?}, with {schedule} scheduling"
     );
     let late = Duration::from(LateBudget::DEFAULT.time());
     let found = match median <= TYPICAL_LATENESS && p99 <= late {
@@ -121,10 +121,10 @@ fn judge_lateness(median: Duration, p99: Duration, real_time: bool) -> Check {
         false => Err(found),
     };
     let lack = Lack {
-        cost: "packets may leave late; each run says how many did",
-        remedy: "quieten the machine, or run as root on 2 processors, which schedules farwire in real time",
+        cost: "packets may leave late; each run counts them",
+        remedy: "stop other programs, or run as root on two processors, for real-time scheduling",
     };
-    Check::tried("wake-up lateness", found, CheckState::Degraded, lack)
+    Check::tried("wake-up latency", found, CheckState::Degraded, lack)
 }
 
 #[cfg(test)]
@@ -137,8 +137,8 @@ mod tests {
         assert_eq!(
             check,
             Check::ok(
-                "wake-up lateness",
-                "median 31.0µs, 99th percentile 95.0µs of 400 sleeps of 200µs, scheduled as real-time"
+                "wake-up latency",
+                "median 31.0µs, p99 95.0µs for 400 sleeps of 200µs, with real-time scheduling"
             )
         );
     }

@@ -102,7 +102,7 @@ impl fmt::Display for Check {
         };
         write!(f, "{verdict:<9} {:<22} {}", self.name, self.found)?;
         match self.lack {
-            Some(Lack { cost, remedy }) => write!(f, " — {cost}; way round: {remedy}"),
+            Some(Lack { cost, remedy }) => write!(f, " — {cost}; workaround: {remedy}"),
             None => Ok(()),
         }
     }
@@ -140,12 +140,12 @@ impl Check {
 /// What `emulate` takes; the rest is judged by the user namespaces.
 fn capabilities() -> Check {
     let found = match userns::holds_network_capabilities() {
-        true => Ok("CAP_NET_ADMIN and CAP_NET_RAW are held".to_owned()),
-        false => Err("CAP_NET_ADMIN and CAP_NET_RAW are not both held".to_owned()),
+        true => Ok("this process has CAP_NET_ADMIN and CAP_NET_RAW".to_owned()),
+        false => Err("this process lacks CAP_NET_ADMIN or CAP_NET_RAW".to_owned()),
     };
     let lack = Lack {
-        cost: "`emulate` cannot take real interfaces",
-        remedy: "run `emulate` as root; the rest does without",
+        cost: "`emulate` cannot use real interfaces",
+        remedy: "run `emulate` as root; other commands need no privileges",
     };
     Check::tried("privileges", found, CheckState::Degraded, lack)
 }
@@ -158,13 +158,13 @@ fn user_namespaces(privilege: &Privilege) -> Check {
     };
     let lack = Lack {
         cost: "only root can use `run` and `exec`",
-        remedy: "set the sysctl that is named, or run as root (a container: with SYS_ADMIN, NET_ADMIN and NET_RAW)",
+        remedy: "set the named sysctl, or run as root (in a container: with SYS_ADMIN, NET_ADMIN and NET_RAW)",
     };
     let verdict = match privilege {
         Privilege::Root => CheckState::Degraded,
         _ => CheckState::Missing,
     };
-    let tried = tried.map(|()| "tried: they come with interfaces of their own".to_owned());
+    let tried = tried.map(|()| "tested, with network interfaces".to_owned());
     Check::tried("user namespaces", tried, verdict, lack)
 }
 
@@ -173,8 +173,8 @@ fn tool(name: &'static str, version_flag: &str, package: &'static str) -> Check 
         .map(|tool| format!("{}: {}", tool.path.display(), tool.version))
         .map_err(|error| error.to_string());
     let lack = Lack {
-        cost: "scenarios that run it as an external instrument fail",
-        remedy: "install that package; farwire's own instruments do without",
+        cost: "scenarios that use it as an external instrument fail",
+        remedy: "install the package; farwire's own instruments do not need it",
     };
     Check::tried(name, found, CheckState::Degraded, lack)
 }
@@ -197,7 +197,7 @@ mod tests {
         let line = lamp(CheckState::Degraded).to_string();
         assert_eq!(
             line,
-            "degraded  lamp                   no oil — it is dark; way round: light a candle"
+            "degraded  lamp                   no oil — it is dark; workaround: light a candle"
         );
     }
 

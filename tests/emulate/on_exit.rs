@@ -134,7 +134,7 @@ fn restore_leaves_alone_what_a_box_that_runs_has_changed() -> Result<()> {
     let said = restore(&bed)?;
     let pid = wan.pid();
     for port in PORTS {
-        let line = format!("interface {port} is already in use by another farwire (pid {pid})");
+        let line = format!("another farwire already uses interface {port} (pid {pid})");
         has(&said, &line)?;
     }
     check_same(&bed, &during)?;

@@ -492,7 +492,7 @@ fn a_schedule_out_of_order_and_one_without_a_time_are_refused() {
     assert!(refusal("schedule = [{ at = '1s', dealy = '1ms' }]").contains("unknown key `dealy`"));
     assert!(refusal("schedule = [{ at = '1s', queue = '1pkt' }]").contains("needs a rate"));
     let late = "schedule = [{ at = '1s', delay = '7200s' }]";
-    assert!(refusal(late).contains("delay: 7200s is out of range: a delay is at most 3600s"));
+    assert!(refusal(late).contains("delay: 7200s is out of range: a delay must be at most 3600s"));
     let gate = "stages = [{ kind = 'gate', schedule = [{ at = '2s', open = false }, { at = '1s', open = true }] }]";
     assert_eq!(
         refusal(gate),
@@ -561,10 +561,10 @@ fn a_stage_has_the_keys_of_its_kind() {
 fn what_no_stage_can_be_is_refused_by_its_name() {
     for case in [
         "kind = 'gate', times = [1] => stages 1: unknown key `times`; use one of: open, queue",
-        "kind = 'gate', queue = '1s' => stages: gate: queue: 1s is out of range: a gate's queue is in packets or bytes",
-        "kind = 'trace' => stages: trace: times: a trace is out of range: give at least one time",
-        "kind = 'trace', times = [] => give at least one time",
-        "kind = 'trace', times = [5, 3] => must not run backwards",
+        "kind = 'gate', queue = '1s' => stages: gate: queue: 1s is out of range: state a gate's queue in packets or bytes",
+        "kind = 'trace' => stages: trace: times: a trace is out of range: write at least one time",
+        "kind = 'trace', times = [] => write at least one time",
+        "kind = 'trace', times = [5, 3] => must be in ascending order",
         "kind = 'trace', times = [0] => above 0",
         "kind = 'trace', times = [1], queue = '1s' => \
          stages: trace: queue: 1s is out of range: a trace has no rate, so its queue is in packets or bytes",
@@ -576,7 +576,7 @@ fn what_no_stage_can_be_is_refused_by_its_name() {
         "kind = 'reorder', share = '1%' => stages: reorder: `extent` is missing: write extent = 3",
         "kind = 'reorder', share = '1%', extent = 0 => nonzero",
         "kind = 'reorder', share = '1%', extent = 3, timeout = '0s' => \
-         stages: reorder: timeout: 0ns is out of range: a packet is held for more than 0 and at most 3600s",
+         stages: reorder: timeout: 0ns is out of range: a packet must be held for more than 0 and at most 3600s",
         "kind = 'four-state', p31 = '1%' => stages: four-state: `p13` is missing: write p13 = \"1%\"",
         "kind = 'four-state', p13 = '1%', p31 = '60%', p32 = '50%' => \
          stages: four-state: p32: 50% and p31 = 60% is out of range: what leads out of state 3, p31 and p32, is at most 100%",

@@ -226,7 +226,7 @@ impl Step {
         match (self, errno) {
             // Without the privilege the kernel refuses the batch at its beginning.
             (Self::AddTable, libc::EPERM | libc::EEXIST) => {
-                " (another farwire has the interface in use)"
+                " (another farwire uses the interface)"
             }
             (_, libc::EPERM | libc::EACCES) => " (CAP_NET_ADMIN is needed)",
             (Self::FindInterface, _) => "",

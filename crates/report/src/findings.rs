@@ -171,7 +171,7 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
         lines.push(match analysis.checks().count() {
             0 => "no expectations defined".to_owned(),
             1 => "the expectation is met".to_owned(),
-            count => format!("all {count} expectations are met"),
+            count => format!("all {count} expectations met"),
         });
     }
     let mut faults = analysis.cases.iter().flat_map(|figures| &figures.faults);

@@ -124,7 +124,7 @@ fn what_is_wrong_comes_with_what_would_be_right() {
     refused::<LossSpec>("1", "%");
     refused::<RateSpec>(
         "10mbit,burst=1kb",
-        "burst = 1kb is out of range: a burst is at least 1514b",
+        "burst = 1kb is out of range: a burst must be at least 1514b",
     );
     refused::<RateSpec>("10mbit,burst=32", "burst: `32` has no unit");
     refused::<RateSpec>(
@@ -132,8 +132,8 @@ fn what_is_wrong_comes_with_what_would_be_right() {
         "unknown key `32KiB`; use one of: rate, burst",
     );
     refused::<RateSpec>("10mbit,burst=9kb,burst=9kb", "twice");
-    refused::<RateSpec>("0bit,burst=32KiB", "fills no bucket");
-    refused::<PathMtuSpec>("67", "mtu = 67 is out of range: an MTU is at least 68");
+    refused::<RateSpec>("0bit,burst=32KiB", "has no burst");
+    refused::<PathMtuSpec>("67", "mtu = 67 is out of range: an MTU must be at least 68");
     for text in ["65536", "1400b", "-1", ""] {
         refused::<PathMtuSpec>(
             text,
@@ -148,20 +148,20 @@ fn what_is_wrong_comes_with_what_would_be_right() {
     refused::<AqmSpec>("red,limit=400kb", "unknown key `limit`; use one of: ");
     refused::<AqmSpec>(
         "red,min=90kb,max=30kb",
-        "max = 30kb is out of range: it is above min",
+        "max = 30kb is out of range: max must be above min",
     );
     refused::<AqmSpec>(
         "red,burst=3",
-        "burst = 3 is out of range: it is at least min / avpkt",
+        "burst = 3 is out of range: burst must be at least min / avpkt",
     );
     refused::<AqmSpec>(
         "red,probability=0%",
-        "probability = 0% is out of range: it is above 0",
+        "probability = 0% is out of range: it must be above 0",
     );
-    refused::<AqmSpec>("red,avpkt=0b", "avpkt = 0b is out of range: it is above 0");
+    refused::<AqmSpec>("red,avpkt=0b", "avpkt = 0b is out of range: it must be above 0");
     refused::<AqmSpec>(
         "pie,target=0ms",
-        "target = 0ns is out of range: it is above 0",
+        "target = 0ns is out of range: it must be above 0",
     );
     refused::<AqmSpec>(
         "pie,tupdate=1us",

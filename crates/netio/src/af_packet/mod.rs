@@ -45,7 +45,7 @@ const BATCH: usize = 32;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// No such interface in this network namespace.
-    #[error("interface {0}: no such interface here")]
+    #[error("interface {0}: there is no such interface")]
     NoInterface(String),
     /// The privilege to open packet sockets is missing.
     #[error("interface {0}: opening a packet socket needs CAP_NET_RAW")]

@@ -65,7 +65,7 @@ pub enum TunnelOutError {
     #[error(transparent)]
     Queues(#[from] OffloadError),
     /// Frames could overtake each other.
-    #[error("{0}: trains would overtake packets")]
+    #[error("{0}: trains of packets would overtake single packets")]
     Order(&'static str),
 }
 

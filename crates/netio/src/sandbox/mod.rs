@@ -41,7 +41,7 @@ pub struct ActiveSandbox {
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// The user cannot be another one.
-    #[error("cannot go on as the user `{name}`: {source}")]
+    #[error("cannot change to the user `{name}`: {source}")]
     User {
         /// Its name.
         name: String,
@@ -52,10 +52,10 @@ pub enum SandboxError {
     #[error("cannot give up privileges: {0}")]
     Privileges(#[source] io::Error),
     /// Landlock is there and refuses.
-    #[error("cannot give up files by Landlock: {0}")]
+    #[error("cannot restrict file access with Landlock: {0}")]
     Landlock(#[source] ::landlock::RulesetError),
     /// What was given up is still there.
-    #[error("privileges were given up, and thread {thread} still has {left}")]
+    #[error("privileges were given up, but thread {thread} still has {left}")]
     StillThere {
         /// The thread's number.
         thread: String,
@@ -147,7 +147,7 @@ impl fmt::Display for ActiveSandbox {
         f.write_str(if self.landlock {
             "Landlock"
         } else {
-            "no Landlock (not in this kernel)"
+            "no Landlock (this kernel does not have it)"
         })
     }
 }

@@ -39,7 +39,7 @@ pub struct PathConditions {
 #[derive(Debug, Error, PartialEq)]
 pub enum Impossible {
     /// RFC 791: 68 bytes; RFC 8200: 1280; the length field of either ends at 65535.
-    #[error("an MTU of {mtu} bytes cannot be: {ip} takes {least} to 65535")]
+    #[error("an MTU of {mtu} bytes is out of range: {ip} allows {least} to 65535")]
     Mtu {
         /// What was given, in bytes.
         mtu: u32,
@@ -49,19 +49,19 @@ pub enum Impossible {
         least: u32,
     },
     /// A round trip takes some time.
-    #[error("an RTT of 0 would make every window enough: leave it out instead")]
+    #[error("an RTT of 0 allows any goodput: leave the RTT out")]
     NoRtt,
     /// What was given means nothing without a round-trip time.
-    #[error("{0} acts by the round-trip time: state the RTT too")]
+    #[error("{0} depends on the round-trip time: state the RTT too")]
     NeedsRtt(&'static str),
     /// A path delivers something.
     #[error("a loss of 100% lets nothing through")]
     AllLost,
     /// A sender may have something on its way.
-    #[error("a window of 0 bytes would let nothing through")]
+    #[error("a window of 0 bytes lets nothing through")]
     NoWindow,
     /// Longer than [`sizes::LONGEST`].
-    #[error("a message of {0} bytes is too long: {most} at most", most = sizes::LONGEST)]
+    #[error("a message of {0} bytes is too long: at most {most} are allowed", most = sizes::LONGEST)]
     Message(u64),
 }
 
@@ -136,13 +136,13 @@ pub(crate) mod tests {
             conditions.check().unwrap_err().to_string()
         };
         assert_eq!(gigabit().check(), Ok(()));
-        assert!(cause(|c| c.mtu = 67).contains("IPv4 takes 68 to 65535"));
+        assert!(cause(|c| c.mtu = 67).contains("IPv4 allows 68 to 65535"));
         assert!(cause(|c| c.mtu = 65_536).contains("65536"));
         let short = cause(|c| {
             c.stack.ipv6 = true;
             c.mtu = 1279;
         });
-        assert!(short.contains("IPv6 takes 1280"), "{short}");
+        assert!(short.contains("IPv6 allows 1280"), "{short}");
         assert!(cause(|c| c.rtt = Some(Nanos::ZERO)).contains("RTT of 0"));
         let all_lost = cause(|c| c.loss = Some("100%".parse().unwrap()));
         assert!(all_lost.contains("nothing through"));

@@ -102,7 +102,7 @@ const MISTAKES: &[Mistake] = &[
     mistake(r#"rate = "20mbit""#, "rate = \"20mbit\"\nloss = \"1%,8\" # here", "link: loss", "burst=8"),
     mistake(r#"rate = "20mbit""#, "rate = \"20mbit\"\nber = 1.5 # here", "link: ber", "below 1, as in 1e-6"),
     mistake(r#"queue = "50ms""#, "queue = \"50ms\"\n[[bases.line.link.stages]]\nkind = \"four-state\"\np13 = \"1%\"\np31 = \"60%\"\np32 = \"50%\" # here",
-        "link: stages: four-state: p32", "p31 and p32, is at most 100% together"),
+        "link: stages: four-state: p32", "p31 and p32, which leave state 3, must not exceed 100%"),
     mistake(r#"queue = "50ms""#, "queue = \"50ms\"\n[[bases.line.link.stages]]\nkind = \"indexes\"\nindexes = [7, 3] # here",
         "link: stages: indexes: indexes", "in ascending order"),
     mistake(r#"link.delay = "10ms""#, "link.delay = \"10ms\"\nlink.reorder = \"5%,gap=0\" # here", "link: reorder", "gap=3"),
