@@ -230,7 +230,7 @@ fn a_cable_that_is_cut_ends_both_ends_with_the_cause() -> Result<()> {
     server.wait()?;
     let output = output?;
     let said = ends_with(&output, 1, "10.77.0.2:5203")?;
-    has(&said, "neither sent nor took anything for 20 s")?;
+    has(&said, "neither sent nor received anything for 20 s")?;
     logged
 }
 

@@ -330,7 +330,7 @@ fn an_aqm_manages_the_queue_of_a_rate() {
     assert_eq!(of("drop-head").limit, DEFAULT_QUEUE);
     assert!(
         refusal("rate = '1mbit'\naqm = 'red'\nqueue = '50kb'")
-            .contains("max = 90kb is out of range: it is at most what may wait, the queue")
+            .contains("max = 90kb is out of range: max must not exceed the queue")
     );
     let limited = hop("rate = '1mbit'\naqm = 'codel'\nqueue = '64KiB'");
     assert_eq!(
@@ -376,7 +376,7 @@ fn a_rate_may_have_a_bucket_and_a_policer_needs_one() {
     );
     let varying = "rate = '1mbit,burst=32KiB'\nfluctuation = 'spread=20%,hold=5s'";
     assert!(
-        refusal(varying).contains("rate: burst = 32KiB is out of range: a token bucket has a rate")
+        refusal(varying).contains("rate: burst = 32KiB is out of range: the rate of a token bucket cannot vary")
     );
     assert!(refusal("police = '2mbit'").contains("police: `burst` is missing"));
 }
@@ -579,9 +579,9 @@ fn what_no_stage_can_be_is_refused_by_its_name() {
          stages: reorder: timeout: 0ns is out of range: a packet must be held for more than 0 and at most 3600s",
         "kind = 'four-state', p31 = '1%' => stages: four-state: `p13` is missing: write p13 = \"1%\"",
         "kind = 'four-state', p13 = '1%', p31 = '60%', p32 = '50%' => \
-         stages: four-state: p32: 50% and p31 = 60% is out of range: what leads out of state 3, p31 and p32, is at most 100%",
+         stages: four-state: p32: 50% and p31 = 60% is out of range: p31 and p32, which leave state 3, must not exceed 100%",
         "kind = 'four-state', p13 = '60%', p14 = '50%' => \
-         stages: four-state: p14: 50% and p13 = 60% is out of range: what leads out of state 1, p13 and p14, is at most 100%",
+         stages: four-state: p14: 50% and p13 = 60% is out of range: p13 and p14, which leave state 1, must not exceed 100%",
         "kind = 'indexes' => stages: indexes: `indexes` is missing: write indexes = [0, 3, 7]",
         "kind = 'indexes', indexes = [3, 1] => \
          stages: indexes: indexes: 3, 1 is out of range: write each packet's number once, in ascending order",
@@ -744,7 +744,7 @@ fn what_costs_too_much_is_refused_before_it_is_built() {
         (
             all(30, &copier),
             "stages",
-            "30 stages of one path copy packets, which makes 1073741824 packets of one: at most 16",
+            "30 stages of one path duplicate packets, which makes 1073741824 packets of one: at most 16",
         ),
         (all(800, &copier), "stages", "there are 800: at most 64"),
         (

@@ -38,12 +38,12 @@ use record::{Measurement, Metric};
 /// How long the server's session tickets are awaited after a handshake.
 const TICKETS: Duration = Duration::from_millis(500);
 
-/// How long a TLS handshake takes, and what was agreed
+/// Measure the time of TLS handshakes, and show the negotiated parameters
 ///
-/// Each connection is made, greeted and closed. The server's certificate is not verified.
+/// Each connection completes the handshake and is closed. The server's certificate is not verified.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct TlsArgs {
-    /// Name or address, and the TCP port if it is not that of --port
+    /// Name or address, and the TCP port if it differs from --port
     #[arg(value_name = "HOST[:PORT]")]
     #[serde(skip)]
     host: String,
@@ -53,13 +53,13 @@ pub struct TlsArgs {
     #[command(flatten)]
     #[serde(flatten)]
     plan: ConnectPlan,
-    /// Name that the server is asked for (SNI) [default: HOST]
+    /// Server name to request (SNI) [default: HOST]
     #[arg(long, value_name = "NAME")]
     server_name: Option<String>,
-    /// Application protocols to offer (ALPN), the preferred one first
+    /// Application protocols to offer (ALPN), the preferred one first: h2,http/1.1
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     alpn: Vec<String>,
-    /// Resume the session of an earlier connection where the server allows it
+    /// Resume the session of an earlier connection if the server allows it
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
@@ -194,13 +194,13 @@ impl Handshaker<'_> {
             .with_fact("certificate", "received and not verified")
             .with_fact(
                 "handshake",
-                "from the TCP connection until this end may send data; the server's time for its signature is in it",
+                "from the TCP connection until this end may send data; the server's time for its signature is included",
             )
             .with_fact(
                 "interval",
-                format!("{QUANTILE_INTERVAL}; the hosts' own time is in it; of loss, {LOSS_INTERVAL}"),
+                format!("{QUANTILE_INTERVAL}; the hosts' own time is included; of loss, {LOSS_INTERVAL}"),
             )
-            .with_fact("loss", format!("no handshake within {timeout:?} of asking for the connection"))
+            .with_fact("loss", format!("no handshake within {timeout:?} of the connection request"))
     }
 
     /// One connection. A refused one, or one that the server breaks, ends the measurement.

@@ -513,7 +513,7 @@ fn an_option_of_another_instrument_is_refused() {
     let message = refusal_of(&format!("{text}[[cases]]\nname = 'a'\n"));
     assert!(
         message.starts_with(
-            "x.toml:10: instruments 1: parameters: parallel: no option of ping; it has size"
+            "x.toml:10: instruments 1: parameters: parallel: not an option of ping; it has size"
         ),
         "{message}"
     );

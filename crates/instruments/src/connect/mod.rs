@@ -32,9 +32,9 @@ use record::{Measurement, Metric};
 /// Of the web, where HOST says none.
 const DEFAULT_PORT: u16 = 80;
 
-/// How long a TCP handshake takes
+/// Measure the time of TCP handshakes
 ///
-/// Every TCP server answers, and a host that refuses the connection too.
+/// Any TCP server can be the far end, and also a host that refuses the connection.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct ConnectArgs {
     /// Name or address, and the TCP port if it is not 80
@@ -93,13 +93,13 @@ impl Instrument for ConnectArgs {
 /// Which connections to ask for
 #[derive(Args, Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct ConnectPlan {
-    /// Connections to ask for, one after the other
+    /// Number of connections, one after the other
     #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) count: u32,
-    /// From one to the next: seconds, or 20ms
+    /// Time between connections: 20ms, or a number of seconds
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: Nanos,
-    /// After which a connection that is neither there nor refused is lost
+    /// Count a connection as lost if it is neither made nor refused after this time
     #[arg(short = 'W', long, value_name = "TIME", default_value = "3s", value_parser = above_zero)]
     pub(crate) timeout: Nanos,
 }
@@ -152,14 +152,14 @@ pub(crate) fn measure(
         .with_fact("refused", format!("{refused} of {sent}"))
         .with_fact(
             "connect",
-            "from asking the kernel for a connection until it is there or refused, as this program is told; \
-             a SYN that the kernel sends again makes it longer by the wait",
+            "from the request to the kernel until the connection is made or refused, as this program sees it; the wait before a \
+             retransmitted SYN is included",
         )
         .with_fact(
             "connect interval",
-            format!("{QUANTILE_INTERVAL}; the hosts' own time is in it"),
+            format!("{QUANTILE_INTERVAL}; the hosts' own time is included"),
         )
-        .with_fact("loss", format!("neither there nor refused within {timeout:?}"))
+        .with_fact("loss", format!("neither made nor refused within {timeout:?}"))
         .with_fact("loss interval", measured::LOSS_INTERVAL)
 }
 

@@ -21,23 +21,25 @@ use crate::http::tool::DownloadTool;
 use crate::http::{self, Amount, DEFAULT_INTERVAL, HttpTarget, history};
 use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, above_zero, estimated};
 
-/// An HTTP/1.1 download, or many small files
+/// Measure an HTTP/1.1 download, or the download of many small files
+///
+/// `farwire serve` offers /bytes/N and /seconds/T on port 8080. Any other HTTP server works too.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct HttpArgs {
-    /// `http://HOST[:PORT]/PATH`; `farwire serve` has /bytes/N and /seconds/T; {size} stands for a file's size
+    /// `http://HOST[:PORT]/PATH`, where {size} stands for the size of a file
     #[arg(required = true)]
     #[serde(skip)]
     url: Vec<String>,
-    /// In place of the URL's own path
+    /// Path, in place of the URL's
     #[arg(long, value_name = "PATH", value_parser = path)]
     path: Option<String>,
-    /// End after so many bytes
+    /// Stop after this many bytes
     #[arg(long, value_name = "SIZE", conflicts_with = "duration")]
     bytes: Option<Bytes>,
-    /// End after so long
+    /// Stop after this time
     #[arg(long, value_name = "TIME", value_parser = above_zero)]
     duration: Option<Nanos>,
-    /// Length of the intervals in which bytes are counted [default: 100ms]
+    /// Interval in which bytes are counted [default: 100ms]
     #[arg(long, value_name = "TIME", value_parser = above_zero)]
     interval: Option<Nanos>,
     /// Measure with another program
@@ -124,7 +126,7 @@ impl Instrument for HttpArgs {
         let measurement = match (targets.as_slice(), self.tool) {
             ([target], Some(tool)) => tool.measure(target, interval, local, session)?,
             (_, Some(_)) => {
-                return Err(Failure::bad_input("--tool downloads one URL"));
+                return Err(Failure::bad_input("--tool downloads one URL only"));
             }
             ([target], None) if !self.files.asked_for() => {
                 let interval = interval.unwrap_or(DEFAULT_INTERVAL);
@@ -189,6 +191,6 @@ impl Served {
 }
 
 fn path(text: &str) -> Result<String> {
-    ensure!(Input, text.starts_with('/'), "a path begins with /");
+    ensure!(Input, text.starts_with('/'), "a path must begin with /");
     Ok(text.to_owned())
 }

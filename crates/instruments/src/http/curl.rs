@@ -78,7 +78,7 @@ fn figures(output: &ToolOutput) -> Result<Vec<Figure>> {
     ensure!(Tool, output.code == 0, "{}", output.ending("curl"));
     let status = said["response_code"].as_u64().unwrap_or_default();
     ensure!(Tool, status == 200, "HTTP status {status}");
-    let times: Times = serde_json::from_value(said).context("curl does not say all it should")?;
+    let times: Times = serde_json::from_value(said).context("the output of curl is incomplete")?;
     let between = |from: ToolNumber, to: ToolNumber| (to.0 - from.0).max(0.0);
     let asked = times.time_pretransfer;
     let mut figures = download_figures(

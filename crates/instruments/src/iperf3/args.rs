@@ -9,7 +9,7 @@ use crate::Session;
 use crate::endpoint::{self, CONNECT_TIMEOUT};
 use crate::external::{FarTool, Tool};
 use crate::failure::{Blame, Failure};
-use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, seconds};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, NETWORK, SOCKETS, seconds};
 use crate::iperf3::client::Iperf3Server;
 use crate::iperf3::plan::{
     Iperf3Test, LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, TestDirection,
@@ -24,26 +24,28 @@ use record::profile::{Calibration, Carrier, Headline, HostLimit, InstrumentProfi
 use record::{Direction, Measurement, Metric, Statistic};
 use serde::{Deserialize, Serialize};
 
-/// TCP throughput, as iperf3 measures it, against any iperf3 or farwire server
+/// Measure TCP throughput, as iperf3 does
+///
+/// The far end is `farwire serve` or any iperf3 server. Options have the letters of iperf3.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct TcpArgs {
     #[command(flatten)]
     #[serde(flatten)]
     test: Iperf3Args,
-    /// Bytes written in one call [default: 1 MiB]
-    #[arg(short = 'l', long, value_name = "SIZE", value_parser = |text: &str| small_size(text, LONGEST_BLOCK))]
+    /// Bytes per write call [default: 1 MiB]
+    #[arg(short = 'l', long, value_name = "SIZE", value_parser = |text: &str| small_size(text, LONGEST_BLOCK), help_heading = SOCKETS, hide_short_help = true)]
     length: Option<u32>,
-    /// TCP congestion control of the sending sockets [default: the system's]
-    #[arg(short = 'C', long, value_name = "NAME")]
+    /// TCP congestion control of the sender [default: the system's]
+    #[arg(short = 'C', long, value_name = "NAME", help_heading = SOCKETS)]
     congestion: Option<String>,
     /// TCP maximum segment size in bytes
-    #[arg(short = 'M', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=32_767))]
+    #[arg(short = 'M', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=32_767), help_heading = SOCKETS, hide_short_help = true)]
     set_mss: Option<u32>,
-    /// Send at once, without waiting to fill a segment (TCP_NODELAY)
-    #[arg(short = 'N', long)]
+    /// Send immediately, without waiting to fill a segment (TCP_NODELAY)
+    #[arg(short = 'N', long, help_heading = SOCKETS, hide_short_help = true)]
     no_delay: bool,
-    /// Copy what is received, at the end that receives, as other programs do; without, the kernel discards it there
-    #[arg(long)]
+    /// Copy received data to the program, as other tools do, instead of discarding it in the kernel
+    #[arg(long, help_heading = SOCKETS, hide_short_help = true)]
     #[serde(default)]
     rx_copy: bool,
     #[command(flatten)]
@@ -54,50 +56,50 @@ pub struct TcpArgs {
 /// What iperf3's two kinds of test share.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Iperf3Args {
-    /// Name or address
+    /// Name or address of the server
     #[serde(skip)]
     host: String,
-    /// The server's port [default: 5201; with --tool the tool's own]
+    /// Port of the server [default: 5201; with --tool the tool's default]
     #[arg(short, long)]
     port: Option<u16>,
-    /// Measure with another program, against a server of its kind; it refuses what it has no option for
+    /// Measure with another program; the far end is a server of that program
     #[arg(long, value_name = "TOOL")]
     tool: Option<StreamTool>,
     /// Streams in each direction
     #[arg(short = 'P', long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
     parallel: u32,
-    /// The server sends
+    /// Receive: the server sends
     #[arg(short = 'R', long, conflicts_with = "bidir")]
     reverse: bool,
-    /// Both send
+    /// Send in both directions simultaneously
     #[arg(long)]
     bidir: bool,
-    /// How long: a bare number is seconds [default: 10]
+    /// Duration: 500ms, or a number of seconds [default: 10]
     #[arg(short, long, value_name = "TIME", value_parser = duration, conflicts_with = "bytes")]
     time: Option<Nanos>,
-    /// How many bytes in each direction: K, M and G are 2^10, 2^20 and 2^30
+    /// Stop after this many bytes in each direction, in place of --time; K, M and G are 2^10, 2^20 and 2^30
     #[arg(short = 'n', long, value_name = "SIZE", value_parser = size)]
     bytes: Option<u64>,
-    /// Leave out the first whole seconds
+    /// Leave out the first seconds, a whole number
     #[arg(short = 'O', long, value_name = "TIME", default_value = "0", value_parser = omit)]
     omit: Nanos,
-    /// From one report to the next: a bare number is seconds
+    /// Time between reports: 500ms, or a number of seconds
     #[arg(short, long, value_name = "TIME", default_value = "1", value_parser = interval)]
     interval: Nanos,
-    /// Pace each stream to so many payload bits a second: K, M and G are 10^3, 10^6 and 10^9; 0 is no limit [default: 0 over TCP, 1M over UDP]
+    /// Payload bits per second of each stream; K, M and G are 10^3, 10^6 and 10^9, 0 is no limit [default: 0 for TCP, 1M for UDP]
     #[arg(short = 'b', long, value_name = "RATE", value_parser = bitrate)]
     pub(crate) bitrate: Option<u64>,
-    /// Socket buffers at both ends (SO_SNDBUF, SO_RCVBUF)
-    #[arg(short = 'w', long, value_name = "SIZE", value_parser = |text: &str| small_size(text, LARGEST_WINDOW))]
+    /// Size of the socket buffers at both ends (SO_SNDBUF, SO_RCVBUF)
+    #[arg(short = 'w', long, value_name = "SIZE", value_parser = |text: &str| small_size(text, LARGEST_WINDOW), help_heading = SOCKETS, hide_short_help = true)]
     window: Option<u32>,
-    /// The byte of type of service: decimal, 0x hexadecimal, 0 octal
-    #[arg(short = 'S', long, value_name = "NUMBER", value_parser = tos, conflicts_with = "dscp")]
+    /// Type-of-service byte: decimal, hexadecimal with 0x, or octal with 0
+    #[arg(short = 'S', long, value_name = "NUMBER", value_parser = tos, conflicts_with = "dscp", help_heading = NETWORK, hide_short_help = true)]
     tos: Option<u8>,
-    /// The DSCP, 0 to 63, or a name: cs0 to cs7, af11 to af43, ef
-    #[arg(long, value_name = "DSCP", value_parser = dscp)]
+    /// DSCP: 0 to 63, or a name from cs0 to cs7, af11 to af43, ef
+    #[arg(long, value_name = "DSCP", value_parser = dscp, help_heading = NETWORK)]
     dscp: Option<u8>,
-    /// After which a connection that does not come about has failed: a bare number is milliseconds, as in iperf3 [default: 20s]
-    #[arg(long, value_name = "TIME", value_parser = connect_timeout)]
+    /// Fail if connecting takes longer than this; a number without a unit is milliseconds, as in iperf3 [default: 20s]
+    #[arg(long, value_name = "TIME", value_parser = connect_timeout, help_heading = NETWORK, hide_short_help = true)]
     connect_timeout: Option<Nanos>,
 }
 
@@ -293,7 +295,7 @@ fn omit(text: &str) -> Result<Nanos> {
     ensure!(
         Input,
         Duration::from(time).subsec_nanos() == 0 && time <= Nanos::from_secs(LONGEST_OMIT_S.into()),
-        "must be whole seconds, as iperf3's protocol has it, at most {LONGEST_OMIT_S}"
+        "must be whole seconds (by iperf3's protocol), at most {LONGEST_OMIT_S}"
     );
     Ok(time)
 }

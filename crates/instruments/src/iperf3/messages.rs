@@ -28,8 +28,8 @@ const CLIENT_VERSION: &str = concat!("farwire ", env!("CARGO_PKG_VERSION"));
 /// farwire's own parameter, which an iperf3 passes over: whether receivers copy what they receive.
 const RX_COPY: &str = "farwire_rx_copy";
 /// Why there is no figure of loss where [`StreamResults::omitted`] is absent and a start was omitted.
-pub(super) const LOSS_UNKNOWN: &str = "unknown: the receiving iperf3, older than 3.14, counts from the very start and does not say \
-    what it lost in the omitted part of it";
+pub(super) const LOSS_UNKNOWN: &str = "unknown: the receiving iperf3 is older than 3.14, which counts from the very start and \
+    does not report the losses of the omitted part";
 /// How much of a wrong value an error quotes.
 const QUOTED: usize = 40;
 
@@ -241,7 +241,7 @@ impl StreamResults {
                 (None, None) => None,
                 _ => bail!(
                     Peer,
-                    "omitted_errors and omitted_packets come together or not at all"
+                    "omitted_errors and omitted_packets must come together"
                 ),
             },
             seconds: times.map(|(start, end)| end - start).filter(|s| *s > 0.0),

@@ -215,7 +215,7 @@ pub(super) fn host_overhead(
         let mut hosts: Vec<Duration> = hosts.collect();
         hosts.sort_unstable();
         let nine_in_ten = hosts.get(hosts.len() * 9 / 10).copied();
-        nine_in_ten.context("no message came back over loopback")
+        nine_in_ten.context("no message returned over loopback")
     })
 }
 

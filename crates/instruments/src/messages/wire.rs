@@ -49,10 +49,10 @@ const WAITS: [(&str, Wait); 2] = [("block", Wait::Block), ("spin", Wait::Spin)];
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum Wait {
-    /// Sleep in the kernel until it comes
+    /// Sleep in the kernel until the message comes
     #[default]
     Block,
-    /// Ask again and again: a core at each end, and no wake-up in the round-trip time
+    /// Busy-wait: uses a core at each end, but adds no wake-up latency
     Spin,
 }
 
@@ -174,7 +174,7 @@ impl FromStr for MessageRequest {
         ensure!(
             Peer,
             words.next() == Some(GREETING),
-            "a request starts with `{GREETING} `; this is farwire's far end of pingpong, blast and transfer"
+            "a request must start with `{GREETING} `; this is farwire's far end of pingpong, blast and transfer"
         );
         let mode = words.next().unwrap_or_default();
         let mut fields = Fields::parse(words)?;
@@ -308,7 +308,7 @@ impl<'a> Fields<'a> {
         ensure!(
             Peer,
             words.next() == Some(first),
-            "came {line:?} where a line starts with `{first} `"
+            "it sent {line:?} instead of a line that starts with `{first} `"
         );
         Self::parse(words)
     }

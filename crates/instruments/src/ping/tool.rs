@@ -38,7 +38,7 @@ pub(crate) fn measure(
     let stop = session.stop.within(plan.longest() + GRACE);
     let launcher = session.launcher();
     let measurement = launcher.measure(&tool, &arguments, &stop, |output| parse(output, plan));
-    let stamps = "as the tool takes them, printed with three digits";
+    let stamps = "as the tool measures them, printed with three digits";
     Ok(measurement
         .with_fact("rtt", plan.describe(target))
         .with_fact("timestamps", stamps))
@@ -120,8 +120,8 @@ fn sending_times(answers: &[Answer], sent: u64, interval: Duration) -> Vec<f64> 
 fn schedule(sent: u64, took_s: f64, plan: &PingPlan) -> String {
     let asked_s = plan.interval().as_secs_f64() * (sent - 1) as f64;
     format!(
-        "none: ping waits for at least the interval after each request, so {sent} requests took {took_s:.3} s where intervals alone are \
-         {asked_s:.3} s; whether it kept up cannot be judged"
+        "none: ping waits at least the interval after each request, so {sent} requests took {took_s:.3} s, and the intervals \
+         alone are {asked_s:.3} s; whether ping kept up cannot be judged"
     )
 }
 

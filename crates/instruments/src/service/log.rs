@@ -174,7 +174,7 @@ impl Log {
         if let Some(people) = &self.people {
             let times = match count {
                 1 => String::new(),
-                count => format!(" ({count} refusals, of {peer} the last)"),
+                count => format!(" ({count} refusals, the last of {peer})"),
             };
             let words = format!("{refused_at}, {peer}, {protocol}, REFUSED: {why}{times}");
             people.say(log_line(&words));
@@ -296,7 +296,7 @@ fn lost(count: &AtomicU64, say: fn(u64) -> String) -> Option<String> {
 
 fn lost_lines(lost: u64) -> String {
     let now = now();
-    format!("{now} farwire: {lost} lines of this log were lost here: they were not read in time")
+    format!("{now} farwire: {lost} lines of this log are missing here, because they were not read in time")
 }
 
 fn lost_entries(lost: u64) -> String {

@@ -70,10 +70,10 @@ pub(crate) const RANDOM_SIZE: u32 = 0x8000_0000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Malformed {
     /// So many bytes came; so many there should be.
-    #[error("{0} of {1} bytes, where {2} are right")]
+    #[error("{0} of {1} bytes instead of {2}")]
     Length(&'static str, usize, usize),
     /// This identifier came; this one it should be.
-    #[error("identifier 0x{1:04x} where {0} has 0x{2:04x}")]
+    #[error("identifier 0x{1:04x} instead of 0x{2:04x} for {0}")]
     Identifier(&'static str, u16, u16),
     /// The field, by its name in the RFC, has a value without a meaning.
     #[error("{0} with {1} {2}")]

@@ -201,7 +201,7 @@ mod tests {
                 scope.spawn(move || {
                     let cause = failing_within(Duration::from_secs(2), steps, &[]);
                     assert!(cause.contains(awaited), "{steps}: {cause}");
-                    assert!(cause.contains("did not come within"), "{cause}");
+                    assert!(cause.contains("did not arrive within"), "{cause}");
                 });
             }
         });
@@ -260,7 +260,7 @@ mod tests {
             ),
             (
                 text(&strange.to_json().to_string()),
-                "of a stream 7, which there is not",
+                "a stream 7 that does not exist",
             ),
         ] {
             let failure = failing(6, &last);

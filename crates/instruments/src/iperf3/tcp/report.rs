@@ -196,15 +196,13 @@ impl<'a> TcpTest<'a> {
             // With an omitted start the two ends count from two moments, a way apart.
             if total.spec.sends && theirs > total.bytes_with_omitted {
                 return Some(format!(
-                    "the ends disagree: the far end says that it received {theirs} bytes on stream {id}, \
-                     of {} that were sent",
+                    "the ends disagree: the far end reports {theirs} bytes received on stream {id}, but {} were sent",
                     total.bytes_with_omitted
                 ));
             }
             (!total.spec.sends && self.plan.omit.is_zero() && theirs < total.bytes).then(|| {
                 format!(
-                    "the ends disagree: the far end says that it sent {theirs} bytes on stream {id}, \
-                     of which {} were received",
+                    "the ends disagree: the far end reports {theirs} bytes sent on stream {id}, but {} were received",
                     total.bytes
                 )
             })
@@ -288,14 +286,14 @@ impl<'a> TcpTest<'a> {
             measurement.facts.insert(name.to_owned(), text.to_owned());
         };
         let window = match self.plan.until {
-            Until::For(_) => "until the client's word that the test is over",
+            Until::For(_) => "until the client's message that the test is over",
             Until::Bytes(_) => "until the last byte",
         };
         fact(
             "goodput",
             &format!(
-                "payload bytes (L7) that the receiver read, over its time {window}; in intervals of a sender, \
-                 what the receiver acknowledged"
+                "payload bytes (L7) that the receiver read, over its time {window}; in the intervals of a sender, the \
+                 acknowledged bytes"
             ),
         );
         fact(
@@ -308,9 +306,9 @@ impl<'a> TcpTest<'a> {
             fact(
                 "layers",
                 &format!(
-                    "computed from goodput with {:.1} bytes of payload a segment (TCP_INFO of this end) and {} bytes of \
-                     IPv{} and TCP headers; L2 without FCS, L1 with FCS, preamble and gap; retransmissions and \
-                     acknowledgements are not in them",
+                    "computed from goodput with {:.1} bytes of payload per segment (TCP_INFO of this end) and {} bytes of IPv{} \
+                     and TCP headers; L2 without FCS, L1 with FCS, preamble and gap; retransmissions and acknowledgements are \
+                     not included",
                     layers.payload,
                     layers.headers(),
                     if self.ipv6 { 6 } else { 4 },
@@ -324,9 +322,9 @@ impl<'a> TcpTest<'a> {
         fact(
             "receiving",
             match self.plan.rx_copy {
-                true => "what is received is copied to memory of the program, at both ends",
+                true => "received data are copied to the memory of the program, at both ends",
                 false => {
-                    "the kernel discards what this end receives without copying it (MSG_TRUNC)"
+                    "the kernel discards received data of this end without copying them (MSG_TRUNC)"
                 }
             },
         );

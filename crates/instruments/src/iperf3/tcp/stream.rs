@@ -147,7 +147,7 @@ impl DataStream {
 
     /// Starts the thread.
     pub(super) fn start(&mut self, sending: &Arc<SenderState>, start: Instant) -> Result<()> {
-        let socket = self.socket.clone().context("a stream that is closed")?;
+        let socket = self.socket.clone().context("a closed stream")?;
         socket.set_nonblocking(false)?;
         socket.set_write_timeout(Some(BLOCKED))?;
         socket.set_read_timeout(Some(BLOCKED))?;
@@ -162,7 +162,7 @@ impl DataStream {
                 .set(outcome.err().map(|error| error.to_string()));
         };
         let thread = thread::Builder::new().name(format!("tcp {}", self.spec.id));
-        self.thread = Some(thread.spawn(run).context("no thread for a stream")?);
+        self.thread = Some(thread.spawn(run).context("cannot start the thread of a stream")?);
         Ok(())
     }
 
@@ -316,7 +316,7 @@ fn send(
             Err(error) if is_pause(&error) => 0,
             Err(error) => {
                 control.give_back(wanted);
-                return Err(error).context("the far end broke a stream that was sent on");
+                return Err(error).context("the far end broke a sending stream");
             }
         };
         control.give_back(wanted - written);
@@ -347,13 +347,13 @@ fn receive(
         };
         match taken {
             Ok(0) if !test.control.is_stopped() => {
-                bail!(Peer, "the far end closed a stream that was received on");
+                bail!(Peer, "the far end closed a receiving stream");
             }
             Ok(0) => return Ok(()),
             Ok(count) => counters.add(count, start),
             Err(error) if is_pause(&error) => {}
             Err(error) if !test.control.is_stopped() => {
-                return Err(error).context("the far end broke a stream that was received on");
+                return Err(error).context("the far end broke a receiving stream");
             }
             // After the test the far end may close as it likes.
             Err(_) => return Ok(()),

@@ -35,7 +35,7 @@ impl StreamProgram for Iperf {
         ensure!(
             Tool,
             plan.protocol == Transport::Tcp || plan.bitrate.is_some(),
-            "iperf sends datagrams at a rate only: say which"
+            "iperf sends datagrams only at a rate: add --bitrate"
         );
         super::plain_time("iperf", plan).map(drop)
     }
@@ -63,7 +63,7 @@ impl StreamProgram for Iperf {
             Some(Local::Interface(name)) => {
                 bail!(
                     Tool,
-                    "iperf takes an address to bind to, not an interface ({name})"
+                    "iperf can bind to an address, but not to an interface ({name})"
                 )
             }
             None => None,
@@ -115,9 +115,9 @@ impl StreamProgram for Iperf {
         match plan.protocol {
             Transport::Tcp if !down => measurement.with_fact(
                 "sent rate",
-                "what iperf handed to its socket (L7): up to a socket buffer more than arrived, which it does not say",
+                "bytes that iperf handed to its socket (L7): up to a socket buffer more than arrived, which iperf does not report",
             ),
-            _ => measurement.with_fact("goodput", "what the receiving end's iperf counted (L7)"),
+            _ => measurement.with_fact("goodput", "bytes that the receiving iperf counted (L7)"),
         }
     }
 }

@@ -190,16 +190,16 @@ pub(crate) fn plain_time(tool: &str, plan: &Iperf3Test) -> Result<Duration> {
     ensure!(
         Tool,
         plan.way != TestDirection::Both,
-        "{tool} is used in one direction at a time"
+        "farwire uses {tool} in one direction at a time"
     );
     ensure!(
         Tool,
         plan.omit.is_zero(),
-        "{tool} cannot leave the start out"
+        "{tool} cannot omit the start"
     );
     match plan.until {
         Until::For(time) => Ok(time),
-        Until::Bytes(_) => bail!(Tool, "{tool} is used for a time, not for a number of bytes"),
+        Until::Bytes(_) => bail!(Tool, "farwire uses {tool} for a time, not for a number of bytes"),
     }
 }
 
@@ -211,7 +211,7 @@ pub(crate) fn no_connect_timeout(tool: &str, test: &StreamTest<'_>) -> Result<()
     ensure!(
         Tool,
         test.connect_timeout.is_none(),
-        "{tool} cannot be told how long connecting may take: it has no such option"
+        "{tool} has no option for the time of connecting"
     );
     Ok(())
 }

@@ -38,7 +38,7 @@ impl StreamProgram for Nuttcp {
         if let Some(congestion) = &plan.congestion {
             bail!(
                 Tool,
-                "nuttcp cannot choose the congestion control {congestion}: it has no such option"
+                "nuttcp has no option for the congestion control {congestion}"
             );
         }
         super::plain_time("nuttcp", plan).map(drop)
@@ -54,12 +54,12 @@ impl StreamProgram for Nuttcp {
         super::no_connect_timeout("nuttcp", test)?;
         let (target, plan) = (test.target, test.plan);
         if let Some(local) = test.local {
-            bail!(Tool, "nuttcp cannot bind to {local}: it has no such option");
+            bail!(Tool, "nuttcp has no option to bind to {local}");
         }
         ensure!(
             Tool,
             target.port() >= PORT,
-            "nuttcp takes control ports from {PORT} on, not {}",
+            "nuttcp allows control ports from {PORT} on, not {}",
             target.port()
         );
         let time = super::plain_time("nuttcp", plan)?;
@@ -108,10 +108,10 @@ impl StreamProgram for Nuttcp {
                 .and_then(|report| sent(report, plan))
         };
         super::judged(measurement, plan, sent)
-            .with_fact("goodput", "what the receiving end's nuttcp counted (L7)")
+            .with_fact("goodput", "bytes that the receiving nuttcp counted (L7)")
             .with_fact(
                 "connect",
-                "what nuttcp prints as RTT: the time that connecting took",
+                "nuttcp's RTT, which is the time of connecting",
             )
     }
 }

@@ -219,7 +219,7 @@ fn what_the_server_does_not_allow_is_its_own_line() {
     let refused = pingpong::measure(&far, &pingpong_of(&[1_000_000]), &session());
     let cause = refused.failure.unwrap();
     assert!(
-        cause.contains("1000000 bytes of memory are more than the 300000"),
+        cause.contains("1000000 bytes of memory exceed the 300000"),
         "{cause}"
     );
     let plan = TransferArgs {
@@ -241,7 +241,7 @@ fn a_busy_server_says_so() {
     let cause = blast::measure(&far, &blast_of(1, 1), &session()).failure;
     let cause = cause.unwrap();
     assert!(
-        cause.contains("refused: busy: 0 tests run already"),
+        cause.contains("refused: busy: 0 tests are already running"),
         "{cause}"
     );
 }
@@ -257,7 +257,7 @@ fn who_is_not_allowed_is_told_so() {
     let cause = blast::measure(&far, &blast_of(1, 1), &session()).failure;
     let cause = cause.unwrap();
     assert!(
-        cause.contains("refused: this address may not test here"),
+        cause.contains("refused: this address is not allowed to test here"),
         "{cause}"
     );
 }
