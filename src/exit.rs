@@ -17,7 +17,7 @@ pub(crate) fn report(failure: &Failure) -> ExitCode {
     ExitCode::from(failure.code())
 }
 
-/// Does the same for `exec`, with exit code 125 like env(1), which no command of its own is likely to use.
+/// Does the same for `exec`, with exit code 125 like env(1), so that the exit codes of the command stay distinct.
 pub(crate) fn report_as_env(failure: &Failure) -> ExitCode {
     notes::error(failure);
     ExitCode::from(ENV_FAILED)

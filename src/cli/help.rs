@@ -27,9 +27,9 @@ pub(crate) const LIVE: &str = "Live view and control";
 /// The heading of options that concern the emulator's precision and memory.
 pub(crate) const EMULATOR: &str = "Emulator";
 
-/// How much of a command's help is shown.
+/// The amount of help that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Detail {
+pub(crate) enum Detail {
     /// The screen of `-h`.
     Brief,
     /// The screen of `--help`.
@@ -253,7 +253,7 @@ pub(crate) fn takes_value(arg: &Arg) -> bool {
 }
 
 /// The text beside an option: what it does, its default, and the values that it takes.
-fn description(arg: &Arg, detail: Detail) -> String {
+pub(crate) fn description(arg: &Arg, detail: Detail) -> String {
     let long = arg.get_long_help().filter(|_| detail == Detail::Full);
     let text = long.or_else(|| arg.get_help());
     let mut text = text.map(ToString::to_string).unwrap_or_default();
@@ -285,7 +285,7 @@ fn description(arg: &Arg, detail: Detail) -> String {
     said.trim_start().to_owned()
 }
 
-/// In front of a line whose continuation is indented by as much again.
+/// The indentation of the explanation of a value.
 const HANGING: &str = "  ";
 
 /// The default of an option as it would be written.

@@ -1,6 +1,6 @@
 //! Facts about every command that its help and its manual page share: examples, exit status, environment, files.
 
-/// What a command's help and manual page say beside its options.
+/// The parts of a command's help and manual page other than its options.
 #[derive(Debug)]
 pub(crate) struct Facts {
     /// A purpose and a command line each. Every line parses.

@@ -33,7 +33,7 @@ const TIDIED_EVERY: Duration = Duration::from_secs(5);
 
 /// Serve as the far end of every instrument, for many clients simultaneously
 ///
-/// serve prints its addresses at startup, and a line for each test when the test ends. Port 0 stands for any free port. As root, serve
+/// serve prints its addresses at startup, and a line for each test when the test ends. With port 0, it uses any free port. As root, serve
 /// changes to the user nobody, and gives up all privileges, files and system calls that it does not need.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArgs {

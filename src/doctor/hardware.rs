@@ -1,4 +1,4 @@
-//! Kernel, clock, wake-ups and processors.
+//! Checks of the kernel, the clock, wake-up latency, processors and sandboxes.
 
 use std::fs;
 use std::thread;
@@ -11,7 +11,7 @@ use netio::{CpuUse, Waiter};
 use super::{Check, CheckState, Lack};
 use record::lateness::LateBudget;
 
-/// Clock sources that are read without a system call, on the processors that farwire is built for.
+/// Clock sources that can be read without a system call, on the processors that farwire supports.
 const QUICK_CLOCKS: [&str; 5] = [
     "tsc",
     "kvm-clock",
@@ -22,7 +22,7 @@ const QUICK_CLOCKS: [&str; 5] = [
 
 const SLEEPS: usize = 400;
 const SLEEP: Duration = Duration::from_micros(200);
-/// A median above this is more than the forwarder spins through.
+/// The greatest usual median. The forwarder busy-waits for no longer than this.
 const TYPICAL_LATENESS: Duration = Duration::from_micros(100);
 
 pub(super) fn kernel() -> Check {
@@ -55,9 +55,9 @@ pub(super) fn clock() -> Check {
     Check::tried("clock source", found, CheckState::Degraded, lack)
 }
 
-/// Measures how late a sleeping thread wakes up, scheduled as the forwarder's is; takes about 0.1 s.
+/// Measures how late a sleeping thread wakes up that is scheduled like the forwarder's. It takes about 0.1 s.
 pub(super) fn wake_up() -> Check {
-    // A thread of its own: the schedule stays with it.
+    // The thread keeps its real-time schedule, so it must not be this one.
     let measured = thread::spawn(|| {
         let waiter = Waiter::measure(CpuUse::Spin);
         let mut late: Vec<Duration> = (0..SLEEPS).map(|_| lateness()).collect();
@@ -80,7 +80,7 @@ pub(super) fn processors() -> Check {
     Check::tried("processors", found, CheckState::Degraded, lack)
 }
 
-/// Whether `serve` and `emulate` can have their system calls filtered.
+/// Checks whether the system calls of `serve` and `emulate` can be filtered.
 pub(super) fn seccomp() -> Check {
     let found = match sandbox::seccomp::is_available() {
         true => Ok("system call filters work".to_owned()),
@@ -93,7 +93,7 @@ pub(super) fn seccomp() -> Check {
     Check::tried("seccomp", found, CheckState::Degraded, lack)
 }
 
-/// Whether files can be put out of their reach.
+/// Checks whether their access to files can be restricted.
 pub(super) fn landlock() -> Check {
     let version = sandbox::landlock::version().map(|version| format!("version {version}"));
     let found = version.ok_or_else(|| "this kernel does not have it, or it is switched off".to_owned());
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wake_ups_within_what_is_spun_through_are_well() {
+    fn wake_up_latency_below_the_busy_wait_is_ok() {
         let check = judge_lateness(Duration::from_micros(31), Duration::from_micros(95), true);
         assert_eq!(
             check,
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn rare_wake_ups_beyond_the_budget_are_told() {
+    fn rare_wake_ups_beyond_the_budget_are_degraded() {
         let check = judge_lateness(Duration::from_micros(31), Duration::from_millis(4), false);
         assert!(check.to_string().starts_with("degraded"), "{check}");
     }

@@ -10,20 +10,20 @@ use serde::Serialize;
 
 pub(crate) use instruments::external::Tool;
 
-/// What was found, in the order in which it is told.
+/// The results of the checks, in the order of the output.
 #[derive(Debug, Serialize)]
 pub(crate) struct Diagnosis {
     checks: Vec<Check>,
 }
 
-/// One thing that farwire uses.
+/// The check of one part of the machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Check {
     name: &'static str,
     verdict: CheckState,
-    /// What is there, or why it is not.
+    /// The result of the check, or the cause of its failure.
     found: String,
-    /// What its absence costs, and the way round.
+    /// The consequence of a failure, and the workaround.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     lack: Option<Lack>,
 }
@@ -32,9 +32,9 @@ pub(crate) struct Check {
 #[serde(rename_all = "lowercase")]
 enum CheckState {
     Ok,
-    /// farwire works, but not all of it, or less well.
+    /// farwire works with limits.
     Degraded,
-    /// farwire cannot do its work.
+    /// farwire does not work.
     Missing,
 }
 
@@ -45,8 +45,8 @@ struct Lack {
 }
 
 impl Diagnosis {
-    /// Examines the machine; to be called before the process starts any thread, since it may have to become root in a
-    /// user namespace of its own.
+    /// Checks the machine. Call it before the process starts any thread, because it may have to become root in a new user
+    /// namespace.
     pub(crate) fn make() -> Self {
         let privilege = Privilege::detect();
         let mut checks = vec![
@@ -78,7 +78,7 @@ impl Diagnosis {
         Self { checks }
     }
 
-    /// Whether all that farwire cannot do without is there.
+    /// True if everything that farwire needs is there.
     pub(crate) fn is_fit(&self) -> bool {
         let missing = |check: &Check| check.verdict == CheckState::Missing;
         !self.checks.iter().any(missing)
@@ -118,7 +118,7 @@ impl Check {
         }
     }
 
-    /// What was tried: well with what was found, else of this `verdict` for the reason given.
+    /// Returns the check for the result of a test: ok, or this `verdict` with the cause.
     fn tried(
         name: &'static str,
         tried: Result<String, String>,
@@ -137,7 +137,7 @@ impl Check {
     }
 }
 
-/// What `emulate` takes; the rest is judged by the user namespaces.
+/// Checks the privileges of `emulate`. Other commands depend on user namespaces.
 fn capabilities() -> Check {
     let found = match userns::holds_network_capabilities() {
         true => Ok("this process has CAP_NET_ADMIN and CAP_NET_RAW".to_owned()),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_states_verdict_cost_and_way_round() {
+    fn a_line_states_verdict_consequence_and_workaround() {
         let line = lamp(CheckState::Degraded).to_string();
         assert_eq!(
             line,
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn json_keeps_cost_and_remedy_beside_the_verdict() {
+    fn json_has_consequence_and_workaround_beside_the_verdict() {
         let json = serde_json::to_value(lamp(CheckState::Missing)).unwrap();
         assert_eq!(json["verdict"], "missing");
         assert_eq!(json["cost"], "it is dark");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_is_not_there_names_its_package() {
+    fn the_check_of_a_missing_tool_names_its_package() {
         let check = tool("no-such-tool", "-V", "some-package");
         assert_eq!(check.verdict, CheckState::Degraded);
         assert!(check.found.contains("some-package"), "{check}");

@@ -1,4 +1,4 @@
-//! What a test bed and a box are made of: each is really tried, in namespaces made for it.
+//! Checks of the parts of test beds and of `emulate`. Each part is tested, in new namespaces.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{Check, CheckState, Lack};
 
-/// The congestion control that comparisons are pinned to.
+/// The congestion control that shipped scenarios require.
 const CUBIC: &str = "cubic";
 
 const TEST_BED: &str = "test bed (veth)";
@@ -25,7 +25,7 @@ const NO_TEST_BED: Lack = Lack {
     remedy: "load or build the missing part of the kernel: namespaces, CONFIG_VETH",
 };
 
-/// All checks that need a bed; `entered` says why there can be none.
+/// Runs all checks that need a test bed. `entered` is the cause if there can be none.
 pub(super) fn checks(entered: Result<(), String>) -> Vec<Check> {
     let built = entered.and_then(|()| {
         let bed = Bed::build(&BedConfig::default());
@@ -53,7 +53,7 @@ pub(super) fn checks(entered: Result<(), String>) -> Vec<Check> {
     ]
 }
 
-/// Opens the port that packets would pass: TPACKET_V2 ring, virtio headers, arrival stamps.
+/// Opens a packet socket as the emulator does: TPACKET_V2 ring, virtio headers, arrival time stamps.
 fn packet_sockets(emulator: &NetNs) -> Check {
     let lack = Lack {
         cost: "nothing can be emulated",
@@ -66,7 +66,7 @@ fn packet_sockets(emulator: &NetNs) -> Check {
     Check::tried("packet sockets", found, CheckState::Missing, lack)
 }
 
-/// Whether `measure ping` works outside of test beds; to be called before anything else, where it would run.
+/// Checks whether `measure ping` works outside of test beds. Call it first, before the process enters a namespace.
 pub(super) fn icmp_sockets() -> Check {
     let open = |kind| Socket::new(Domain::IPV4, kind, Some(Protocol::ICMPV4)).is_ok();
     judge_icmp(open(Type::DGRAM), open(Type::RAW), &ping::group_range())
@@ -101,7 +101,7 @@ fn udp_gso() -> Check {
     Check::tried("UDP GSO", found, CheckState::Degraded, lack)
 }
 
-/// Opens the way by which a box's tunnels leave.
+/// Opens the device through which `emulate` sends tunnelled trains.
 fn tunnels(emulator: &NetNs) -> Check {
     let lack = Lack {
         cost: "`emulate` segments trains in VXLAN and Geneve tunnels, which reduces their rate",
@@ -115,7 +115,7 @@ fn tunnels(emulator: &NetNs) -> Check {
     Check::tried("tunnel GSO", found, CheckState::Degraded, lack)
 }
 
-/// Runs a command that does nothing, contained.
+/// Runs the command `true` as `exec` would.
 fn containment(client: &NetNs) -> Check {
     let lack = Lack {
         cost: "`exec` and external instruments cannot run commands",
@@ -178,7 +178,7 @@ fn ipv6() -> Check {
     Check::tried("IPv6", found, CheckState::Degraded, lack)
 }
 
-/// What `f` gives inside `ns`, or why not.
+/// Returns the result of `f` inside `ns`, or the cause of its failure.
 fn tried<T: Send, E: Display + Send>(
     ns: &NetNs,
     f: impl FnOnce() -> Result<T, E> + Send,
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn icmp_sockets_are_there_by_group_or_by_capability_or_the_way_round_is_named() {
+    fn icmp_sockets_work_by_group_or_by_capability_or_a_workaround_is_named() {
         let open = judge_icmp(true, false, "0 to 2147483647").to_string();
         assert!(open.starts_with("ok "), "{open}");
         let raw = judge_icmp(false, true, "1 to 0").to_string();

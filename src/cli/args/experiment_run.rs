@@ -402,7 +402,7 @@ pub(crate) fn keep_only(plan: &mut Plan, names: &[String]) -> Result<()> {
     if names.is_empty() {
         return Ok(());
     }
-    // A name stands for a case, or for all cases that a sweep or a calibration made of it.
+    // A name means a case, or all cases that a sweep or a calibration made of it.
     let is_of = |case: &Case, name: &String| {
         let rest = case.name.strip_prefix(name.as_str());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('[') || rest.starts_with(": "))

@@ -182,7 +182,7 @@ pub(crate) fn wake_up(shortest_delay: Option<Nanos>) -> Nanos {
     if shortest_delay.is_none_or(|delay| delay > LATEST_WAKE_UP) {
         return Nanos::ZERO;
     }
-    // A thread of its own: the schedule stays with it.
+    // The thread keeps its real-time schedule, so it must not be this one.
     let measured = std::thread::spawn(|| Waiter::measure(CpuUse::Spin).wake_up_latency());
     measured.join().expect("measuring does not panic")
 }

@@ -261,6 +261,6 @@ mod tests {
         drop(server);
         let error = greet(&client, &Stop::default()).unwrap_err().to_string();
         assert!(error.contains(&name), "{error}");
-        assert!(error.contains("nothing listens"), "{error}");
+        assert!(error.contains("no program listens"), "{error}");
     }
 }
