@@ -103,7 +103,7 @@ const RECORD: (&str, &str) = (
     "The record: the plan, the machine and every run with its samples.",
 );
 const REPORT: (&str, &str) = ("out/NAME/report.html", "The report, with figures.");
-const SAMPLES: (&str, &str) = ("out/NAME/samples.csv", "Every sample, one a line.");
+const SAMPLES: (&str, &str) = ("out/NAME/samples.csv", "Every sample, one per line.");
 
 const LINK_PAGES: &[&str] = &[
     "farwire-exec(1)",

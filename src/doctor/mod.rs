@@ -1,4 +1,4 @@
-//! What this machine offers, what each missing thing costs, and the way round it.
+//! Checks this machine: what it supports, what each missing part means, and what to do about it.
 
 mod hardware;
 mod network;

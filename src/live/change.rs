@@ -80,8 +80,8 @@ pub(crate) enum ChangeRefusal {
     Revision { in_force: u64 },
     /// Somebody else has a lease.
     #[error(
-        "somebody has a lease of this link {until}: wait for its end, or end it (DELETE on its lease, farwire set --revert); its \
-         holder sends Farwire-Lease (--lease)"
+        "another client has a lease of this link {until}: wait for its end, or end it (DELETE on the lease, farwire set \
+         --revert); its holder sends Farwire-Lease (--lease)"
     )]
     Leased { until: String },
     /// There is no such lease, or no lease at all.

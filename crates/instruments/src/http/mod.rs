@@ -261,9 +261,9 @@ impl Download {
         }
         .with_fact(
             "interval",
-            "of what the network carried meanwhile, to which sampling adds nothing: all of the body that was read, and at most what \
-             arrived (TCP_INFO), with what came twice and the answer's head, in a time without twice what the first byte took beyond \
-             a round trip",
+            "of the network's throughput in this time, without sampling error: at least all of the body that was read, at most \
+             what arrived (TCP_INFO), including retransmissions and the answer's head, over a time without twice the delay of \
+             the first byte beyond a round trip",
         );
         match self.head.congestion {
             Some(name) => measurement.with_fact("sender's congestion control", name),

@@ -501,8 +501,8 @@ fn interval_in_words(keep: bool) -> String {
         }
     };
     format!(
-        "of the mean: Student's t over the runs; {quantiles}; their lower ends less twice the mean over loopback, which bounds \
-         the hosts' part; of loss: Wilson's, which takes lost messages for independent, since each waits for the time-out of the one \
-         before"
+        "of the mean: Student's t over the runs; {quantiles}; the lower ends are reduced by twice the mean over loopback, the \
+         upper bound of the hosts' part; of loss: Wilson's, for independent losses, because each message waits for the timeout \
+         of the one before"
     )
 }

@@ -133,8 +133,8 @@ impl MessageRoundTrips {
 }
 
 /// How [`goodput_interval`] comes about.
-pub(super) const GOODPUT_INTERVAL: &str = "Student's t over the runs' goodputs; the upper end without twice what a message takes over loopback, which \
-     bounds the hosts' part of a run";
+pub(super) const GOODPUT_INTERVAL: &str = "Student's t over the runs' goodputs; the upper end leaves out twice the time of a \
+     message over loopback, the upper bound of the hosts' part of a run";
 
 /// The 95 % interval of the goodput of `bytes` a run over the network: Student's over the runs' goodputs, its upper end without the
 /// time that the hosts add to a run, `hosts_s`.

@@ -298,9 +298,9 @@ impl<'a> TcpTest<'a> {
         );
         fact(
             "interval",
-            "of what the network carried meanwhile, to which sampling adds nothing: all that the receiver read, and at most what \
-             the kernel of this end sent until then, or received, with what TCP sent again (TCP_INFO), in the time from the first byte \
-             on; what was in flight when an omitted start ended may belong to either side",
+            "of the network's throughput in this time, without sampling error: at least all that the receiver read, at most all \
+             that the kernel of this end sent or received until then, including retransmissions (TCP_INFO), over the time from \
+             the first byte on; data in flight at the end of an omitted start may belong to either part",
         );
         if let Some(layers) = self.layers(true).or(self.layers(false)) {
             fact(

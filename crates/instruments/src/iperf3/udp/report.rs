@@ -223,15 +223,16 @@ impl UdpTest<'_> {
         );
         fact(
             "loss",
-            "of the network, copies and this host's drops apart; to the last datagram sent where farwire receives; as \
-             iperf3 counts where that receives: copies hide loss, and what came after the end is in neither count",
+            "of the network, without copies and this host's drops; up to the last datagram sent if farwire receives; as iperf3 \
+             counts if iperf3 receives: copies hide losses, and datagrams after the end are in neither count",
         );
         fact(
             "interval",
-            "95 %. Loss: of the probability with which a datagram is lost, from the observed bursts of losses, widened by what \
-             host and network cannot be told apart; where an iperf3 receives, from 0, since it does not tell what its own socket \
-             dropped. Goodput: of what the network carried meanwhile, to which sampling adds nothing: twice the first arrival for the edges, the sender's whole time for the least, and \
-             what the host dropped or came twice; where an iperf3 receives, between its bytes over its own time and over the time of sending",
+            "95 %. Loss: of the probability that a datagram is lost, from the observed bursts of losses, widened by losses that \
+             may belong to the host or to the network; if iperf3 receives, from 0, because iperf3 does not report what its own \
+             socket dropped. Goodput: of the network's throughput in this time, without sampling error: twice the first \
+             arrival for the edges, the sender's whole time for the least, and datagrams that the host dropped or that arrived \
+             twice; if iperf3 receives, between its bytes over its own time and over the sending time",
         );
         fact(
             "jitter",
