@@ -309,10 +309,10 @@ impl Summary {
         // One departure in twenty may be late before the bulk of a measurement is touched.
         (error.over_budget * 20 > error.count).then(|| {
             format!(
-                "{} of {} left more than {} late",
+                "{} of {} left more than {} ms late",
                 error.over_budget,
                 counted(error.count, "packet"),
-                Micros(error.budget_ns)
+                milliseconds(error.budget_ns)
             )
         })
     }
@@ -439,6 +439,11 @@ impl fmt::Display for OwnLoss {
     }
 }
 
+#[expect(clippy::cast_precision_loss, reason = "three digits are read")]
+fn milliseconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e6
+}
+
 /// Nanoseconds, written in microseconds, or in milliseconds and seconds from 10 of them on.
 struct Micros(u64);
 
@@ -475,13 +480,13 @@ impl fmt::Display for Summary {
         let error = &self.departure_error;
         writeln!(
             f,
-            "departure error: median {}, p99 {}, max {}; {} of {} left more than {} late",
+            "departure error: median {}, p99 {}, max {}; {} of {} left more than {} ms late",
             Micros(error.p50_ns),
             Micros(error.p99_ns),
             Micros(error.max_ns),
             error.over_budget,
             counted(error.count, "packet"),
-            Micros(error.budget_ns),
+            milliseconds(error.budget_ns),
         )?;
         if error.count > 0 {
             let before = &error.hand_over;
@@ -566,8 +571,6 @@ impl fmt::Display for DirectionSummary {
 
 impl fmt::Display for DelaySummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        #[expect(clippy::cast_precision_loss, reason = "three digits are read")]
-        let milliseconds = |nanos: u64| nanos as f64 / 1e6;
         write!(
             f,
             "{}: delay mean {:.3} ms, standard deviation {:.3} ms",
