@@ -21,7 +21,7 @@ use crate::forward::thread::{ForwarderHandle, ForwarderOptions};
 use crate::live::NewLink;
 use crate::notes::note;
 use crate::service_manager;
-use conditions::LinkSpec;
+use conditions::{LinkSpec, warnings};
 use instruments::failure::{Blame, Failure};
 use instruments::output::{Prepared, is_stdout, write_json};
 use record::bed::THE_LINK;
@@ -85,6 +85,8 @@ struct Wanted {
     options: ForwarderOptions,
     /// Interfaces and conditions in words.
     said: String,
+    /// Notes about the conditions.
+    notes: Vec<String>,
     /// Names and conditions for the live page, in the order of the links.
     live: Vec<(String, LinkSpec)>,
 }
@@ -102,8 +104,8 @@ impl EmulateArgs {
     fn emulate_one(&self, names: [&str; 2]) -> Result<ExitCode, Failure> {
         let spec = self.link.to_spec().or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
-        link_conditions::warn(&link.config);
-        link_conditions::warn_of_host(&link.config, speeds(names));
+        let mut notes = warnings::of_link(&link.config);
+        notes.extend(link_conditions::beyond_host(&link.config, speeds(names)));
         let in_force = crate::live::in_force(&spec);
         let options = self.forwarder.options([&spec], |of| of.capture(names))?;
         let link = BoxLink {
@@ -114,6 +116,7 @@ impl EmulateArgs {
             links: vec![link],
             options,
             said: format!("link {} <-> {}: {in_force}", names[0], names[1]),
+            notes,
             live: vec![(THE_LINK.to_owned(), spec)],
         };
         self.stand(wanted, |mut summaries| summaries.remove(0))
@@ -132,13 +135,17 @@ impl EmulateArgs {
         let boxed = links.iter().enumerate();
         let boxed = boxed.map(|(number, link)| link.to_link(number));
         let boxed = boxed.collect::<Result<Vec<_>>>().or_bad_input()?;
-        link_conditions::warn_of_all(boxed.iter().map(|of| (of.names.join("-"), &of.link.config)));
+        let named = boxed
+            .iter()
+            .map(|of| (of.names.join("-"), &of.link.config));
+        let notes = link_conditions::side_effects(named);
         let number = counted(links.len() as u64, "link");
         let live = links.iter().map(|of| (of.name(), of.link.clone()));
         let wanted = Wanted {
             links: boxed,
             options,
             said: format!("{number} from {}", file.display()),
+            notes,
             live: live.collect(),
         };
         self.stand(wanted, |summaries| AllLinks::new(&links, summaries))
@@ -161,6 +168,7 @@ impl EmulateArgs {
             links,
             options,
             said,
+            notes,
             live,
         } = wanted;
         let names: Vec<_> = links.iter().map(|of| of.names.clone()).collect();
@@ -185,8 +193,9 @@ impl EmulateArgs {
             Ok((screen.transpose()?, Some(server)))
         };
         let (wan_box, live) = WanBox::up(links, self.force, self.on_exit, options, serve)?;
-        let said = format!("{said}; a signal ends it");
+        let said = format!("{said}; running until a signal ends it");
         note(format_args!("farwire: {said}"));
+        link_conditions::note_all(notes);
         service_manager::ready(&said);
         let summaries = wan_box.run();
         drop(live);

@@ -26,7 +26,7 @@ use crate::live::NewLink;
 use crate::notes::note;
 use crate::testbed::{self, EmulatedBed, StallWatch};
 use crate::tui::CommandOutput;
-use conditions::LinkSpec;
+use conditions::{LinkSpec, warnings};
 use instruments::failure::{Blame, Failure};
 use instruments::output::write_json;
 use instruments::serve::{self, ServeConfig, ServiceLimits, ServicePorts};
@@ -93,10 +93,10 @@ impl ExecArgs {
         }
         let spec = self.link.to_spec().or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
-        link_conditions::warn(&link.config);
         let listening = self.listen.open(THE_LINK)?;
         testbed::gain_privilege()?;
-        link_conditions::warn_of_host(&link.config, []);
+        let mut notes = warnings::of_link(&link.config);
+        notes.extend(link_conditions::beyond_host(&link.config, []));
         let signals = Signals::catch()?;
         let ends = ["client's side", "server's side"];
         let options = self.forwarder.options([&spec], |of| of.capture(ends))?;
@@ -112,6 +112,7 @@ impl ExecArgs {
             .map(|listening| LiveServer::start(listening, [live_link(&bed, &spec)?]))
             .transpose()?;
         note(format_args!("farwire: link: {}", crate::live::in_force(&spec)));
+        link_conditions::note_all(notes);
         if self.command.is_empty() && io::stdin().is_terminal() {
             note(format_args!(
                 "farwire: the far end is {} ($FARWIRE_SERVER); leave this shell with `exit`",

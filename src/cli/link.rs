@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use conditions::in_effect::{DirectionInEffect, InEffect, Tried};
-use conditions::{AsNetem, ConditionSet, LinkSpec};
+use conditions::{AsNetem, ConditionSet, LinkSpec, warnings};
 use instruments::failure::{Blame, Failure};
 use instruments::output;
 use record::table::{Column, Table};
@@ -71,7 +71,8 @@ fn as_netem(spec: &LinkSpec) -> Result<ExitCode, Failure> {
         down: said(down),
         ..LinkSpec::default()
     };
-    link_conditions::warn(&written.to_link("box").or_bad_input()?.config);
+    let written = written.to_link("box").or_bad_input()?;
+    link_conditions::note_all(warnings::of_link(&written.config));
     Ok(super::exit_code(is_all))
 }
 

@@ -92,7 +92,7 @@ fn interfaces_that_the_box_raises_have_lost_no_carrier() -> Result<()> {
         printed.matches("farwire: carrier").count() == 1,
         "{printed}"
     );
-    let in_force = "delay 1ms in each direction, up loss 1%; a signal ends it\n";
+    let in_force = "delay 1ms in each direction, up loss 1%; running until a signal ends it\n";
     has(&printed, in_force)?;
     Ok(())
 }

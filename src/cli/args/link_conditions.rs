@@ -118,22 +118,22 @@ pub(crate) fn profile_parser() -> impl TypedValueParser<Value = LinkProfile> {
     PossibleValuesParser::new(names).try_map(|name| name.parse::<LinkProfile>())
 }
 
-/// Prints side effects of conditions that their names do not suggest.
-pub(crate) fn warn(link: &LinkConfig) {
-    for line in warnings::of_link(link) {
+/// Prints notes about conditions.
+pub(crate) fn note_all(lines: impl IntoIterator<Item = String>) {
+    for line in lines {
         note(format_args!("farwire: {line}"));
     }
 }
 
-/// Prints the side effects of the conditions of several links, with each link's name. An effect of several links is one line.
-pub(crate) fn warn_of_all<'l>(links: impl IntoIterator<Item = (String, &'l LinkConfig)>) {
+/// Returns the side effects of the conditions of several links, with each link's name. An effect of several links is one line.
+pub(crate) fn side_effects<'l>(
+    links: impl IntoIterator<Item = (String, &'l LinkConfig)>,
+) -> Vec<String> {
     let lines = links.into_iter().flat_map(|(name, link)| {
         let lines = warnings::of_link(link).into_iter();
         lines.map(move |line| (name.clone(), line))
     });
-    for line in once_each(lines, "links") {
-        note(format_args!("farwire: {line}"));
-    }
+    once_each(lines, "links")
 }
 
 /// Puts the name in front of each line. A line that several names share comes once, with their number: "12 links (a, b, ...)".
@@ -164,16 +164,17 @@ pub(crate) fn once_each(
 /// The number of names that share a line and are listed in it.
 const MOST_NAMED: usize = 3;
 
-/// Prints which conditions this host, between interfaces of these speeds, cannot meet. Call it when the process has the privileges
+/// Returns which conditions this host, between interfaces of these speeds, cannot meet. Call it when the process has the privileges
 /// that it will have, because it starts a thread.
-pub(crate) fn warn_of_host(link: &LinkConfig, speeds: impl IntoIterator<Item = BitsPerSec>) {
+pub(crate) fn beyond_host(
+    link: &LinkConfig,
+    speeds: impl IntoIterator<Item = BitsPerSec>,
+) -> Vec<String> {
     let host = Host {
         wake_up: wake_up(reach::shortest_delay(link)),
         wire: speeds.into_iter().min_by_key(|speed| speed.get()),
     };
-    for line in reach::beyond(link, &host) {
-        note(format_args!("farwire: {line}"));
-    }
+    reach::beyond(link, &host)
 }
 
 /// Returns how late a thread wakes up that is scheduled like the forwarder's, or 0 if every delay is much longer. It takes about
