@@ -28,7 +28,6 @@ mod web;
 
 use std::process::ExitCode;
 
-
 /// Runs the command that the process was started with and gives its exit code.
 #[must_use]
 pub fn main() -> ExitCode {

@@ -78,10 +78,7 @@ mod tests {
         let outside = at("other/c").display().to_string();
         for name in ["../other/c", "link", &outside, "../own-not/d"] {
             let error = find(name, &[]).unwrap_err();
-            assert!(
-                error.contains("or add --allow-files"),
-                "{error}"
-            );
+            assert!(error.contains("or add --allow-files"), "{error}");
         }
         assert_eq!(
             find("link", &["other"]).unwrap(),

@@ -54,7 +54,11 @@ impl CompareArgs {
             let comparison = Comparison::of(&reference, &record, self.across_links, wanted)
                 .with_context(|| path.display().to_string())
                 .or_bad_input()?;
-            let of = format!("{} compared with {}", path.display(), self.reference.display());
+            let of = format!(
+                "{} compared with {}",
+                path.display(),
+                self.reference.display()
+            );
             text += &format!("{}\n", printable(&of));
             text += &report::comparison(&comparison, self.threshold, super::terminal());
             let worse: Vec<_> = comparison.regressions(self.threshold).collect();

@@ -135,9 +135,7 @@ impl EmulateArgs {
         let boxed = links.iter().enumerate();
         let boxed = boxed.map(|(number, link)| link.to_link(number));
         let boxed = boxed.collect::<Result<Vec<_>>>().or_bad_input()?;
-        let named = boxed
-            .iter()
-            .map(|of| (of.names.join("-"), &of.link.config));
+        let named = boxed.iter().map(|of| (of.names.join("-"), &of.link.config));
         let notes = link_conditions::side_effects(named);
         let number = counted(links.len() as u64, "link");
         let live = links.iter().map(|of| (of.name(), of.link.clone()));

@@ -111,7 +111,10 @@ impl ExecArgs {
         let live = listening
             .map(|listening| LiveServer::start(listening, [live_link(&bed, &spec)?]))
             .transpose()?;
-        note(format_args!("farwire: link: {}", crate::live::in_force(&spec)));
+        note(format_args!(
+            "farwire: link: {}",
+            crate::live::in_force(&spec)
+        ));
         link_conditions::note_all(notes);
         if self.command.is_empty() && io::stdin().is_terminal() {
             note(format_args!(
@@ -271,7 +274,10 @@ fn full_sockets(bed: &EmulatedBed) -> Option<String> {
 
 /// Returns the link in the form that the live page and the screen use.
 fn live_link(bed: &EmulatedBed, spec: &LinkSpec) -> Result<NewLink> {
-    let forwarder = bed.forwarders().next().context("the test bed has no link")?;
+    let forwarder = bed
+        .forwarders()
+        .next()
+        .context("the test bed has no link")?;
     Ok(NewLink {
         name: THE_LINK.to_owned(),
         ends: ["client", "server"].map(str::to_owned),

@@ -148,7 +148,9 @@ fn tried(up: &Tried, down: &Tried) -> Vec<[String; 3]> {
     let rows = [
         row("interval", |tried| Some(format!("{:.3} ms", tried.gap_ms))),
         row("dropped", |tried| Some(percent(tried.dropped_percent))),
-        row("still held at the end", |tried| above_zero(tried.held_percent)),
+        row("still held at the end", |tried| {
+            above_zero(tried.held_percent)
+        }),
         row("average burst of drops", |tried| {
             tried
                 .burst_packets
@@ -166,7 +168,9 @@ fn tried(up: &Tried, down: &Tried) -> Vec<[String; 3]> {
             let delays = tried.delay_ms?;
             Some(format!("{:.3} to {:.3} ms", delays.least, delays.most))
         }),
-        row("overtaken by others", |tried| above_zero(tried.reordered_percent)),
+        row("overtaken by others", |tried| {
+            above_zero(tried.reordered_percent)
+        }),
         row("duplicated", |tried| above_zero(tried.copied_percent)),
         row("corrupted", |tried| above_zero(tried.corrupted_percent)),
     ];

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 
-use super::help;
 use super::args::api_client::ApiArgs;
+use super::help;
 use instruments::failure::Failure;
 use record::printable::printable_lines;
 
@@ -27,7 +27,9 @@ impl LinksArgs {
     /// Prints the list.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let all = self.at.ask("GET", "/v1/links", None, None, None)?;
-        let links = all["links"].as_array().context("the answer lists no links")?;
+        let links = all["links"]
+            .as_array()
+            .context("the answer lists no links")?;
         let mut text = String::new();
         for link in links {
             let word = |key: &str| link[key].as_str().unwrap_or_default().to_owned();

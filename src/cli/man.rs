@@ -280,11 +280,25 @@ mod tests {
     #[test]
     fn every_page_has_the_usual_sections() {
         for (name, page) in pages().unwrap() {
-            for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "\"EXIT STATUS\"", "\"SEE ALSO\""] {
-                assert!(page.contains(&format!("\n.SH {section}\n")), "{name}: {section}: {page}");
+            for section in [
+                "NAME",
+                "SYNOPSIS",
+                "DESCRIPTION",
+                "OPTIONS",
+                "EXAMPLES",
+                "\"EXIT STATUS\"",
+                "\"SEE ALSO\"",
+            ] {
+                assert!(
+                    page.contains(&format!("\n.SH {section}\n")),
+                    "{name}: {section}: {page}"
+                );
             }
         }
-        let exec = pages().unwrap().into_iter().find(|(name, _)| name == "farwire-exec.1");
+        let exec = pages()
+            .unwrap()
+            .into_iter()
+            .find(|(name, _)| name == "farwire-exec.1");
         let (_, exec) = exec.unwrap();
         let synopsis = exec.replace('\n', " ");
         assert!(synopsis.contains(r"[\fB\-\-delay\fR \fITIME\fR]"), "{exec}");

@@ -109,7 +109,9 @@ impl MergeArgs {
             Some(Verdict::Met) => return Ok(ExitCode::SUCCESS),
             Some(Verdict::NotMet) => anyhow!("not all expectations are met"),
             Some(Verdict::Invalid) => anyhow!("some runs are invalid"),
-            Some(Verdict::Failed | Verdict::Incomplete) => anyhow!("some runs failed or are incomplete"),
+            Some(Verdict::Failed | Verdict::Incomplete) => {
+                anyhow!("some runs failed or are incomplete")
+            }
             None => anyhow!("{missing} of {} are missing", counted(all, "run")),
         }
         .into())

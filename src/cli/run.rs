@@ -9,7 +9,9 @@ use clap::Args;
 
 use super::args::api_server::{ListenArg, LiveRuns};
 use super::args::capture::CaptureArgs;
-use super::args::experiment_run::{    self, ExperimentArgs, FinishedExperiment, ShardByArg, write_beside,};
+use super::args::experiment_run::{
+    self, ExperimentArgs, FinishedExperiment, ShardByArg, write_beside,
+};
 use super::args::screen::TuiArg;
 use super::help;
 use crate::experiment::captures::RunCaptures;
@@ -140,7 +142,11 @@ impl RunArgs {
         }
         match wrong.is_empty() {
             true => Ok(ExitCode::SUCCESS),
-            false => Err(anyhow!("failed, or not all expectations are met: {}", wrong.join(", ")).into()),
+            false => Err(anyhow!(
+                "failed, or not all expectations are met: {}",
+                wrong.join(", ")
+            )
+            .into()),
         }
     }
 

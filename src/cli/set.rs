@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::Value;
 
-use super::help;
 use super::args::api_client::ApiArgs;
 use super::args::link_conditions::ConditionsArgs;
+use super::help;
 use crate::live::{LeaseFor, LeaseId};
 use crate::web::path_segment;
 use conditions::LinkSpec;
@@ -65,8 +65,10 @@ impl SetArgs {
         );
         if let Some(id) = link["lease"]["id"].as_str() {
             let until = link["lease"]["until"].as_str();
-            let until =
-                until.map_or_else(|| "until its connection closes".to_owned(), |at| format!("until {at}"));
+            let until = until.map_or_else(
+                || "until its connection closes".to_owned(),
+                |at| format!("until {at}"),
+            );
             // Writing to a string does not fail.
             let _ = writeln!(
                 text,

@@ -129,7 +129,9 @@ impl SubmitArgs {
         }
         let (scenario, out) = (self.scenario.as_ref(), self.out.as_ref());
         // clap requires both.
-        let (scenario, out) = scenario.zip(out).context("a scenario and --out are required")?;
+        let (scenario, out) = scenario
+            .zip(out)
+            .context("a scenario and --out are required")?;
         let (asked, plan) = self.asked(scenario)?;
         let submission = Submission {
             asked,

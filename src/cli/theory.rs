@@ -259,7 +259,9 @@ impl Theory {
 
     fn no_law(&self) -> String {
         match (self.conditions.congestion, self.conditions.loss) {
-            (Congestion::Bbr, Some(_)) => "BBR: there is no formula for the effect of loss".to_owned(),
+            (Congestion::Bbr, Some(_)) => {
+                "BBR: there is no formula for the effect of loss".to_owned()
+            }
             _ => String::new(),
         }
     }

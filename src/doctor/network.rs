@@ -42,7 +42,10 @@ pub(super) fn checks(entered: Result<(), String>) -> Vec<Check> {
         }
     };
     vec![
-        Check::ok(TEST_BED, "tested: client, emulator and server are connected"),
+        Check::ok(
+            TEST_BED,
+            "tested: client, emulator and server are connected",
+        ),
         packet_sockets(bed.emulator()),
         udp_gso(),
         tunnels(bed.emulator()),
@@ -140,7 +143,8 @@ fn ingress(client: &NetNs) -> Check {
         remedy: "load or build the missing part of the kernel; `run` and `exec` do not need it",
     };
     let tried = tried(client, || IngressDrop::new(&[WAN]));
-    let found = tried.map(|_| "tested: the host's network stack can be kept away from an interface".to_owned());
+    let found = tried
+        .map(|_| "tested: the host's network stack can be kept away from an interface".to_owned());
     Check::tried("nftables ingress", found, CheckState::Degraded, lack)
 }
 

@@ -79,8 +79,14 @@ impl BoxHolder {
             .process_group(0)
             .spawn()
             .context("cannot start the helper process")?;
-        let words = process.stdin.take().context("the helper process has no input")?;
-        let answers = process.stdout.take().context("the helper process has no output")?;
+        let words = process
+            .stdin
+            .take()
+            .context("the helper process has no input")?;
+        let answers = process
+            .stdout
+            .take()
+            .context("the helper process has no output")?;
         let mut holder = Self {
             process,
             words,
@@ -219,9 +225,7 @@ fn bridge(interfaces: [u32; 2], orderly: bool) -> Result<()> {
             Err(error) => format!("{error:#}"),
             Ok(_) => "one of them is gone".to_owned(),
         };
-        warn(format_args!(
-            "cannot bridge the interfaces: {why}"
-        ));
+        warn(format_args!("cannot bridge the interfaces: {why}"));
         return cut(interfaces);
     };
     let said = format!("a bridge connects {a} and {b} until `farwire emulate --restore`");

@@ -163,7 +163,9 @@ impl WanBox {
     fn watch(&mut self) -> Result<()> {
         let mut watchdog = Watchdog::asked_for();
         // What the box itself did when it took the interfaces, told from their states before.
-        self.watcher.changes().context("cannot watch the interfaces")?;
+        self.watcher
+            .changes()
+            .context("cannot watch the interfaces")?;
         let now = all_now()?;
         for pair in &mut self.pairs {
             for side in [Side::A, Side::B] {
@@ -184,7 +186,9 @@ impl WanBox {
                 watchdog.look(|| self.running.handle().ask_whether_alive());
             }
             if self.holder.has_ended() && !std::mem::replace(&mut self.told_unheld, true) {
-                warn("the helper process has died: --on-exit has no effect if this process is killed");
+                warn(
+                    "the helper process has died: --on-exit has no effect if this process is killed",
+                );
             }
         }
         Ok(())
@@ -192,7 +196,10 @@ impl WanBox {
 
     /// Does what follows from the changes of interfaces since the last call.
     fn follow_all(&mut self) -> Result<()> {
-        let changes = self.watcher.changes().context("cannot watch the interfaces")?;
+        let changes = self
+            .watcher
+            .changes()
+            .context("cannot watch the interfaces")?;
         // To ask of each by itself would take seconds where a thousand have changed.
         let now = (changes.len() > MANY_CHANGES).then(all_now).transpose()?;
         let look = |index| match &now {
@@ -249,10 +256,7 @@ impl WanBox {
         port.taken = None;
         port.happened.gone += 1;
         self.guard.forget(port.interface.index);
-        let said = format!(
-            "interface {} is gone: waiting for its return",
-            port.name()
-        );
+        let said = format!("interface {} is gone: waiting for its return", port.name());
         log(format_args!("farwire: {said}"));
         service_manager::status(&said);
         self.pairs[link].pass_on(side, false).map(drop)

@@ -50,7 +50,10 @@ pub(crate) fn choose(
         .into_iter()
         .find(|directory| !Record::is_in(directory));
     let free = free.unwrap_or(first);
-    note(format_args!("{held}; the new record goes to {}", free.display()));
+    note(format_args!(
+        "{held}; the new record goes to {}",
+        free.display()
+    ));
     Ok(free)
 }
 

@@ -252,9 +252,7 @@ impl ForwarderThread {
                 running.forward(&rung, &to_do)
             })
             .context("cannot start the emulator's thread")?;
-        is_ready
-            .recv()
-            .context("the emulator ended at its start")?;
+        is_ready.recv().context("the emulator ended at its start")?;
         let handle = ForwarderHandle {
             commands,
             wakeup,

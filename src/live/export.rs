@@ -61,7 +61,8 @@ impl ChangeLog {
     /// # Errors
     /// A change that no schedule says.
     pub(crate) fn link_file(&self) -> Result<String> {
-        let about = "The conditions of the link, in order of time. Times count from the first change.";
+        let about =
+            "The conditions of the link, in order of time. Times count from the first change.";
         Ok(format!(
             "{}{}",
             self.head(about),

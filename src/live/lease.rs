@@ -162,8 +162,7 @@ impl FromStr for LeaseFor {
         if text == "connection" {
             return Ok(Self::Connection);
         }
-        let right =
-            "a lease lasts a time above 0 and at most 24h, such as 60s, or `connection`";
+        let right = "a lease lasts a time above 0 and at most 24h, such as 60s, or `connection`";
         let time: Nanos = text.parse().map_err(|cause| format!("{cause}: {right}"))?;
         if time == Nanos::ZERO || time > LONGEST {
             return Err(format!("{text}: {right}"));

@@ -63,14 +63,13 @@ impl<'a> Silence<'a> {
         }
         match self.since {
             None => {
-                note(format_args!(
-                    "{error:#}; retrying for at most 10 min"
-                ));
+                note(format_args!("{error:#}; retrying for at most 10 min"));
                 self.since = Some(Instant::now());
             }
             Some(since) if since.elapsed() > PATIENCE => {
-                return Err(error
-                    .context("Slurm has not answered for 10 min; the same command continues"));
+                return Err(
+                    error.context("Slurm has not answered for 10 min; the same command continues")
+                );
             }
             Some(_) => {}
         }

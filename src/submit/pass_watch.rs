@@ -182,9 +182,10 @@ impl PassWatch<'_> {
         {
             self.slurm
                 .cancel(&self.directory.state.job_name(self.pass))?;
-            return Err(
-                anyhow!("shard {shard} was cancelled in Slurm; the same command continues").into(),
-            );
+            return Err(anyhow!(
+                "shard {shard} was cancelled in Slurm; the same command continues"
+            )
+            .into());
         }
         let state = match task {
             Some(task) => format!("{} on {node}", task.state),

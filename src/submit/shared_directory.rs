@@ -375,9 +375,7 @@ fn lay_aside(path: &Path, error: anyhow::Error) {
         Ok(()) => format!("it was renamed to {}", aside.display()),
         Err(why) => format!("it cannot be renamed: {why}"),
     };
-    note(format_args!(
-        "{error:#}; its shard runs again; {whither}"
-    ));
+    note(format_args!("{error:#}; its shard runs again; {whither}"));
 }
 
 /// What Slurm calls a pass's job: "farwire-small-0a1b2c3d-1".

@@ -32,7 +32,9 @@ pub(super) fn set_up(bed: &External, late_budget: LateBudget) -> Result<Box<dyn 
     let target = endpoint::resolve(&bed.host, bed.http_port, Family::Any)?;
     TcpStream::connect_timeout(&target, PATIENCE).with_context(|| {
         let (host, port) = (&bed.host, bed.http_port);
-        format!("bed `external`: no HTTP server on port {port} of {host}: run `farwire serve` there")
+        format!(
+            "bed `external`: no HTTP server on port {port} of {host}: run `farwire serve` there"
+        )
     })?;
     Ok(Box::new(ExternalTestbed {
         stalls: StallWatch::begin(late_budget)?,

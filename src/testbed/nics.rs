@@ -61,8 +61,14 @@ impl HeldNics {
             .process_group(0)
             .spawn()
             .context("cannot start the helper process of the interfaces")?;
-        let mut stdin = holder.stdin.take().context("the helper process has no input")?;
-        let answers = holder.stdout.take().context("the helper process has no output")?;
+        let mut stdin = holder
+            .stdin
+            .take()
+            .context("the helper process has no input")?;
+        let answers = holder
+            .stdout
+            .take()
+            .context("the helper process has no output")?;
         writeln!(stdin, "{}", serde_json::to_string(nics)?)?;
         let mut line = String::new();
         BufReader::new(answers).read_line(&mut line)?;

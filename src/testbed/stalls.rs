@@ -147,7 +147,10 @@ mod tests {
         assert_eq!(stalls(50, Some(0.9)).spoil(), None);
         let cause = stalls(71, Some(0.123)).spoil().unwrap();
         assert!(cause.contains("for 7.1 % of the run"), "{cause}");
-        assert!(cause.contains("used 12.3 % of the processor time"), "{cause}");
+        assert!(
+            cause.contains("used 12.3 % of the processor time"),
+            "{cause}"
+        );
         let cause = stalls(71, None).spoil().unwrap();
         assert!(!cause.contains("virtual"), "{cause}");
     }

@@ -72,8 +72,7 @@ pub(super) fn all(frame: &mut Frame<'_>, app: &App) {
         frame.render_widget(Paragraph::new("no link is running"), head);
     }
     if let Some(output) = &app.output {
-        let block =
-            Block::bordered().title("output of the command; printed in full at the end");
+        let block = Block::bordered().title("output of the command; printed in full at the end");
         let lines = output.tail(usize::from(block.inner(printed).height));
         let lines: Vec<Line<'_>> = lines.into_iter().map(Line::raw).collect();
         frame.render_widget(Paragraph::new(lines).block(block), printed);

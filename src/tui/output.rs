@@ -22,7 +22,8 @@ impl CommandOutput {
     /// # Errors
     /// There is no room, or no such folder.
     pub(crate) fn new() -> Result<Self> {
-        let file = tempfile::tempfile().context("cannot make a file for the output of the command")?;
+        let file =
+            tempfile::tempfile().context("cannot make a file for the output of the command")?;
         Ok(Self(Arc::new(file)))
     }
 

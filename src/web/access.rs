@@ -191,7 +191,10 @@ impl Tokens {
         if wrong.get(&from).is_some_and(|of| !is_heard(of)) {
             let problem = Problem::new(
                 StatusCode::TOO_MANY_REQUESTS,
-                format!("too many wrong tokens: try again in {} s", ANOTHER.as_secs()),
+                format!(
+                    "too many wrong tokens: try again in {} s",
+                    ANOTHER.as_secs()
+                ),
             );
             return Err(problem.again_in(ANOTHER));
         }

@@ -128,7 +128,9 @@ pub(super) fn stream(
     let place = place.map_err(|_| {
         Problem::new(
             StatusCode::TOO_MANY_REQUESTS,
-            format!("{MOST_AT_A_TIME} captures are already running: wait for one to end, or end it"),
+            format!(
+                "{MOST_AT_A_TIME} captures are already running: wait for one to end, or end it"
+            ),
         )
     })?;
     let (parts, coming) = mpsc::channel(WAITING);

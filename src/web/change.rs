@@ -151,8 +151,12 @@ fn parse(form: Form, body: &[u8]) -> Result<Value, Problem> {
         _ => Err(Problem::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             match form {
-                Form::All | Form::Patch => "conditions must be an object, such as {\"delay\": \"20ms\"}",
-                Form::Schedule => "the state and time of a schedule must be an object, such as {\"to\": \"10s\"}",
+                Form::All | Form::Patch => {
+                    "conditions must be an object, such as {\"delay\": \"20ms\"}"
+                }
+                Form::Schedule => {
+                    "the state and time of a schedule must be an object, such as {\"to\": \"10s\"}"
+                }
             },
         )),
     }

@@ -74,9 +74,9 @@ impl RequestGuard {
         app: S,
     ) -> Router {
         router
-            .fallback(|uri: Uri| async move {
-                Problem::not_found(format!("no {} is set", uri.path()))
-            })
+            .fallback(
+                |uri: Uri| async move { Problem::not_found(format!("no {} is set", uri.path())) },
+            )
             .method_not_allowed_fallback(|| async {
                 Problem::new(
                     StatusCode::METHOD_NOT_ALLOWED,

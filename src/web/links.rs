@@ -136,8 +136,7 @@ pub(super) async fn patch(
 )]
 pub(super) async fn schedule(State(app): State<AppState>, name: Name) -> Result<Response, Problem> {
     let view = find(&app, name)?.schedule();
-    let view =
-        view.ok_or_else(|| Problem::not_found("the link's conditions have no schedule"))?;
+    let view = view.ok_or_else(|| Problem::not_found("the link's conditions have no schedule"))?;
     Ok(([(header::ETAG, etag(view.revision))], Json(view)).into_response())
 }
 
@@ -409,10 +408,10 @@ fn find(app: &AppState, name: Name) -> Result<Arc<LiveLink>, Problem> {
             .collect();
         match (names.as_slice(), app.links.experiment().next()) {
             ([], None) => Problem::not_found("no link is running"),
-            ([], Some(next)) => {
-                Problem::not_found("no link is running between two runs: `next` names the next run with links")
-                    .until(next)
-            }
+            ([], Some(next)) => Problem::not_found(
+                "no link is running between two runs: `next` names the next run with links",
+            )
+            .until(next),
             (names, _) => {
                 let names = names.join(", ");
                 Problem::not_found(format!("there is no such link; the links are: {names}"))

@@ -284,7 +284,8 @@ impl FromStr for Listen {
         if let Some(path) = text.strip_prefix("unix:") {
             return match path {
                 "" => Err(
-                    "unix: needs the path of a socket, such as unix:/run/user/1000/farwire.sock".to_owned(),
+                    "unix: needs the path of a socket, such as unix:/run/user/1000/farwire.sock"
+                        .to_owned(),
                 ),
                 path => Ok(Self::Unix(path.into())),
             };

@@ -430,8 +430,7 @@ repeats = 5
     );
     let read = |name: &str| fs::read_to_string(folder.at(name));
     let (first, kept) = (read("first")?, read("kept")?);
-    let why =
-        "disk/out/record.jsonl: cannot write; the earlier runs are kept: No space left";
+    let why = "disk/out/record.jsonl: cannot write; the earlier runs are kept: No space left";
     ensure!(read("code")? == "1\n1\n", "{first}");
     has(&first, why)?;
     has(&first, "`farwire run --resume disk/out` continues")?;

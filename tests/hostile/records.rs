@@ -136,7 +136,10 @@ fn a_record_that_is_no_regular_file_has_no_end_or_counts_too_far_is_refused_by_e
         "path",
         &small("\"name\":\"small\"", "\"name\":\"../small\"")?,
     )?;
-    records.all_refuse("path", ":1: name: `../small`: the directory of the record has this name")
+    records.all_refuse(
+        "path",
+        ":1: name: `../small`: the directory of the record has this name",
+    )
 }
 
 #[test_support::test(Tool("prlimit"))]
@@ -196,11 +199,7 @@ fn samples_that_are_years_apart_are_refused_as_flents_with_their_case() -> Resul
     let records = Records::new()?;
     records.with("far", &small("\"at_s\":0.1", "\"at_s\":1e9")?)?;
     let refused = records.run(&["report", "far", "--format", "flent", "--out", "fl"])?;
-    ends_with(
-        &refused,
-        2,
-        "the samples span 1000000000 s, more than the",
-    )?;
+    ends_with(&refused, 2, "the samples span 1000000000 s, more than the")?;
     for format in ["text", "html", "md", "csv", "json"] {
         let made = records.run(&["report", "far", "--format", format])?;
         ensure!(made.status.success(), "{format}: {made:?}");

@@ -111,10 +111,7 @@ fn a_server_that_vanishes_during_the_test_is_given_up() -> Result<()> {
 #[test_support::test(serial)]
 fn load_with_absurd_numbers_is_not_counted() -> Result<()> {
     const LOAD: &[(u32, usize)] = &[(1, 1222), (u32::MAX, 1222), (0, 1222), (2, 40)];
-    against(
-        sends_load(LOAD),
-        "2 had impossible numbers: not counted",
-    )
+    against(sends_load(LOAD), "2 had impossible numbers: not counted")
 }
 
 fn finds_the_rate(direction: &str, address: &str, far: &[&str]) -> Result<()> {

@@ -127,11 +127,7 @@ fn beyond_loopback_farwire_set_changes_a_link_with_the_token_and_the_fingerprint
             Some("read"),
             "this token lets watch",
         ),
-        (
-            "set link --delay 40ms",
-            Some("wrong"),
-            "the token is wrong",
-        ),
+        ("set link --delay 40ms", Some("wrong"), "the token is wrong"),
         ("links", None, "wants a token"),
     ] {
         let (code, said) = exec.asks(words, token, &exec.pin)?;

@@ -158,7 +158,12 @@ fn farwire_set_says_by_what_its_lease_is_known_and_changes_and_ends_it_by_that()
         ("--loss 2%", "--revert"),
         ("--loss 2% --lease wrong", "--revert"),
         ("--revert --lease wrong", "no such lease"),
-        ("--revert --loss 2%", "leave the conditions of the command line out"),        ("--for 60s", "remove all with --clear"),        ("--clear --loss 2%", "leave the others out"),
+        (
+            "--revert --loss 2%",
+            "leave the conditions of the command line out",
+        ),
+        ("--for 60s", "remove all with --clear"),
+        ("--clear --loss 2%", "leave the others out"),
         ("--revert --for 1s", "cannot be used with"),
         ("--loss 2% --lease é", "the ID that was printed"),
     ] {

@@ -80,7 +80,9 @@ fn by_the_page_a_link_is_changed_undone_and_taken_away_as_a_command_and_as_a_sce
     browser.click("#lease-wanted")?;
     browser.wait("(document.getElementById('lease-seconds').value = '') === ''")?;
     browser.click("#profiles button:last-child")?;
-    browser.wait("document.body.textContent.includes('Enter after how many seconds the link reverts')")?;
+    browser.wait(
+        "document.body.textContent.includes('Enter after how many seconds the link reverts')",
+    )?;
     says("delay 20ms")?;
     browser.click("#lease-wanted")?;
     browser.click("#profiles button:last-child")?;

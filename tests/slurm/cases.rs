@@ -142,7 +142,11 @@ fn cancelled_while_tasks_run_it_goes_on_at_once_when_started_again() -> Result<(
     // At once: its tasks are still completing, and shards were lost with them.
     let again = run(&mut experiment.submit()?)?;
     let first = first.wait_with_output()?;
-    ends_with(&first, 1, "the submit was cancelled; the same command continues")?;
+    ends_with(
+        &first,
+        1,
+        "the submit was cancelled; the same command continues",
+    )?;
     let ended = ended["ended"].as_u64().context("ended")?;
     ensure!((1..=4).contains(&ended), "{ended}");
     ensure!(again.status.success(), "{}", stderr(&again));

@@ -138,7 +138,10 @@ impl Fake {
 fn is_cancelled(fake: &Fake, output: &Output) -> Result<()> {
     let said = stderr(output);
     ensure!(output.status.code() == Some(1), "{said}");
-    has(&said, "the submit was cancelled; the same command continues")?;
+    has(
+        &said,
+        "the submit was cancelled; the same command continues",
+    )?;
     ensure!(fake.calls("sbatch ")? == 1 && fake.path("job.1").exists());
     ensure!(fake.path("ended.1").exists(), "the array lives on: {said}");
     Ok(())

@@ -22,7 +22,9 @@ pub enum DistError {
         line: usize,
     },
     /// No value at all.
-    #[error("the file has no values: write whole numbers from -32768 to 32767, where 8192 stands for one spread")]
+    #[error(
+        "the file has no values: write whole numbers from -32768 to 32767, where 8192 stands for one spread"
+    )]
     Empty,
 }
 

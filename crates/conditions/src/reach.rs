@@ -132,7 +132,8 @@ mod tests {
     fn a_rate_of_netem_is_a_rate() {
         let lines = said("up.netem = 'rate 2gbit'", 0, Some("1gbit"));
         assert!(
-            lines[0].starts_with("box.up.netem: a rate of 2gbit exceeds the speed of the interfaces"),
+            lines[0]
+                .starts_with("box.up.netem: a rate of 2gbit exceeds the speed of the interfaces"),
             "{lines:?}"
         );
     }

@@ -357,7 +357,9 @@ fn a_rate_says_what_it_counts() {
     assert_eq!(counted("rate_at = 'pppoe-llcsnap'"), adsl);
     assert_eq!(counted("rate_at = 'atm,overhead=26'"), adsl);
     assert_eq!(counted("rate_at = 'l2'\n[up]\nrate_at = 'l1'"), Framing::L1);
-    assert!(refusal("rate_at = 'l1'").starts_with("rate_at: `rate_at` says which bytes a rate counts"));
+    assert!(
+        refusal("rate_at = 'l1'").starts_with("rate_at: `rate_at` says which bytes a rate counts")
+    );
     assert!(refusal("rate = '1mbit'\nrate_at = 'l3'").contains("`l3` is not what a rate counts"));
 }
 
@@ -376,7 +378,9 @@ fn a_rate_may_have_a_bucket_and_a_policer_needs_one() {
     );
     let varying = "rate = '1mbit,burst=32KiB'\nfluctuation = 'spread=20%,hold=5s'";
     assert!(
-        refusal(varying).contains("rate: burst = 32KiB is out of range: the rate of a token bucket cannot vary")
+        refusal(varying).contains(
+            "rate: burst = 32KiB is out of range: the rate of a token bucket cannot vary"
+        )
     );
     assert!(refusal("police = '2mbit'").contains("police: `burst` is missing"));
 }

@@ -238,7 +238,8 @@ fn bind_interface(socket: &Socket, name: &str) -> Result<()> {
 fn split_port(host: &str, default: u16) -> Result<(&str, u16)> {
     let (name, port) = if let Some(rest) = host.strip_prefix('[') {
         let closed = rest.split_once(']');
-        let (name, rest) = closed.with_context(|| format!("{host}: the closing bracket is missing"))?;
+        let (name, rest) =
+            closed.with_context(|| format!("{host}: the closing bracket is missing"))?;
         (name, rest.strip_prefix(':'))
     } else {
         // More than one colon is an IPv6 address without a port.

@@ -203,8 +203,7 @@ impl StageSpec {
         self.check_queue(&rate.queue)?;
         if let Some(burst) = rate.burst {
             self.check_burst(burst)?;
-            let right =
-                "the rate of a token bucket cannot vary: leave burst or fluctuation out";
+            let right = "the rate of a token bucket cannot vary: leave burst or fluctuation out";
             self.require(rate.fluctuation.is_none(), "burst", burst, right)?;
         }
         let Some(Fluctuation { spread, hold }) = rate.fluctuation else {
@@ -286,7 +285,12 @@ impl StageSpec {
     }
 
     fn check_delay(&self, field: &'static str, delay: Nanos) -> Result<(), ConfigError> {
-        self.require(delay <= LONGEST, field, delay, "a delay must be at most 3600s")
+        self.require(
+            delay <= LONGEST,
+            field,
+            delay,
+            "a delay must be at most 3600s",
+        )
     }
 
     fn check_by_size(&self, field: &'static str, k: Option<Factor>) -> Result<(), ConfigError> {
@@ -319,7 +323,12 @@ impl StageSpec {
             Discipline::Codel(codel) => &[("target", codel.target), ("interval", codel.interval)],
             Discipline::FqCodel(fq) => {
                 self.require(fq.flows > 0, "flows", fq.flows, "write at least one queue")?;
-                self.require(fq.quantum > 0, "quantum", fq.quantum, "write at least one byte")?;
+                self.require(
+                    fq.quantum > 0,
+                    "quantum",
+                    fq.quantum,
+                    "write at least one byte",
+                )?;
                 &[("target", fq.codel.target), ("interval", fq.codel.interval)]
             }
             Discipline::DualPi2(dual) => {

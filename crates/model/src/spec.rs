@@ -265,7 +265,9 @@ impl Repeating {
         let refused = |right| ConfigError::BadTrace { right };
         match times.last() {
             None => Err(refused("write at least one time")),
-            Some(&Nanos::ZERO) => Err(refused("its last time is its duration, which must be above 0")),
+            Some(&Nanos::ZERO) => Err(refused(
+                "its last time is its duration, which must be above 0",
+            )),
             Some(_) if times.is_sorted() => Ok(Self(times)),
             Some(_) => Err(refused("its times must be in ascending order")),
         }
@@ -482,9 +484,7 @@ pub enum ConfigError {
     #[error("{0} would become a stage of another kind: give the new stage its own name")]
     OtherKind(String),
     /// A change that would have packets meet stages in another order.
-    #[error(
-        "{0} would change places with another stage: keep the order of the remaining stages"
-    )]
+    #[error("{0} would change places with another stage: keep the order of the remaining stages")]
     Reordered(String),
     /// A change that has packets of one path meet a shared stage no more, which could then overtake others that do.
     #[error(

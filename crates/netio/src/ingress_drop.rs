@@ -225,9 +225,7 @@ impl Step {
         let errno = error.raw_os_error().unwrap_or(0);
         match (self, errno) {
             // Without the privilege the kernel refuses the batch at its beginning.
-            (Self::AddTable, libc::EPERM | libc::EEXIST) => {
-                " (another farwire uses the interface)"
-            }
+            (Self::AddTable, libc::EPERM | libc::EEXIST) => " (another farwire uses the interface)",
             (_, libc::EPERM | libc::EACCES) => " (CAP_NET_ADMIN is needed)",
             (Self::FindInterface, _) => "",
             (Self::OpenSocket, _) => " (the kernel needs CONFIG_NETFILTER_NETLINK)",

@@ -541,7 +541,10 @@ mod tests {
         let refused = refusal(&bed("kind = 'chain'\nnodes = ['a']"), None);
         assert_eq!(refused, "bed: nodes: 1 are out of range: 2 to 17");
         let refused = refusal(&chain(), Some(&ends("a", "d")));
-        assert_eq!(refused, "between: there is no node `d`; use one of: a, b, c");
+        assert_eq!(
+            refused,
+            "between: there is no node `d`; use one of: a, b, c"
+        );
         assert!(refusal(&chain(), Some(&ends("a", "a"))).contains("`a` is named twice"));
     }
 

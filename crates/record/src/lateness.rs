@@ -295,10 +295,7 @@ pub fn invalid(late: &[LatePackets], figures: &[Figure]) -> Option<String> {
 pub fn advice(late: &[LatePackets]) -> Option<String> {
     let of = |limit| cause(late, None, limit);
     let (cause, figures) = match (of(Limit::Bulk), of(Limit::Tail), of(Limit::Loss)) {
-        (Some(cause), ..) => (
-            cause,
-            "all figures measured meanwhile show",
-        ),
+        (Some(cause), ..) => (cause, "all figures measured meanwhile show"),
         (_, Some(cause), Some(_)) => (
             cause,
             "a 99th percentile or a loss measured meanwhile shows",

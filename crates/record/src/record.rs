@@ -503,7 +503,10 @@ impl<R: Read> Lines<R> {
         let mut begin = || {
             lines.whole = lines.read(LONGEST_HEAD)?;
             let (head, needed) = RecordHead::parse(&lines.text, upgrades)?;
-            require!(lines.text.ends_with(b"\n"), "the record ends before its plan");
+            require!(
+                lines.text.ends_with(b"\n"),
+                "the record ends before its plan"
+            );
             Ok((head, needed))
         };
         let begun = begin();

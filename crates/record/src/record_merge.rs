@@ -388,7 +388,9 @@ impl Source {
             Some(number) => {
                 let host = self.head.hosts.get(number.wrapping_sub(1));
                 let all = self.head.hosts.len();
-                host.ok_or_else(|| Error::content(format_args!("host {number}: the record lists {all}")))
+                host.ok_or_else(|| {
+                    Error::content(format_args!("host {number}: the record lists {all}"))
+                })
             }
         }
     }

@@ -580,7 +580,11 @@ impl fmt::Display for DelaySummary {
         )?;
         match self.clamped {
             0 => Ok(()),
-            clamped => write!(f, "; {clamped} of {} would have been negative and are 0", self.packets),
+            clamped => write!(
+                f,
+                "; {clamped} of {} would have been negative and are 0",
+                self.packets
+            ),
         }
     }
 }

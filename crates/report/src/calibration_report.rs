@@ -111,7 +111,8 @@ fn verdict(report: &CalibrationReport) -> String {
         (false, ..) => "unfinished: cells are missing".to_owned(),
         (_, true, _) => "no figure was compared with a truth".to_owned(),
         (_, _, []) => {
-            "the intervals of every instrument contain the truth in at least 90 % of its cells".to_owned()
+            "the intervals of every instrument contain the truth in at least 90 % of its cells"
+                .to_owned()
         }
         (_, _, short) => format!("below 90 %: {}", short.join(", ")),
     }

@@ -177,9 +177,15 @@ mod tests {
     #[test]
     fn many_values_are_summarised() {
         let times: Vec<String> = (0..6_000).map(|time| time.to_string()).collect();
-        let spec = format!("stages = [{{ kind = 'trace', times = [{}] }}]", times.join(", "));
+        let spec = format!(
+            "stages = [{{ kind = 'trace', times = [{}] }}]",
+            times.join(", ")
+        );
         let line = link(&toml::from_str(&spec).unwrap());
-        assert!(line.contains("times (6000 values from 0 to 5999)"), "{line}");
+        assert!(
+            line.contains("times (6000 values from 0 to 5999)"),
+            "{line}"
+        );
     }
 
     #[test]

@@ -34,9 +34,8 @@ pub fn comparison(comparison: &Comparison, threshold: f64, terminal: Terminal) -
             .map(|what| format!("the machines differ: {what}")),
     );
     let unfinished = comparison.unfinished.iter();
-    let across = across.chain(unfinished.map(|which| {
-        format!("the {which} is unfinished: --resume continues it")
-    }));
+    let across = across
+        .chain(unfinished.map(|which| format!("the {which} is unfinished: --resume continues it")));
     let missing = comparison.missing.iter();
     let missing = missing.map(|missing| format!("not compared: {missing}"));
     let worse = comparison.regressions(threshold).map(|one| {

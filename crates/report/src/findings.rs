@@ -148,9 +148,11 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
             lines.push(format!(
                 "{name}: {}",
                 match figures.repeated {
-                    1 => "one attempt was invalid because of this machine, and was repeated".to_owned(),
-                    several =>
-                        format!("{several} attempts were invalid because of this machine, and were repeated"),
+                    1 => "one attempt was invalid because of this machine, and was repeated"
+                        .to_owned(),
+                    several => format!(
+                        "{several} attempts were invalid because of this machine, and were repeated"
+                    ),
                 }
             ));
         }

@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, ValueEnum};
 
+use super::super::help;
 use super::api_server::LiveRuns;
 use super::forwarder::CpuArg;
-use super::super::help;
 use super::link_conditions::{self, once_each};
 use crate::experiment::artifacts::ARTIFACTS;
 use crate::experiment::machine_facts;
@@ -191,7 +191,10 @@ impl ExperimentArgs {
             refuse_files(&plan, writer.path(), self.allowed()).or_bad_input()?;
             let tools = tools(&plan).or_machine()?;
             if let Some(used) = Uses::of_record(&plan, tools.clone()).of_network() {
-                note(format_args!("{}: the experiment {used}", directory.display()));
+                note(format_args!(
+                    "{}: the experiment {used}",
+                    directory.display()
+                ));
             }
             if record.finished_at.is_none() || self.redo_invalid {
                 writer.go_on(&mut record, machine_facts::collect(tools))?;

@@ -288,12 +288,17 @@ mod tests {
     #[test]
     fn a_line_that_several_share_comes_once_with_their_number() {
         let lines = |names: &[&str]| {
-            let lines = names.iter().map(|name| ((*name).to_owned(), "late".to_owned()));
+            let lines = names
+                .iter()
+                .map(|name| ((*name).to_owned(), "late".to_owned()));
             once_each(lines, "cases")
         };
         assert_eq!(lines(&["a"]), ["a: late"]);
         assert_eq!(lines(&["a", "b"]), ["2 cases (a, b): late"]);
-        assert_eq!(lines(&["a", "b", "c", "d"]), ["4 cases (a, b, c, ...): late"]);
+        assert_eq!(
+            lines(&["a", "b", "c", "d"]),
+            ["4 cases (a, b, c, ...): late"]
+        );
     }
 
     #[test]

@@ -356,7 +356,10 @@ impl SpreadTable {
             percent.below(key)
         });
         let (least, most) = (least?, most?);
-        ensure!(least.is_some() || most.is_some(), "state least, most or both");
+        ensure!(
+            least.is_some() || most.is_some(),
+            "state least, most or both"
+        );
         Ok(ExpectationRule::Spread { least, most })
     }
 }

@@ -107,7 +107,11 @@ pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
         let said = source.read(&expanded.table)?;
         all.push(WholeCase { expanded, said });
     }
-    ensure!(!all.is_empty(), "{}: cases: the scenario has no cases", source.file);
+    ensure!(
+        !all.is_empty(),
+        "{}: cases: the scenario has no cases",
+        source.file
+    );
     let resolved = all.iter().map(|case| {
         let said = &case.said;
         let axes = &case.expanded.axes;
@@ -242,12 +246,17 @@ fn take_tables<'t>(
     key: &str,
 ) -> Result<DeArray<'t>> {
     let Some(value) = root.remove(key) else {
-        bail!("{}: {key}: the scenario has none: add [[{key}]]", source.file);
+        bail!(
+            "{}: {key}: the scenario has none: add [[{key}]]",
+            source.file
+        );
     };
     let at = source.at(value.span().start);
     match value.into_inner() {
         DeValue::Array(array) => Ok(array),
-        DeValue::Table(_) => bail!("{at}: {key}: write [[{key}]], not [{key}], because it is a list"),
+        DeValue::Table(_) => {
+            bail!("{at}: {key}: write [[{key}]], not [{key}], because it is a list")
+        }
         other => bail!(
             "{at}: {key}: must be tables, [[{key}]], not a {}",
             other.type_str()

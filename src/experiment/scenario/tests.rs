@@ -449,9 +449,7 @@ met = 'when-shown'
     assert_eq!(record_plan(&read_plan(&read).unwrap()), recorded);
     let message = parse("x.toml", &text, true).unwrap_err().to_string();
     assert!(
-        message.contains(
-            "an interval needs at least 11 repeats; case `a` has 2 runs with --quick"
-        ),
+        message.contains("an interval needs at least 11 repeats; case `a` has 2 runs with --quick"),
         "{message}"
     );
 }
@@ -501,10 +499,7 @@ fn repeats_until_an_interval_is_narrow_are_bounded() {
     assert!((repeats.until.unwrap().percent - 5.0).abs() < 1e-9);
     let message =
         refusal("name = 'a'\nrepeats = { of = 'ping.rtt_ms.median', within = '5%', most = 99 }\n");
-    assert!(
-        message.contains("the first 5 decide it"),
-        "{message}"
-    );
+    assert!(message.contains("the first 5 decide it"), "{message}");
 }
 
 #[test]

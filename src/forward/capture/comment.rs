@@ -31,7 +31,9 @@ impl fmt::Display for PacketComment<'_> {
         match frame.verdict {
             None => return f.write_str("reply by the emulator"),
             Some(PacketVerdict::Delivered) => f.write_str("delivered")?,
-            Some(PacketVerdict::LinkControl) => f.write_str("link control, forwarded immediately")?,
+            Some(PacketVerdict::LinkControl) => {
+                f.write_str("link control, forwarded immediately")?
+            }
             Some(PacketVerdict::HeldAtEnd) => f.write_str("in flight at the end")?,
             Some(PacketVerdict::Dropped(cause)) => {
                 write!(f, "dropped: {}", cause.name().replace('_', " "))?;

@@ -156,10 +156,9 @@ impl JitterSpec {
             (_, None, Some(_)) => return Err("file: add law = \"table\"".to_owned()),
         }
         match self.half_life {
-            Some(Nanos::ZERO) => Err(
-                "half_life: it must be above 0; leave it out for independent delays"
-                    .to_owned(),
-            ),
+            Some(Nanos::ZERO) => {
+                Err("half_life: it must be above 0; leave it out for independent delays".to_owned())
+            }
             _ => Ok(()),
         }
     }

@@ -36,7 +36,9 @@ describe! {
 impl RateSpec {
     fn check(&self) -> Result<(), String> {
         match (self.rate, self.burst) {
-            (None, Some(_)) => Err("burst: a rate of 0bit has no burst: leave burst out".to_owned()),
+            (None, Some(_)) => {
+                Err("burst: a rate of 0bit has no burst: leave burst out".to_owned())
+            }
             (Some(rate), Some(burst)) => {
                 refuse_out_of_range(Effect::Police(Police { rate, burst }))
             }

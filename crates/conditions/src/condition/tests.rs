@@ -158,7 +158,10 @@ fn what_is_wrong_comes_with_what_would_be_right() {
         "red,probability=0%",
         "probability = 0% is out of range: it must be above 0",
     );
-    refused::<AqmSpec>("red,avpkt=0b", "avpkt = 0b is out of range: it must be above 0");
+    refused::<AqmSpec>(
+        "red,avpkt=0b",
+        "avpkt = 0b is out of range: it must be above 0",
+    );
     refused::<AqmSpec>(
         "pie,target=0ms",
         "target = 0ns is out of range: it must be above 0",

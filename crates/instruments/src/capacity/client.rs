@@ -241,7 +241,8 @@ impl TestRequest<'_> {
             ),
         ] {
             if asked != given {
-                let text = format!("{asked} {unit} requested, {given} {unit} granted by the server");
+                let text =
+                    format!("{asked} {unit} requested, {given} {unit} granted by the server");
                 self.note(name, text);
             }
         }

@@ -244,7 +244,9 @@ fn whole_search(outcome: &TestOutcome) -> Option<String> {
         .map(|whole| whole.least_rtt_ms)
         .min();
     let rtt = least.filter(|ms| *ms != NO_DELAY);
-    let rtt = rtt.map_or(String::new(), |ms| format!("; least round-trip time {ms} ms"));
+    let rtt = rtt.map_or(String::new(), |ms| {
+        format!("; least round-trip time {ms} ms")
+    });
     Some(format!(
         "{sent} datagrams sent, {received} received, {missing} missing ({percent:.2} %), because the search itself exceeds the \
          capacity{rtt}"

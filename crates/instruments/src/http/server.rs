@@ -164,7 +164,10 @@ impl HttpSession {
         let mut response = if matches!(*request.method(), Method::GET | Method::HEAD) {
             self.resource(request.uri().path())
         } else {
-            let refusal = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are allowed\n");
+            let refusal = text(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "only GET and HEAD are allowed\n",
+            );
             with_header(refusal, ALLOW, "GET, HEAD")
         };
         if let Ok(congestion) = HeaderValue::from_str(self.shared.congestion()) {
@@ -193,7 +196,9 @@ impl HttpSession {
         };
         let Some(end) = end else {
             let longest_s = longest.as_secs();
-            let form = format!("N is a whole number of bytes, and T is a number of seconds from 0 to {longest_s}\n");
+            let form = format!(
+                "N is a whole number of bytes, and T is a number of seconds from 0 to {longest_s}\n"
+            );
             return text(StatusCode::BAD_REQUEST, form);
         };
         if let Err(refusal) = self.admit() {

@@ -108,7 +108,12 @@ fn saved_bytes(output: &ToolOutput) -> Result<u64> {
         let (_, counts) = line.split_once("saved [")?;
         counts.split(['/', ']']).next()?.parse().ok()
     });
-    saved.with_context(|| format!("the output of wget lacks the saved size: {}", output.last_words()))
+    saved.with_context(|| {
+        format!(
+            "the output of wget lacks the saved size: {}",
+            output.last_words()
+        )
+    })
 }
 
 #[cfg(test)]

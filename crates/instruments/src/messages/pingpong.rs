@@ -424,7 +424,8 @@ impl Runs<'_> {
         match host_overhead(self.load.size, self.plan.wait, pause, stop) {
             Ok(overhead) => Some(2.0 * overhead.as_secs_f64() * 1e3),
             Err(error) => {
-                let cause = format!("none: there is no loopback to estimate the hosts' part: {error:#}");
+                let cause =
+                    format!("none: there is no loopback to estimate the hosts' part: {error:#}");
                 self.measurement.facts.insert("interval".to_owned(), cause);
                 None
             }
@@ -466,9 +467,7 @@ impl DatagramCounts {
 /// Nothing measured yet, with what is known of the numbers to come; `keep` says whether every message is a sample.
 fn with_facts(plan: &PingpongArgs, keep: bool) -> Measurement {
     let transport = match plan.udp_timeout() {
-        None => {
-            "TCP: from handing the message to the kernel until all of it is read back".into()
-        }
+        None => "TCP: from handing the message to the kernel until all of it is read back".into(),
         Some(timeout) => format!(
             "UDP: one message at a time, lost without an answer within {} s; means are over answered messages",
             timeout.as_secs_f64()
@@ -496,9 +495,7 @@ fn with_facts(plan: &PingpongArgs, keep: bool) -> Measurement {
 fn interval_in_words(keep: bool) -> String {
     let quantiles = match keep {
         true => measured::QUANTILE_INTERVAL,
-        false => {
-            "of quantiles by the ranks of all messages, assuming independent messages"
-        }
+        false => "of quantiles by the ranks of all messages, assuming independent messages",
     };
     format!(
         "of the mean: Student's t over the runs; {quantiles}; the lower ends are reduced by twice the mean over loopback, the \

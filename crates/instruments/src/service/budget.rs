@@ -165,7 +165,10 @@ mod tests {
         let (one, other) = (source("192.0.2.1"), source("192.0.2.2"));
         let first = budget.take(Some(one), 2).unwrap();
         let refused = budget.take(Some(one), 1).unwrap_err();
-        assert_eq!(refused.to_string(), "2 tests are already running for this address");
+        assert_eq!(
+            refused.to_string(),
+            "2 tests are already running for this address"
+        );
         let second = budget.take(Some(other), 1).unwrap();
         let refused = budget.take(Some(other), 1).unwrap_err();
         assert_eq!(refused.to_string(), "3 tests are already running");

@@ -296,7 +296,9 @@ fn lost(count: &AtomicU64, say: fn(u64) -> String) -> Option<String> {
 
 fn lost_lines(lost: u64) -> String {
     let now = now();
-    format!("{now} farwire: {lost} lines of this log are missing here, because they were not read in time")
+    format!(
+        "{now} farwire: {lost} lines of this log are missing here, because they were not read in time"
+    )
 }
 
 fn lost_entries(lost: u64) -> String {

@@ -471,7 +471,10 @@ mod tests {
             "busy: 1 tests are already running for this address"
         );
         let second = test("192.0.2.2:9").unwrap();
-        assert_eq!(said(test("192.0.2.3:9")), "busy: 2 tests are already running");
+        assert_eq!(
+            said(test("192.0.2.3:9")),
+            "busy: 2 tests are already running"
+        );
         drop((first, second));
         assert!(test("192.0.2.1:9").is_ok());
     }

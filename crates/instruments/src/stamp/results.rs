@@ -336,7 +336,9 @@ impl ProbeResults {
                 "kernel time stamps here; the far end does not report when answers really left, so their way out of it is included"
             }
         };
-        format!("rtt minus host: {what}; interval: {STAMP_ERROR_MS} ms per direction for the time stamps")
+        format!(
+            "rtt minus host: {what}; interval: {STAMP_ERROR_MS} ms per direction for the time stamps"
+        )
     }
 
     fn one_way_delay(&self) -> String {

@@ -161,7 +161,9 @@ fn open_tap() -> Result<(File, u32), TunnelOutError> {
             libc::c_ulong::from(OFFLOADS),
         )
     })
-    .map_err(failed("cannot let a tap accept tunnelled trains (Linux 6.17)"))?;
+    .map_err(failed(
+        "cannot let a tap accept tunnelled trains (Linux 6.17)",
+    ))?;
     // SAFETY: TUNSETIFF wrote the name that the tap was given, with its end, into the request.
     let index = unsafe { libc::if_nametoindex(request.ifr_name.as_ptr()) };
     Ok((tap, index))

@@ -98,7 +98,9 @@ impl OtherUser {
             map.map_or(true, |map| outside(&map, id).is_some())
         };
         let mapped = maps("uid_map", self.uid.as_raw()) && maps("gid_map", self.gid.as_raw());
-        (!mapped).then_some("the user namespace does not contain this user (/proc/self/uid_map, gid_map)")
+        (!mapped).then_some(
+            "the user namespace does not contain this user (/proc/self/uid_map, gid_map)",
+        )
     }
 }
 

@@ -754,8 +754,7 @@ pub(crate) mod tests {
         let cause = "2 of 100 packets up left more than 1 ms late";
         assert_eq!(check.verdict, Verdict::Invalid);
         assert_eq!(check.measured.as_str(), cause);
-        let told =
-            format!("run 1 is left out of ping.lost_percent.mean, ping.rtt_ms.p99: {cause}");
+        let told = format!("run 1 is left out of ping.lost_percent.mean, ping.rtt_ms.p99: {cause}");
         let findings = crate::findings::findings(&analysis).join("\n");
         let [junit, html] = [
             crate::formats::junit::junit(&record).unwrap(),

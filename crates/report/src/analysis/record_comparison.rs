@@ -258,7 +258,9 @@ fn hosts(reference: &Record, record: &Record) -> Vec<String> {
         .collect();
     for (tool, old) in &old.tools {
         if let Some(new) = new.tools.get(tool).filter(|new| *new != old) {
-            words.push(format!("{tool}: {old} in the reference, {new} in the record"));
+            words.push(format!(
+                "{tool}: {old} in the reference, {new} in the record"
+            ));
         }
     }
     words.extend(baselines::against(&reference.baselines, &record.baselines));
@@ -463,7 +465,9 @@ mod tests {
         let [across] = &comparison.across[..] else {
             panic!("{:?}", comparison.across);
         };
-        assert!(across.starts_with("case `slow`: ") && across.ends_with(" delay 1ms in the record"));
+        assert!(
+            across.starts_with("case `slow`: ") && across.ends_with(" delay 1ms in the record")
+        );
         assert!(compare(&reference, &reference).across.is_empty());
     }
 
@@ -521,7 +525,8 @@ mod tests {
             comparison.unwrap().hosts
         };
         assert!(hosts(&reference).is_empty());
-        let words = "TCP without emulation: 1000 Mbit/s in the reference, 500.0 Mbit/s in the record";
+        let words =
+            "TCP without emulation: 1000 Mbit/s in the reference, 500.0 Mbit/s in the record";
         assert_eq!(hosts(&record), [words]);
     }
 }

@@ -35,8 +35,9 @@ pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
         .enumerate()
         .map(|(part, held)| Drawing {
             file: format!("theory-{}", part + 1),
-            caption: "Goodput in percent of the lowest limit, or of the expectation of a loss model"
-                .to_owned(),
+            caption:
+                "Goodput in percent of the lowest limit, or of the expectation of a loss model"
+                    .to_owned(),
             below: String::new(),
             about: Metric::GoodputBitPerS.meaning().to_owned(),
             svg: draw(held),

@@ -119,10 +119,7 @@ fn draw(
     let [file, more] = super::part(part);
     Drawing {
         file: file_name(&["sizes", &family.to_string()]) + &file,
-        svg: plot.draw(&format!(
-            "{title} of {} by message size",
-            family.instrument
-        )),
+        svg: plot.draw(&format!("{title} of {} by message size", family.instrument)),
         caption: format!("{}: {title}{way}", family.instrument) + &more,
         below: String::new(),
         about: meaning::of(family.metric, family.statistic, family.direction, None),

@@ -81,10 +81,7 @@ impl Page<'_> {
     fn order(&self) -> String {
         let plan = self.record.plan();
         match plan.order {
-            Order::Random => format!(
-                "each round in a random order (seed {})",
-                plan.seed
-            ),
+            Order::Random => format!("each round in a random order (seed {})", plan.seed),
             Order::AsWritten => format!("in the order of the scenario; seed {}", plan.seed),
         }
     }

@@ -103,7 +103,10 @@ mod tests {
                 "{elsewhere}"
             );
         }
-        assert!(text.contains("for more, use --details or open the report"), "{text}");
+        assert!(
+            text.contains("for more, use --details or open the report"),
+            "{text}"
+        );
     }
 
     #[test]

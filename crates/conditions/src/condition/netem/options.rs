@@ -40,7 +40,8 @@ pub(super) fn read(words: &mut Words<'_>) -> Result<Netem, String> {
     }
     if given.is_empty() {
         return Err(
-            "not an option of netem: write options as for tc, such as delay 100ms 10ms loss 1%".to_owned(),
+            "not an option of netem: write options as for tc, such as delay 100ms 10ms loss 1%"
+                .to_owned(),
         );
     }
     check(&netem)?;
@@ -231,9 +232,7 @@ fn slot(words: &mut Words<'_>) -> Result<NetemSlot, String> {
             ));
         }
         if most == Nanos::ZERO {
-            return Err(
-                "slot: state the time between slots, as in slot 10ms".to_owned(),
-            );
+            return Err("slot: state the time between slots, as in slot 10ms".to_owned());
         }
         NetemSlotDelay::Uniform(least, most)
     } else {

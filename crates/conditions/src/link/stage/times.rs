@@ -108,7 +108,9 @@ impl SlotsStage {
                 )
             }
             (true, Some(_)) => {
-                return Err(Error::other("state either delay, with jitter, or min and max").at("delay"));
+                return Err(
+                    Error::other("state either delay, with jitter, or min and max").at("delay"),
+                );
             }
             (false, delay) => {
                 let jitter = self.jitter.as_ref();

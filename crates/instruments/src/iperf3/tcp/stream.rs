@@ -162,7 +162,11 @@ impl DataStream {
                 .set(outcome.err().map(|error| error.to_string()));
         };
         let thread = thread::Builder::new().name(format!("tcp {}", self.spec.id));
-        self.thread = Some(thread.spawn(run).context("cannot start the thread of a stream")?);
+        self.thread = Some(
+            thread
+                .spawn(run)
+                .context("cannot start the thread of a stream")?,
+        );
         Ok(())
     }
 

@@ -192,14 +192,13 @@ pub(crate) fn plain_time(tool: &str, plan: &Iperf3Test) -> Result<Duration> {
         plan.way != TestDirection::Both,
         "farwire uses {tool} in one direction at a time"
     );
-    ensure!(
-        Tool,
-        plan.omit.is_zero(),
-        "{tool} cannot omit the start"
-    );
+    ensure!(Tool, plan.omit.is_zero(), "{tool} cannot omit the start");
     match plan.until {
         Until::For(time) => Ok(time),
-        Until::Bytes(_) => bail!(Tool, "farwire uses {tool} for a time, not for a number of bytes"),
+        Until::Bytes(_) => bail!(
+            Tool,
+            "farwire uses {tool} for a time, not for a number of bytes"
+        ),
     }
 }
 

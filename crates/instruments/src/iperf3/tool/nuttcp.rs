@@ -109,10 +109,7 @@ impl StreamProgram for Nuttcp {
         };
         super::judged(measurement, plan, sent)
             .with_fact("goodput", "bytes that the receiving nuttcp counted (L7)")
-            .with_fact(
-                "connect",
-                "nuttcp's RTT, which is the time of connecting",
-            )
+            .with_fact("connect", "nuttcp's RTT, which is the time of connecting")
     }
 }
 
