@@ -40,7 +40,7 @@ pub(super) fn of(
     let shards = times.len();
     Ok(format!(
         r#"{head}
-# {shards} shards of {name}; a task's number is its shard's.
+# {shards} shards of {name}; the number of a task is that of its shard.
 dir={dir}
 farwire={program}
 {otherwise}version={version}
@@ -48,7 +48,7 @@ scenario={scenario}
 out={SHARDS}/$SLURM_ARRAY_TASK_ID/pass-{number}
 node=${{SLURMD_NODENAME:-$(hostname)}}
 
-# Leaves this node out, also for the tasks that wait.
+# Excludes this node, also for waiting tasks.
 cannot() {{
     printf '%s\n' "$1" >"{NODES}/$node.$SLURM_JOB_ID" && mv "{NODES}/$node.$SLURM_JOB_ID" "{NODES}/$node.cannot"
     all=$(cd {NODES} && ls | sed -n 's/\.cannot$//p' | tr '\n' ',')
@@ -57,7 +57,7 @@ cannot() {{
     exit 3
 }}
 
-# -P: what `..` after a link is, the kernel says.
+# -P resolves `..` after a symbolic link as the kernel does.
 cd -P "$dir" || exit 1
 [ ! -e "{NODES}/$node.cannot" ] || cannot "$(cat "{NODES}/$node.cannot")"
 [ -x "$farwire" ] || cannot "there is no $farwire"
@@ -72,7 +72,7 @@ if [ ! -e "{NODES}/$node.ok" ]; then
     [ "$code" = 0 ] && : >"{NODES}/$node.ok" || exit 1
 fi
 cmp -s "$scenario" {SCENARIO} || {{
-    echo "farwire: $scenario has changed since it was submitted; {SCENARIO} in $dir is as it was" >&2
+    echo "farwire: $scenario has changed since it was submitted; $dir keeps the old one as {SCENARIO}" >&2
     exit 2
 }}
 if [ -e "$out/record.jsonl" ]; then
@@ -81,7 +81,7 @@ else
     "$farwire" run "$scenario" --shard "$SLURM_ARRAY_TASK_ID/{shards}"{options}{resumed} --out "$dir/$out"
 fi
 code=$?
-# What the machine lacks, other nodes may have.
+# Another node may have what this one lacks.
 [ "$code" != 3 ] || cannot "$(tail -n 1 "{LOG}/{number}-$SLURM_ARRAY_TASK_ID.txt")"
 exit "$code"
 "#,
