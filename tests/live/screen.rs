@@ -74,7 +74,7 @@ impl OnTerminal {
             .arg(file);
         let screen = Self::of(&mut command, folder)?;
         screen.await_text("now long (1")?;
-        screen.await_text("in force: delay 2ms")?;
+        screen.await_text("conditions: delay 2ms")?;
         Ok(screen)
     }
 
@@ -236,7 +236,7 @@ fn a_screen_shows_the_link_and_the_commands_output_and_its_keys_change_the_link(
     screen.set("--delay 1ms --loss 7%")?;
     screen.await_text("[loss 7%]")?;
     screen.press("u")?;
-    screen.await_text("not undone: revision ")?;
+    screen.await_text("cannot undo: the link has changed to revision ")?;
     ensure!(screen.conditions()?["loss"] == "7%", "another's is undone");
     screen.press("p")?;
     screen.await_text("PAUSED")?;
