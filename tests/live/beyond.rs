@@ -125,10 +125,10 @@ fn beyond_loopback_farwire_set_changes_a_link_with_the_token_and_the_fingerprint
         (
             "set link --delay 40ms",
             Some("read"),
-            "this token lets watch",
+            "read-only token",
         ),
         ("set link --delay 40ms", Some("wrong"), "the token is wrong"),
-        ("links", None, "wants a token"),
+        ("links", None, "requires a token"),
     ] {
         let (code, said) = exec.asks(words, token, &exec.pin)?;
         ensure!(code == Some(2), "{words}: {said}");

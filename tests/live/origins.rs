@@ -101,7 +101,7 @@ fn on_loopback_nobody_changes_a_link_without_the_token_of_the_printed_url() -> R
         set.args(["set", "link", "--delay", "30ms", "--at", at]);
         process::run(set.env_remove("FARWIRE_TOKEN"))
     };
-    ends_with(&set(exec.address()?)?, 2, "wants a token")?;
+    ends_with(&set(exec.address()?)?, 2, "requires a token")?;
     let changed = set(&exec.url)?;
     has(&stdout(&changed), "link: delay 30ms in each direction")
 }
