@@ -359,9 +359,9 @@ mod tests {
     fn a_token_that_is_none_is_refused() {
         for (all, read, words) in [
             (Some("short"), None, "at least 16"),
-            (Some("with a blank in it 0123"), None, "no blanks"),
-            (Some(ALL), Some(ALL), "give it another"),
-            (None, Some(READ), "give that too"),
+            (Some("with a blank in it 0123"), None, "no spaces"),
+            (Some(ALL), Some(ALL), "choose another"),
+            (None, Some(READ), "add one"),
         ] {
             let refused = Access::new(all, read).unwrap_err().to_string();
             assert!(refused.contains(words), "{refused}");

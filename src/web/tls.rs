@@ -233,7 +233,7 @@ mod tests {
             Pin::of(made.cert.der())
         );
         for (certificate, key, words) in [
-            (&empty, &key, "empty.pem: there is no certificate"),
+            (&empty, &key, "empty.pem: the file contains no certificate"),
             (&certificate, &empty, "empty.pem: cannot read"),
             (&certificate, &other, "other.pem"),
         ] {

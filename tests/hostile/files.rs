@@ -146,7 +146,7 @@ fn a_file_below_the_scenarios_folder_is_sent_and_no_record_of_a_stranger_sends_a
     fs::write(folder.at("out/Cargo.toml"), "a decoy")?;
     let refused = process::run(&mut folder.resume())?;
     ensure!(refused.status.code() == Some(2), "{}", told(&refused));
-    has(&told(&refused), "no whole path")?;
+    has(&told(&refused), "not an absolute path")?;
     Ok(())
 }
 
@@ -286,12 +286,12 @@ fn names_that_a_terminal_would_obey_or_that_are_another_folder_s_are_refused() -
         (
             "'a'",
             "\"a\\u202e\"",
-            "x.toml:9: name: it has the control character U+202E",
+            "x.toml:9: name: it contains the control character U+202E",
         ),
         (
             "kind",
             "name = \"a\\nb\"\nkind",
-            "x.toml:6: instruments 1: name: `a\\nb`: a name has",
+            "x.toml:6: instruments 1: name: `a\\nb`: a name contains",
         ),
     ] {
         let folder = Folder::of(&(PING.to_owned() + case).replace(from, to))?;

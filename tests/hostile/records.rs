@@ -85,7 +85,7 @@ const BAD_FILES: [BadFile; 5] = [
     (
         "fifo",
         |path| Ok(mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR)?),
-        "a FIFO: only regular files",
+        "a FIFO, not a regular file",
     ),
     (
         "device",

@@ -223,7 +223,7 @@ fn a_cable_that_is_cut_ends_both_ends_with_the_cause() -> Result<()> {
     let output = cut();
     let logged = || {
         let text = fs::read_to_string(&log)?;
-        Ok(text.contains("neither sent nor took").then_some(()))
+        Ok(text.contains("neither sent nor received").then_some(()))
     };
     let logged = process::wait_for("the far end to give up", logged);
     server.kill()?;

@@ -263,7 +263,7 @@ fn a_port_where_nobody_listens_is_one_clear_error() -> Result<()> {
     fails(
         address,
         "-c 100",
-        "refuses, says 127.0.0.1 (ICMP port unreachable)",
+        "refuses, as 127.0.0.1 reports (ICMP port unreachable)",
     )
 }
 

@@ -123,7 +123,7 @@ fn a_token_that_is_none_is_refused_at_the_start() -> Result<()> {
         (
             "FARWIRE_TOKEN",
             &b""[..],
-            "FARWIRE_TOKEN: there is no token",
+            "FARWIRE_TOKEN: the variable is empty",
         ),
         (
             "FARWIRE_TOKEN",
@@ -133,7 +133,7 @@ fn a_token_that_is_none_is_refused_at_the_start() -> Result<()> {
         (
             "FARWIRE_READ_TOKEN",
             b"",
-            "FARWIRE_READ_TOKEN: there is no token",
+            "FARWIRE_READ_TOKEN: the variable is empty",
         ),
     ] {
         let mut exec = farwire();
@@ -148,7 +148,7 @@ fn a_token_that_is_none_is_refused_at_the_start() -> Result<()> {
     let mut exec = farwire();
     exec.arg("exec").args(api::OPEN).args(["--", "true"]);
     let ended = process::run(exec.env("FARWIRE_TOKEN", "0123456789abcdef"))?;
-    ends_with(&ended, 125, "--no-token: FARWIRE_TOKEN has a token").map(drop)
+    ends_with(&ended, 125, "--no-token: FARWIRE_TOKEN contains a token").map(drop)
 }
 
 /// The test runs in another mount namespace, because all programs of this user share the directory.
@@ -213,7 +213,7 @@ fn clients_take_no_answer_but_a_farwires() -> Result<()> {
     });
     for words in [&["links"][..], &["set", "link", "--delay", "1ms"]] {
         let ended = process::run(farwire().args(words).args(["--at", &at]))?;
-        let said = ends_with(&ended, 1, "what answers there is no farwire")?;
+        let said = ends_with(&ended, 1, "the server is not a farwire")?;
         ensure!(stdout(&ended).is_empty(), "{said}");
     }
     Ok(())

@@ -295,11 +295,11 @@ fn a_screen_shows_a_run_its_links_how_far_it_is_and_its_figures_no_key_changes_i
     screen.await_line("packets of the link", |line| line.starts_with("up  "))?;
     for keys in ["+", "\r", "x"] {
         screen.press(keys)?;
-        screen.await_text("conditions are its scenario's")?;
+        screen.await_text("the conditions of a measured run")?;
     }
     screen.press("p")?;
     screen.await_text("PAUSED")?;
-    ensure!(screen.text().contains("in force: delay 2ms"));
+    ensure!(screen.text().contains("conditions: delay 2ms"));
     screen.press("q")?;
     let status = screen.end_with("--resume")?;
     ensure!(status.code() == Some(1), "{status}");

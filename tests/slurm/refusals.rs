@@ -111,7 +111,7 @@ fn what_was_refused_leaves_nothing_that_is_waited_for() -> Result<()> {
     let experiment = Experiment::of(2)?;
     let submit = |more: &[&str]| -> Result<Output> { run(experiment.submit()?.args(more)) };
     let short = submit(&["--time", "1ms"])?;
-    ends_with(&short, 2, "a shard should take")?;
+    ends_with(&short, 2, "a shard is expected to take")?;
     slurm("scontrol update PartitionName=main State=DRAIN")?;
     let refused = [submit(&[]), submit(&[])];
     slurm("scontrol update PartitionName=main State=UP")?;
@@ -122,7 +122,7 @@ fn what_was_refused_leaves_nothing_that_is_waited_for() -> Result<()> {
     let taken = process::succeeded(submit(&[])?)?;
     let said = stderr(&taken);
     has(&said, ": 2 shards of 2\n")?;
-    ensure!(!said.contains("knows its task no more"), "{said}");
+    ensure!(!said.contains("no longer knows its task"), "{said}");
     experiment.record()?;
     Ok(())
 }

@@ -223,7 +223,7 @@ mod tests {
         }
         let (_, unsaid) = as_netem("rate = '8mbit'");
         assert!(
-            unsaid[0].starts_with("the rate's usual queue"),
+            unsaid[0].starts_with("the default queue of the rate"),
             "{unsaid:?}"
         );
     }

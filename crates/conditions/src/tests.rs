@@ -278,7 +278,7 @@ fn slots_are_a_stage_of_files() {
         "packets = 3 => `min` is missing",
         "min = '2ms', max = '1ms' => max: 1ms is less than min, 2ms",
         "min = '2ms', delay = '1ms' => delay: either delay, with jitter, or min and max",
-        "min = '2ms', jitter = '1ms' => jitter: it is of delay",
+        "min = '2ms', jitter = '1ms' => jitter: jitter belongs to delay",
         "delay = '2ms', jitter = '1ms,free' => jitter: slots keep the order",
         "delay = '2ms', jitter = '1ms,half-life=1s' => jitter: half_life = 1s is out of range",
         "delay = '2ms', bytes = '0b' => bytes: 0b is out of range",
@@ -474,7 +474,7 @@ fn a_step_takes_conditions_away() {
     assert_eq!(schedule("delay"), [(seconds(2), delay("5ms").unwrap())]);
     for case in [
         "without = ['rat'] => without 1: unknown name `rat`; did you mean `rate`?",
-        "without = ['loss'], loss = '1%' => schedule 1: without: it has loss, and loss is beside it",
+        "without = ['loss'], loss = '1%' => schedule 1: without: loss is both removed and set",
     ] {
         let (step, words) = case.split_once(" => ").unwrap();
         let refused = refusal(&format!(
@@ -571,7 +571,7 @@ fn what_no_stage_can_be_is_refused_by_its_name() {
         "kind = 'trace', times = [5, 3] => must be in ascending order",
         "kind = 'trace', times = [0] => above 0",
         "kind = 'trace', times = [1], queue = '1s' => \
-         stages: trace: queue: 1s is out of range: a trace has no rate, so its queue is in packets or bytes",
+         stages: trace: queue: 1s is out of range: a trace has no rate, so state its queue in packets or bytes",
         "kind = 'gemodel', p = '1%' => stages: gemodel: `r` is missing: write r = \"10%\"",
         "kind = 'mtu' => stages: mtu: `mtu` is missing: write mtu = 1400",
         "kind = 'mtu', mtu = 60 => stages: mtu: mtu: 60 is out of range",
@@ -602,7 +602,7 @@ fn what_no_stage_can_be_is_refused_by_its_name() {
         assert!(refused.contains(cause), "{case}: {refused}");
     }
     let twice = "loss = '1%'\nstages = [{ kind = 'loss', loss = '1%' }]";
-    assert!(refusal(twice).starts_with("stages: loss: link.up.loss stands twice in one path"));
+    assert!(refusal(twice).starts_with("stages: loss: link.up.loss occurs twice in one path"));
 }
 
 #[test]
@@ -661,7 +661,7 @@ fn classes_that_could_not_be_told_apart_are_refused() {
         "{ name = 'a' } => classes: a: no rule: state protocol, port or both",
         "{ name = 'a', port = 1 }, { name = 'a', port = 2 } => classes: a: name: two classes have the name a",
         "{ name = 'a', protocol = 'icmp', port = 1 } => classes: a: port: ICMP has none",
-        "{ name = 'a', port = 0 } => port: 0 is no port",
+        "{ name = 'a', port = 0 } => port: 0 is not a port",
         "{ name = 'a', port = 65536 } => 65536",
         "{ name = 'a', protocol = 'sctp' } => classes 1: protocol: unknown name `sctp`; did you mean",
         "{ name = 'a', port = 1, queue = '5pkt' } => classes: a: queue: a queue needs a rate",

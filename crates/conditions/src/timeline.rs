@@ -287,12 +287,12 @@ mod tests {
     fn what_no_schedule_says_is_refused_with_its_key() {
         for case in [
             " => toffee = 'drop=2' => toffee: ",
-            " => stages = [{ kind = 'gate' }] => stages: some came",
+            " => stages = [{ kind = 'gate' }] => stages: stages were added",
             "stages = [{ kind = 'gate', open = false }] => \
-             stages = [{ kind = 'gate' }] => stages: gate: open: it was left out later",
-            "classes = [{ name = 'web', port = 80 }] => classes = [{ name = 'web', port = 81 }] => classes: web: which packets",
+             stages = [{ kind = 'gate' }] => stages: gate: open: this condition was removed",
+            "classes = [{ name = 'web', port = 80 }] => classes = [{ name = 'web', port = 81 }] => classes: web: the packets of the class",
             "rate = '1mbit' => \
-             rate = '1mbit'\nclasses = [{ name = 'web', port = 80, rate = '2mbit' }] => classes: web: it had a bottleneck",
+             rate = '1mbit'\nclasses = [{ name = 'web', port = 80, rate = '2mbit' }] => classes: web: the class had its own bottleneck",
         ] {
             let [first, second, words] = case.split(" => ").collect::<Vec<_>>()[..] else {
                 panic!("{case}")

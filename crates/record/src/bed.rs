@@ -594,7 +594,7 @@ mod tests {
             );
         }
         let refused = refusal(&bed("clients = 2\ntbf = '1mbit'"), None);
-        assert!(refused.starts_with("bed: tbf: a bed of several clients has none"));
+        assert!(refused.starts_with("bed: tbf: a bed of several clients has no tbf"));
         let chain = "kind = 'chain'\nnodes = ['a', 'b']\nclients = 2";
         let refused = toml::from_str::<Bed>(chain).unwrap_err().to_string();
         assert!(

@@ -410,7 +410,7 @@ mod tests {
             Measurement::failed("no route"),
         ];
         let merged = together(all, Some(SampleKind::Probes));
-        let said = "client 2: no answer; 2 of 3 clients have failed";
+        let said = "client 2: no answer; 2 of 3 clients failed";
         assert_eq!(merged.failure.as_deref(), Some(said));
         assert_eq!(merged.figure(Metric::SentPackets, Statistic::Total), None);
     }

@@ -695,7 +695,7 @@ mod tests {
                 .unwrap()
                 .contains("late: a 99th percentile measured")
         );
-        assert!(told(400, 2).unwrap().contains("late: a loss that"));
+        assert!(told(400, 2).unwrap().contains("late: a loss measured"));
         assert_eq!(told(1000, 2), None);
     }
 

@@ -923,7 +923,7 @@ mod tests {
         let refused = read(version_3).map(drop).unwrap_err().to_string();
         assert_eq!(
             refused,
-            "line 1: a record of version 3; this farwire reads versions up to 2"
+            "line 1: the record has version 3;  this farwire reads versions up to 2"
         );
     }
 

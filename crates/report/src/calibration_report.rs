@@ -373,7 +373,7 @@ mod tests {
         let text = text.replace("\n  ", " ");
         for part in [
             "ping: intervals hold the truth in 0 of 1 cell",
-            "misses: line: ping: rtt median: 25.00 ms where 24.00 ms is true, outside by 0.900 ms",
+            "misses: line: ping: rtt median: 25.00 ms, the truth is 24.00 ms, outside by 0.900 ms",
             "below 90 %: ping",
         ] {
             assert!(text.contains(part), "{part} in {text}");

@@ -154,7 +154,7 @@ mod tests {
         );
         assert_eq!(left_out(&[LeftOutStart::Found(0.0); 2]), "nothing, found");
         assert_eq!(left_out(&[LeftOutStart::Fixed(2.0); 3]), "2 s, fixed");
-        assert_eq!(left_out(&[LeftOutStart::TooShort]), "too short to tell");
+        assert_eq!(left_out(&[LeftOutStart::TooShort]), "too short to decide");
     }
 
     #[test]

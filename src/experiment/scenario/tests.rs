@@ -260,9 +260,9 @@ fn quick_leaves_alone_what_a_sweep_sets() {
 #[test]
 fn sweeps_that_contradict_themselves_are_refused_with_their_line() {
     for case in [
-        "[] => sets nothing",
+        "[] => sets no field",
         "3 => sweep: must be a table",
-        "{} => sets nothing",
+        "{} => sets no field",
         "{ 'link.delay' = ['1ms'], 'link.loss' = ['1%', '2%'] } => go together",
         "[{ 'link.delay' = ['1ms'] }, { 'link.delay' = ['2ms'] }] => swept twice",
         "{ 'name.x' = ['1ms'] } => name is a string, not a table",
@@ -477,7 +477,7 @@ fn expectations_about_nothing_are_refused() {
         "{ of = 'ping.rtt_ms.median', value = '1ms' } => say `within`",
         "{ of = 'ping.rtt.median', value = 1, within = 1 } => did you mean `rtt_ms`?",
         "{ of = 'pong.rtt_ms.median', value = 1, within = 1 } => no instrument `pong`",
-        "{ of = 'ping.rtt_ms.median', gain = 1, within = 1 } => name it in `reference`",
+        "{ of = 'ping.rtt_ms.median', gain = 1, within = 1 } => name one in `reference`",
         "{ of = 'ping.rtt_ms.median', ratio = {} } => ratio: state `least`, `most` or both",
         "{ of = 'ping.rtt_ms.median', ratio = { least = 1 }, within = '5%' } => a range needs no value",
         "{ of = 'ping.rtt_ms.median', ratio = { last = 1 } } => `last`",

@@ -113,7 +113,7 @@ fn a_rate_of_nothing_has_a_unit() {
 fn what_is_wrong_comes_with_what_would_be_right() {
     refused::<LossSpec>("1%,burst=0.5", "at least 1 packet");
     refused::<LossSpec>("1%,burst=NaN", "at least 1 packet");
-    refused::<LossSpec>("90%,burst=2", "bursts of 9.000 packets or more");
+    refused::<LossSpec>("90%,burst=2", "bursts of at least 9.000 packets");
     refused::<LossSpec>("100%,burst=2", "leave burst out");
     refused::<LossSpec>("1%,bursts=2", "did you mean `burst`?");
     refused::<LossSpec>("1%,burst=x", "burst: expected a number, found `x`");
@@ -168,7 +168,7 @@ fn what_is_wrong_comes_with_what_would_be_right() {
     );
     refused::<AqmSpec>(
         "pie,tupdate=1us",
-        "tupdate = 1us is out of range: a controller looks",
+        "tupdate = 1us is out of range: the interval of a controller",
     );
     refused::<AqmSpec>("codel,interval=2h", "interval");
     refused::<AqmSpec>("codel,flows=3", "unknown key");

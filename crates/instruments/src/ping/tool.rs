@@ -259,7 +259,7 @@ rtt min/avg/max/mdev = 1.740/1.745/1.750/0.005 ms
         let facts = parse(&captured(ANSWERED, 0), &PLAN).facts;
         let schedule = &facts["schedule"];
         assert!(
-            schedule.contains("3 requests took 0.200 s where intervals alone are 0.200 s"),
+            schedule.contains("3 requests took 0.200 s, and the intervals alone are 0.200 s"),
             "{schedule}"
         );
     }

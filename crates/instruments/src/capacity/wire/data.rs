@@ -361,7 +361,7 @@ mod tests {
             FeedbackMessage::decode(&bytes, Version::NEWEST)
                 .unwrap_err()
                 .to_string(),
-            "status feedback of 168 bytes, where 204 are right"
+            "status feedback of 168 bytes instead of 204"
         );
     }
 

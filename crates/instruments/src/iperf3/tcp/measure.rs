@@ -222,17 +222,17 @@ mod tests {
     fn a_server_of_another_protocol_is_named_as_such() {
         let cause = failing(0, b"SSH-2.0-OpenSSH_9.2\r\n");
         assert!(
-            cause.contains("0x53 where PARAM_EXCHANGE (9) was due"),
+            cause.contains("0x53 instead of PARAM_EXCHANGE (9)"),
             "{cause}"
         );
         let cause = failing(1, &[ControlState::TestRunning.byte()]);
         assert!(
-            cause.contains("it sent TEST_RUNNING (2) where CREATE_STREAMS (10)"),
+            cause.contains("it sent TEST_RUNNING (2) instead of CREATE_STREAMS (10)"),
             "{cause}"
         );
         let cause = failing(4, &[ControlState::DisplayResults.byte()]);
         assert!(
-            cause.contains("DISPLAY_RESULTS (14) where the end of the test"),
+            cause.contains("DISPLAY_RESULTS (14) instead of the end of the test"),
             "{cause}"
         );
     }

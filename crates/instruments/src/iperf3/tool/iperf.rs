@@ -415,7 +415,7 @@ pub(crate) mod tests {
         };
         Iperf.check(&plan(Some(1))).unwrap();
         let error = Iperf.check(&plan(None)).unwrap_err().to_string();
-        assert!(error.contains("at a rate only"), "{error}");
+        assert!(error.contains("only at a rate"), "{error}");
     }
 
     #[test]
@@ -427,6 +427,6 @@ pub(crate) mod tests {
             ..StreamTest::new("127.0.0.1:1".parse().unwrap(), &plan)
         };
         let error = command_line(&Iperf, &test);
-        assert!(error.unwrap_err().to_string().contains("not an interface"));
+        assert!(error.unwrap_err().to_string().contains("not to an interface"));
     }
 }

@@ -267,7 +267,7 @@ fn garbage_gets_one_line_and_a_close() {
     let (_server, far) = server(ServiceLimits::default());
     let long = [b'x'; 100_000];
     for (garbage, cause) in [
-        (&b"GET / HTTP/1.1\r\n\r\n"[..], "a request starts with"),
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], "a request must start with"),
         (b"\xff\xfe\x00\n", "a line of text"),
         (&long, "a line of text of at most 256 bytes"),
         (

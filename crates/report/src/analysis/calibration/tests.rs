@@ -471,7 +471,7 @@ fn a_miss_within_the_emulator_s_lateness_is_laid_to_that() {
         .clone()
         .unwrap();
     assert!(
-        cause.contains("the emulator's own lateness, 0.500 ms"),
+        cause.contains("the emulator's own departure error, p99 0.500 ms"),
         "{cause}"
     );
 }
