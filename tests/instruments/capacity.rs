@@ -75,7 +75,7 @@ fn a_server_that_is_silent_is_given_up() -> Result<()> {
 fn a_server_that_answers_garbage_is_given_up() -> Result<()> {
     against(
         |_, _| Some(b"GET / HTTP/1.1".to_vec()),
-        "setup message of 14 bytes, where 56 are right",
+        "setup message of 14 bytes instead of 56",
     )
 }
 
