@@ -28,11 +28,9 @@ mod web;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 /// Runs the command that the process was started with and gives its exit code.
 #[must_use]
 pub fn main() -> ExitCode {
     netio::contain::divert();
-    cli::Cli::try_parse().map_or_else(|error| exit::usage(&error), |cli| cli.run())
+    cli::Cli::from_command_line().map_or_else(|error| exit::usage(&error), |cli| cli.run())
 }

@@ -39,7 +39,7 @@ fn converse(bytes: &[u8]) {
     };
     stream
         .set_read_timeout(Some(PATIENCE))
-        .expect("it is above 0");
+        .expect("it must be above 0");
     let _ = stream.write_all(said);
     let _ = stream.shutdown(Shutdown::Write);
     // Then the client hangs up, also on what goes on for as long as it was asked to. A panic of any thread ends the fuzzer.

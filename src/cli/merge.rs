@@ -1,4 +1,4 @@
-//! `farwire merge`: the records of an experiment's shards as one.
+//! `farwire merge`: joins the records of an experiment's shards.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,6 +11,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::args::experiment_run::clear_reports;
+use super::help;
 use crate::experiment::{Case, Plan};
 use crate::experiment::{scenario, sharding, uses};
 use crate::live::quoted;
@@ -23,50 +24,49 @@ use record::quantity::counted;
 use record::{GivenScenario, Merge, Record, Shard, ShardBy};
 use report::analysis::{Analysis, Verdict};
 
-/// Join the records of an experiment's shards
+/// Join the records of an experiment's shards into one record
 ///
-/// Every run is there once, and the same bytes come out whatever the order of the records. Runs that no record has are named, with
-/// the command that does them, and it ends with 1. Where none is missing it ends as `farwire run` does: with 1 where not all that
-/// is expected is met.
+/// The joined record contains every run once, whatever the order of the records. merge lists the runs that are missing, with the
+/// commands that run them. The exit code is that of `farwire run` for the whole experiment.
 #[derive(Args, Debug)]
 pub(crate) struct MergeArgs {
-    /// Records of one experiment: their directories, or their record.jsonl
+    /// Records of one experiment: their directories, or their record.jsonl files
     #[arg(required = true, value_name = "DIR")]
     records: Vec<PathBuf>,
-    /// Where the record goes
+    /// Directory of the joined record
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Replace a record that is there
+    /// Replace an existing record
     #[arg(long)]
     overwrite: bool,
-    /// Write what was joined, and what is missing, as JSON there; - is standard output, in place of the text
-    #[arg(long, value_name = "FILE")]
+    /// Write counts and missing runs as JSON to FILE (- for standard output, instead of text)
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
 }
 
-/// What was joined.
+/// The counts of the joined record, and the missing runs.
 #[derive(Debug, Serialize)]
 struct Joined {
     name: String,
-    /// Those that need no more attempts.
+    /// Runs that need no further attempt.
     runs: usize,
     planned: usize,
     records: usize,
     hosts: usize,
     duplicates: usize,
     missing: Vec<ToDo>,
-    /// Whether all that is expected is met; null while runs are missing.
+    /// True if all expectations are met; null while runs are missing.
     met: Option<bool>,
 }
 
-/// Missing runs that one command does.
+/// Missing runs, and the command that runs them.
 #[derive(Debug, Serialize)]
 struct ToDo {
     command: String,
     runs: Vec<Missing>,
 }
 
-/// What is missing of a case.
+/// The missing repeats of a case.
 #[derive(Debug, Serialize)]
 struct Missing {
     case: String,
@@ -74,7 +74,7 @@ struct Missing {
 }
 
 impl MergeArgs {
-    /// Merges; 0 when no run is missing and all expectations are met, 1 when not.
+    /// Merges. The exit code is 0 if no run is missing and all expectations are met, else 1.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let merge = Merge::of(&self.records).or_bad_input()?;
         let replaces = Record::is_in(&self.out);
@@ -102,21 +102,23 @@ impl MergeArgs {
         let text = joined.to_string();
         super::show(json, &joined, &printable_lines(&text), io::sink())?;
         note(format_args!(
-            "`farwire report {}` shows the record",
+            "`farwire report {}` shows the report",
             self.out.display()
         ));
         Err(match verdict {
             Some(Verdict::Met) => return Ok(ExitCode::SUCCESS),
-            Some(Verdict::NotMet) => anyhow!("not all that is expected is met"),
-            Some(Verdict::Invalid) => anyhow!("not every run is valid"),
-            Some(Verdict::Failed | Verdict::Incomplete) => anyhow!("not every run was measured"),
-            None => anyhow!("{missing} of {} missing", counted(all, "run")),
+            Some(Verdict::NotMet) => anyhow!("not all expectations are met"),
+            Some(Verdict::Invalid) => anyhow!("some runs are invalid"),
+            Some(Verdict::Failed | Verdict::Incomplete) => {
+                anyhow!("some runs failed or are incomplete")
+            }
+            None => anyhow!("{missing} of {} are missing", counted(all, "run")),
         }
         .into())
     }
 }
 
-/// What the whole experiment, as it was written to `out`, came to. Only one of which something can be said is read into memory.
+/// Returns the verdict on the whole experiment, as it was written to `out`. The record is read into memory only if it has something to judge.
 fn verdict(merge: &Merge, out: &Path) -> Result<Verdict, Failure> {
     Ok(match merge.is_to_be_judged() {
         true => Analysis::of(&Record::read(out)?).verdict,
@@ -136,7 +138,7 @@ impl fmt::Display for Joined {
             counted(self.hosts, "host"),
         )?;
         if self.duplicates > 0 {
-            let duplicates = counted(self.duplicates, "duplicate");
+            let duplicates = counted(self.duplicates, "duplicate run");
             write!(f, "; {duplicates} left out")?;
         }
         writeln!(f)?;
@@ -154,7 +156,7 @@ impl fmt::Display for Joined {
     }
 }
 
-/// The commands that do the missing runs, each with those that it does.
+/// Returns the commands for the missing runs, each with its runs.
 fn to_do(merge: &Merge) -> Result<Vec<ToDo>, Failure> {
     if merge.missing().is_empty() {
         return Ok(Vec::new());
@@ -180,9 +182,9 @@ fn to_do(merge: &Merge) -> Result<Vec<ToDo>, Failure> {
     Ok(to_do.collect())
 }
 
-/// The command that does a missing run: it goes on with the record that owes it, or begins the shard that nobody gave.
+/// Returns the command for a missing run. It resumes the record that should contain the run, or runs the missing shard.
 fn command(merge: &Merge, plan: &Plan, shards: &[Shard], case: &str, repeat: u32) -> String {
-    // Only a calibration keeps every flow.
+    // Only a calibration records every flow.
     let name = if plan.by_flow { "calibrate" } else { "run" };
     if let Some(directory) = merge.owner(case, repeat) {
         let files = files_to_allow(plan, directory);
@@ -203,8 +205,8 @@ fn command(merge: &Merge, plan: &Plan, shards: &[Shard], case: &str, repeat: u32
     )
 }
 
-/// The options that make the plan of the scenario. Where the scenario cannot be read again, as without the files that it names, all that may
-/// have been said is said.
+/// Returns the options that turn the scenario into the plan. If the scenario cannot be read again, for example without the files
+/// that it names, all options that may have been given are returned.
 fn options(given: &GivenScenario, plan: &Plan) -> String {
     let folder = Path::new(&given.file).parent().unwrap_or(Path::new(""));
     let source = SourceFile {
@@ -221,7 +223,7 @@ fn options(given: &GivenScenario, plan: &Plan) -> String {
     }
     let has_all = |whole: &Plan| whole.cases.len() == plan.cases.len();
     if !whole.as_ref().is_some_and(has_all) {
-        // The reference comes by itself.
+        // The reference is always included.
         let is_reference = |case: &Case| plan.reference.as_ref() == Some(&case.name);
         let others = plan.cases.iter().filter(|case| !is_reference(case));
         let only: Vec<&Case> = others.collect();
@@ -242,7 +244,7 @@ fn options(given: &GivenScenario, plan: &Plan) -> String {
     options + &files_to_allow(plan, folder)
 }
 
-/// What must be said of the files that instruments send from beyond `own`, a folder from which they may.
+/// Returns the options for files that instruments send from outside of `own`, a directory from which they may.
 fn files_to_allow(plan: &Plan, own: &Path) -> String {
     let own = match own.as_os_str().is_empty() {
         true => Path::new("."),

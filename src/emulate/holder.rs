@@ -28,7 +28,7 @@ const READY: &str = "ready";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OnExit {
-    /// Nothing passes: an orderly end restores the interfaces, any other end sets them down
+    /// Nothing passes; an unexpected end also sets the interfaces down
     Cut,
     /// A kernel bridge forwards everything, without delay or loss
     Bridge,
@@ -80,9 +80,15 @@ impl BoxHolder {
             // Its own process group keeps the terminal's Ctrl-C away from it.
             .process_group(0)
             .spawn()
-            .context("starting the box holder")?;
-        let messages = process.stdin.take().context("the box holder's input")?;
-        let answers = process.stdout.take().context("the box holder's output")?;
+            .context("cannot start the helper process")?;
+        let messages = process
+            .stdin
+            .take()
+            .context("the helper process has no input")?;
+        let answers = process
+            .stdout
+            .take()
+            .context("the helper process has no output")?;
         let mut holder = Self {
             process,
             messages,
@@ -94,7 +100,7 @@ impl BoxHolder {
         }
         let mut line = String::new();
         BufReader::new(answers).read_line(&mut line)?;
-        anyhow::ensure!(line.trim_end() == READY, "the box holder ended");
+        anyhow::ensure!(line.trim_end() == READY, "the helper process ended");
         Ok(holder)
     }
 
@@ -126,7 +132,7 @@ impl BoxHolder {
         }
         drop(self.messages);
         let status = self.process.wait().context("the box holder")?;
-        anyhow::ensure!(status.success(), "the box holder ended with {status}");
+        anyhow::ensure!(status.success(), "the helper process ended with {status}");
         Ok(())
     }
 
@@ -205,14 +211,14 @@ fn cut_one(index: u32) -> Result<()> {
     let name = &interface.name;
     if interface.is_configured()? {
         warn(format_args!(
-            "the box has died: {name} is as it was, and not set down, which would take its addresses or routes away"
+            "the emulator has died: {name} is restored but not set down, because it would lose its addresses or routes"
         ));
         return Ok(());
     }
     lease.set_up(false)?;
     lease.leave();
     warn(format_args!(
-        "the box has died: {name} is down until farwire emulate --restore"
+        "the emulator has died: {name} is down until `farwire emulate --restore`"
     ));
     Ok(())
 }
@@ -225,16 +231,14 @@ fn bridge(interfaces: [u32; 2], orderly: bool) -> Result<()> {
             Err(error) => format!("{error:#}"),
             Ok(_) => "one of them is gone".to_owned(),
         };
-        warn(format_args!(
-            "the interfaces cannot be joined by a bridge: {why}"
-        ));
+        warn(format_args!("cannot bridge the interfaces: {why}"));
         return cut(interfaces);
     };
-    let outcome = format!("{a} and {b} are joined by a bridge until farwire emulate --restore");
+    let outcome = format!("a bridge connects {a} and {b} until `farwire emulate --restore`");
     if orderly {
         note(format_args!("farwire: {outcome}"));
     } else {
-        warn(format_args!("the box has died: {outcome}"));
+        warn(format_args!("the emulator has died: {outcome}"));
     }
     Ok(())
 }

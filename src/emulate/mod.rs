@@ -84,7 +84,7 @@ impl WanBox {
         options: ForwarderOptions,
         beside: impl FnOnce(&ForwarderHandle) -> Result<T>,
     ) -> Result<(Self, T), Failure> {
-        let watcher = LinkWatcher::new().context("watching the interfaces")?;
+        let watcher = LinkWatcher::new().context("cannot watch the interfaces")?;
         let (names, links): (Vec<_>, Vec<_>) =
             links.into_iter().map(|of| (of.names, of.link)).unzip();
         let found = find_all(&names, force)?;
@@ -169,7 +169,9 @@ impl WanBox {
         let mut watchdog = Watchdog::from_environment();
         // These are the changes that the box itself made when it took the interfaces. The states
         // that count are read next.
-        self.watcher.changes().context("watching the interfaces")?;
+        self.watcher
+            .changes()
+            .context("cannot watch the interfaces")?;
         let now = all_now()?;
         for pair in &mut self.pairs {
             for side in [Side::A, Side::B] {
@@ -183,7 +185,7 @@ impl WanBox {
             let mut fds = [PollFd::new(self.watcher.as_fd(), PollFlags::POLLIN)];
             match poll(&mut fds, SIGNAL_CHECK_MS) {
                 Ok(_) | Err(Errno::EINTR) => {}
-                Err(e) => return Err(e).context("watching the interfaces"),
+                Err(e) => return Err(e).context("cannot watch the interfaces"),
             }
             self.follow_all()?;
             if let Some(watchdog) = &mut watchdog {
@@ -191,7 +193,9 @@ impl WanBox {
             }
             if self.holder.has_ended() && !std::mem::replace(&mut self.reported_holder_death, true)
             {
-                warn("the box holder has died: --on-exit will not hold if this process is killed");
+                warn(
+                    "the helper process has died: --on-exit has no effect if this process is killed",
+                );
             }
         }
         Ok(())
@@ -199,7 +203,10 @@ impl WanBox {
 
     /// Handles all changes of interfaces since the last call.
     fn follow_all(&mut self) -> Result<()> {
-        let changes = self.watcher.changes().context("watching the interfaces")?;
+        let changes = self
+            .watcher
+            .changes()
+            .context("cannot watch the interfaces")?;
         // Reading each interface separately would take seconds after a thousand changes.
         let now = (changes.len() > MANY_CHANGES).then(all_now).transpose()?;
         let look = |index| match &now {
@@ -258,10 +265,7 @@ impl WanBox {
         port.lease = None;
         port.events.gone += 1;
         self.guard.forget(port.interface.index);
-        let message = format!(
-            "interface {} is gone: waiting until it is back",
-            port.name()
-        );
+        let message = format!("interface {} is gone: waiting for its return", port.name());
         log(format_args!("farwire: {message}"));
         service_manager::status(&message);
         self.pairs[link].pass_on(side, false).map(drop)
@@ -298,7 +302,7 @@ impl WanBox {
                 let refusal = failure.to_string();
                 if refusal != port.refusal {
                     warn(format_args!(
-                        "interface {name} is back, and cannot be taken: {refusal}"
+                        "interface {name} is back, but cannot be used: {refusal}"
                     ));
                     port.refusal = refusal;
                 }
@@ -321,7 +325,7 @@ impl WanBox {
 
 /// Returns the interfaces of this namespace by index.
 fn all_now() -> Result<HashMap<u32, Interface>> {
-    let all = Interface::all().context("looking at the interfaces")?;
+    let all = Interface::all().context("cannot list the interfaces")?;
     Ok(all.into_iter().map(|of| (of.index, of)).collect())
 }
 
@@ -340,7 +344,7 @@ fn find_all(names: &[[String; 2]], force: bool) -> Result<Vec<[Interface; 2]>, F
             acceptable(found, is_configured, force)
         }
         None if taken.contains(name) => Err(Failure::bad_input(format!(
-            "{name} is named twice: a link stands between two interfaces of its own"
+            "{name} is named twice: each link needs two interfaces of its own"
         ))),
         // The name may be an alternative name of an interface.
         None => port::find(name, force),
@@ -350,7 +354,7 @@ fn find_all(names: &[[String; 2]], force: bool) -> Result<Vec<[Interface; 2]>, F
         let pair = [find(a)?, find(b)?];
         if pair[0].mtu != pair[1].mtu {
             return Err(Failure::bad_input(format!(
-                "{}: what fits one would vanish at the other; set both alike",
+                "{}: longer frames would be lost; give both the same MTU",
                 mtus(pair.each_ref())
             )));
         }

@@ -79,7 +79,7 @@ impl InterfacePair {
         let [a, b] = self.ports.each_ref().map(|port| &port.interface);
         if a.mtu != b.mtu {
             warn(format_args!(
-                "{}: what fits one is lost at the other",
+                "{}: the smaller one loses longer frames",
                 mtus([a, b])
             ));
         }
@@ -100,15 +100,15 @@ impl InterfacePair {
             self.carriers.cancel_lowering();
             if !std::mem::replace(&mut port.reported_kept_up, true) {
                 warn(format_args!(
-                    "carrier lost, but {name} stays up: it has addresses or routes, which lowering it would take away"
+                    "carrier lost, but {name} stays up, because it would lose its addresses or routes"
                 ));
             }
             return Ok(true);
         }
         let word = if up {
-            "back: raising"
+            "is back: setting up"
         } else {
-            "lost: lowering"
+            "is lost: setting down"
         };
         log(format_args!("farwire: carrier {word} {name}"));
         match lease.set_up(up) {

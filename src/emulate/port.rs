@@ -64,7 +64,7 @@ pub(super) fn lease(interface: &Interface) -> Result<InterfaceLease, Failure> {
     if interface.master.is_some() && Interface::find(name).or_bad_input()?.master.is_some() {
         return Err(refused(
             name,
-            "is a port of a bridge or bond: take it out of that first",
+            "is a port of a bridge or bond: remove it from that first",
         ));
     }
     for feature in MERGING {
@@ -75,7 +75,7 @@ pub(super) fn lease(interface: &Interface) -> Result<InterfaceLease, Failure> {
         // A container's /proc/sys can be read-only. The link works without this change.
         Err(error @ LeaseError::Sysctl(_)) => {
             warn(format_args!(
-                "the host's own router solicitations will leave by {name}: {error}"
+                "the host will send its own router solicitations through {name}: {error}"
             ));
             Ok(lease)
         }
@@ -102,11 +102,11 @@ pub(super) fn acceptable(
         i if !i.ethernet => Err(refused(name, "is not Ethernet")),
         i if i.default_route && !force => Err(refused(
             name,
-            "leads to the default route: the host would be cut off; --force takes it all the same",
+            "carries the default route: the host would lose its network; --force uses it nevertheless",
         )),
         _ if is_configured && !force => Err(refused(
             name,
-            "has addresses or routes, which would not work while the box runs: choose one that nothing uses, or add --force",
+            "has addresses or routes, which do not work while farwire emulates: choose an unused interface, or add --force",
         )),
         _ => Ok(interface),
     }

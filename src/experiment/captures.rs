@@ -28,7 +28,7 @@ impl RunCaptures {
     pub(crate) fn new(prefix: &str, spec: CaptureSpec) -> Result<Self> {
         ensure!(
             !prefix.is_empty() && prefix != "-" && !prefix.contains('/'),
-            "--pcap {prefix}: it is how the files in {ARTIFACTS}/ beside the record begin: a name, without /"
+            "--pcap {prefix}: write the beginning of the file names in {ARTIFACTS}/, without /"
         );
         Ok(Self {
             prefix: prefix.to_owned(),
@@ -43,7 +43,7 @@ impl RunCaptures {
     pub(crate) fn check(&self, plan: &Plan) -> Result<()> {
         ensure!(
             plan.cases.iter().any(|case| !conditions(case).is_empty()),
-            "--pcap {}: no case has an emulated link, whose packets could be captured",
+            "--pcap {}: no case has an emulated link whose packets could be captured",
             self.prefix
         );
         Ok(())
@@ -108,7 +108,7 @@ mod tests {
     fn a_prefix_must_be_the_start_of_a_file_name() {
         for refused in ["", "-", "a/b", "../a"] {
             let error = RunCaptures::new(refused, CaptureSpec::default()).unwrap_err();
-            assert!(error.to_string().contains("a name, without /"), "{error}");
+            assert!(error.to_string().contains(", without /"), "{error}");
         }
         assert!(RunCaptures::new("seen", CaptureSpec::default()).is_ok());
     }

@@ -9,7 +9,7 @@ use crate::toml_file::SourceFile;
 use record::bed::Bed;
 
 /// The name of the built-in grid in a record.
-pub(crate) const BUILT_IN: &str = "the grid that ships with farwire";
+pub(crate) const BUILT_IN: &str = "farwire's built-in grid";
 /// The text of the built-in grid.
 pub(crate) const TEXT: &str = include_str!("grid.toml");
 
@@ -22,13 +22,13 @@ pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
     for case in &plan.cases {
         ensure!(
             matches!(case.bed, Bed::Netns(_)),
-            "{}: case `{}`: bed: kind: a calibration needs `netns`, where the emulator knows the truth",
+            "{}: case `{}`: bed: kind: a calibration needs the bed `netns`, where the emulator logs every packet",
             source.file,
             case.name
         );
         ensure!(
             case.bed.clients() == 1,
-            "{}: case `{}`: bed: clients: a calibration has one",
+            "{}: case `{}`: bed: clients: a calibration has one client",
             source.file,
             case.name
         );

@@ -13,7 +13,7 @@ use record::Record;
 use record::bed::{Bed, THE_LINK};
 
 /// The reason why a link's conditions cannot be changed.
-const FIXED: &str = "a measured run's conditions are its scenario's, which its record says: a link of `farwire exec` can be changed";
+const FIXED: &str = "the conditions of a measured run are those of its scenario; only links of `farwire exec` and `farwire emulate` can be changed";
 
 /// The observers of an experiment, if observers are allowed.
 #[derive(Clone, Copy)]
@@ -158,7 +158,7 @@ fn fixed(bed: &Bed) -> String {
         Bed::Netns(pair) if pair.wire != LinkSpec::default() => Some(report::link(&pair.wire)),
         _ => None,
     };
-    let wire = wire.map(|wire| format!("; the bed's own wire before it has {wire}"));
+    let wire = wire.map(|wire| format!("; the bed's wire before it has {wire}"));
     format!("{FIXED}{}", wire.unwrap_or_default())
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn choose(
     }
     let existing = describe_existing(command, &first);
     if out.is_some() {
-        bail!("{existing}; --overwrite replaces it, another --out leaves it");
+        bail!("{existing}: replace it with --overwrite, or choose another --out");
     }
     let others = (2..).map(|n| first.with_file_name(format!("{name}-{n}")));
     let free = others
@@ -53,7 +53,7 @@ pub(crate) fn choose(
         .find(|directory| !Record::is_in(directory))
         .unwrap_or(first);
     note(format_args!(
-        "{existing}; this one goes to {}",
+        "{existing}; the new record goes to {}",
         free.display()
     ));
     Ok(free)
@@ -63,14 +63,14 @@ pub(crate) fn choose(
 fn describe_existing(command: &str, directory: &Path) -> String {
     let at = directory.display();
     let Ok(record) = Record::read(directory) else {
-        return format!("{at} holds a record that cannot be read");
+        return format!("{at} contains a record that cannot be read");
     };
     let name = &record.plan().name;
     if record.finished_at.is_some() {
-        return format!("{at} holds a record of `{name}`");
+        return format!("{at} contains a record of `{name}`");
     }
     let quoted = quoted(&at.to_string());
     format!(
-        "{at} holds an unfinished record of `{name}`: `farwire {command} --resume {quoted}` does the rest"
+        "{at} contains an unfinished record of `{name}`: `farwire {command} --resume {quoted}` continues it"
     )
 }

@@ -86,8 +86,8 @@ impl Uses {
             (!all.is_empty()).then(|| format!("{what} {}", all.join(", ")))
         };
         let both = [
-            phrase("takes the interfaces", &self.interfaces),
-            phrase("talks to", &self.hosts),
+            phrase("uses the interfaces", &self.interfaces),
+            phrase("sends to", &self.hosts),
         ];
         let phrases: Vec<String> = both.into_iter().flatten().collect();
         (!phrases.is_empty()).then(|| phrases.join(" and "))

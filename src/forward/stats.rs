@@ -380,7 +380,7 @@ fn direction(stats: &Stats, ingress: Side, rules: &Rules) -> DirectionSummary {
     let refused = stats.missed[ingress.other().index()].refused;
     let emulator_lost = own_losses(lost)
         .chain(rings_full(stats.missed[ingress.index()]))
-        .chain(own_losses([("tunnel's train refused", refused)]));
+        .chain(own_losses([("tunnel train refused", refused)]));
     let delayed = &stats.delay_totals[ingress.index()];
     let others = stats.link[ingress.index()].iter().enumerate().skip(1);
     let classes = rules.names().zip(others).map(|(name, (class, counters))| {

@@ -117,7 +117,7 @@ pub(crate) struct LinkReading {
 
 /// The forwarder was stopped or has died.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the forwarder has ended")]
+#[error("the emulator has ended")]
 pub(crate) struct ForwarderEnded;
 
 /// The reason why new conditions were not put into force.
@@ -220,7 +220,7 @@ impl ForwarderThread {
         let late_budget = options.late_budget;
         let wakeup = Arc::new(Wakeup {
             called: AtomicBool::new(false),
-            alarm: Alarm::new().context("making the forwarder's alarm")?,
+            alarm: Alarm::new().context("cannot create the emulator's timer")?,
         });
         let log = options.packet_log.map(PacketLog::begin).transpose()?;
         let captures = options
@@ -256,10 +256,8 @@ impl ForwarderThread {
                 let _ = ready.send(());
                 running.forward(&waker, &to_do)
             })
-            .context("starting the forwarder's thread")?;
-        is_ready
-            .recv()
-            .context("the forwarder ended at its start")?;
+            .context("cannot start the emulator's thread")?;
+        is_ready.recv().context("the emulator ended at its start")?;
         let handle = ForwarderHandle {
             commands,
             wakeup,
@@ -287,7 +285,7 @@ impl ForwarderThread {
         self.handle.send(ForwarderCommand::Stop);
         let ended = self.thread.join();
         let mut summaries =
-            ended.map_err(|panic| anyhow!("the forwarder died: {}", message(&*panic)))?;
+            ended.map_err(|panic| anyhow!("the emulator died: {}", message(&*panic)))?;
         for (summary, capture) in summaries.iter_mut().zip(self.captures) {
             summary.capture = Some(capture.finish());
         }
@@ -546,7 +544,7 @@ impl Drop for PanicFlag {
 fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("it did not say of what")
+        .unwrap_or("no cause is known")
 }
 
 #[cfg(test)]

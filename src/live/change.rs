@@ -77,29 +77,28 @@ pub(crate) enum ChangeRefusal {
     #[error(transparent)]
     Conditions(#[from] Error),
     /// Another revision is in force than the client requires.
-    #[error("revision {in_force} is in force: read it, and decide again")]
+    #[error("the link has changed to revision {in_force} meanwhile: read it and try again")]
     Revision { in_force: u64 },
     /// Another client holds a lease.
     #[error(
-        "somebody has a lease of this link {until}: wait for its end, or end it (DELETE on its lease, farwire set --revert); its \
-         holder sends Farwire-Lease (--lease)"
+        "another client has a lease of this link {until}: wait for its end, or end it (DELETE on the lease, farwire set \
+         --revert); its holder sends Farwire-Lease (--lease)"
     )]
     Leased { until: String },
     /// The lease does not exist or has ended.
-    #[error("there is no such lease: it has ended")]
+    #[error("there is no such lease, or it has ended")]
     NoLease,
     /// The link's conditions cannot be changed.
     #[error("{why}")]
     Fixed { why: String },
     /// The change took too long.
     #[error(
-        "the change was not checked and made within {} s, because its conditions are too many or other changes came first: nothing \
-         was changed",
+        "the change was not made within {} s, because it has too many conditions or other changes came first: nothing was changed",
         CHANGE_LIMIT.as_secs()
     )]
     TooLong,
     /// The link has no schedule that could be started, stopped or moved.
-    #[error("the conditions in force have no schedule: PUT or PATCH some that have")]
+    #[error("the link's conditions have no schedule: PUT or PATCH conditions with one")]
     NoSchedule,
     /// The link has ended.
     #[error("the link has ended")]
@@ -113,7 +112,7 @@ impl ChangeRefusal {
             Self::Conditions(mut error) => {
                 let why = &error.problem;
                 *error.problem = Problem::Other(format!(
-                    "{why} (at the lease's end what held before could not come back; without a lease it is changed for good)"
+                    "{why} (a lease could not restore the earlier conditions at its end; change the link without a lease)"
                 ));
                 Self::Conditions(error)
             }
@@ -153,7 +152,7 @@ impl RequestedConditions {
         let requested: LinkSpec = object(value, "{\"delay\": \"20ms\"}")?;
         if requested.seed.is_some_and(|seed| seed != now.seed()) {
             let error = Error::other(format_args!(
-                "a link keeps the seed that it began with, {}: leave it out",
+                "the seed of a running link, {}, cannot be changed: leave seed out",
                 now.seed()
             ));
             return Err(error.at("seed").into());
@@ -173,7 +172,7 @@ impl RequestedConditions {
 impl ScheduleChange {
     fn order(&self) -> Result<ScheduleOrder, ChangeRefusal> {
         if self.state.is_none() && self.to.is_none() {
-            let why = "say what is to become of the schedule: state (running or stopped), to (a time such as 10s), or both";
+            let why = "state what to change in the schedule: state (running or stopped), to (a time such as 10s), or both";
             return Err(Error::other(why).into());
         }
         Ok(ScheduleOrder {
@@ -209,8 +208,8 @@ pub(super) fn check_memory(spec: &LinkSpec, allowed: u64) -> Result<(), Error> {
     let need = MemoryNeed::of(spec)?;
     require!(
         need.bytes() <= allowed,
-        "rate times delay has {} bytes of full frames on their way up and {} down, more than --held-memory allows ({allowed} \
-         bytes): less rate or delay, or a start with more",
+        "rate times delay puts {} bytes of full frames in flight up and {} down, more than --held-memory allows ({allowed} \
+         bytes): reduce the rate or the delay, or restart farwire with more memory",
         need.up,
         need.down
     );
@@ -233,8 +232,8 @@ impl ChangeRefusal {
         };
         let condition = stage.split_once('.').map_or(stage.as_str(), |(_, of)| of);
         let error = Error::other(format_args!(
-            "{condition} is one queue or one draw for packets of several classes, and none of these can begin or cease to have \
-             its own while the link runs: change it for all of them, or begin with a class that has its own"
+            "several classes share {condition}, and a running link cannot give one of them its own: change it for all of them, \
+             or restart with a class that has its own"
         ));
         error.at("classes").into()
     }
@@ -304,7 +303,7 @@ mod tests {
             (
                 json!({"seed": 8}),
                 "seed",
-                "keeps the seed that it began with, 1",
+                "the seed of a running link, 1, cannot be changed",
             ),
             (
                 json!({"classes": [{"name": "a", "loss": "x"}]}),
@@ -328,7 +327,7 @@ mod tests {
         for ConditionKind { key, .. } in CONDITIONS {
             for (wrong, right) in [
                 (json!([[1]]), &["expected "][..]),
-                (json!("%"), &["write ", "as in ", "there are: "]),
+                (json!("%"), &["write ", "as in ", "use one of: "]),
             ] {
                 for (field, requested) in [
                     ((*key).to_owned(), json!({ *key: wrong })),

@@ -61,7 +61,8 @@ impl ChangeLog {
     /// # Errors
     /// Fails if a schedule cannot express one of the changes.
     pub(crate) fn link_file(&self) -> Result<String> {
-        let about = "What was in force, one after the other. Times count from the first of it.";
+        let about =
+            "The conditions of the link, in order of time. Times count from the first change.";
         Ok(format!(
             "{}{}",
             self.head(about),
@@ -78,7 +79,7 @@ impl ChangeLog {
         let [first, last] = self.revisions;
         let scenario = Scenario {
             name: format!("{}-{first}-to-{last}", plain(&self.name)),
-            title: format!("{}: its conditions from {} on", self.name, self.since),
+            title: format!("{}: its conditions since {}", self.name, self.since),
             seed: link.seed(),
             instruments: [ScenarioInstrument {
                 kind: "ping",
@@ -92,7 +93,7 @@ impl ChangeLog {
                 link,
             }],
         };
-        let about = "Pings through what was in force, one after the other: put your own instruments in their place.";
+        let about = "Pings through the recorded conditions, in order. Replace the pings with your own instruments.";
         let text = toml::to_string(&scenario)?;
         Ok(format!("{}{text}", self.head(about)))
     }

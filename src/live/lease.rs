@@ -143,7 +143,7 @@ impl Lease {
     pub(super) fn describe_end(&self, wall_clock: &WallClock) -> String {
         match self.until {
             Some(until) => format!("until {}", wall_clock.at(until)),
-            None => "for as long as its holder's connection lives".to_owned(),
+            None => "until its holder's connection closes".to_owned(),
         }
     }
 
@@ -165,8 +165,7 @@ impl FromStr for LeaseFor {
         if text == "connection" {
             return Ok(Self::Connection);
         }
-        let right =
-            "a lease is for a time above 0 and at most 24h, such as 60s, or for `connection`";
+        let right = "a lease lasts a time above 0 and at most 24h, such as 60s, or `connection`";
         let time: Nanos = text.parse().map_err(|cause| format!("{cause}: {right}"))?;
         if time == Nanos::ZERO || time > LONGEST {
             return Err(format!("{text}: {right}"));

@@ -526,7 +526,7 @@ impl LiveLink {
             .and_then(|new| self.put_into_force(state, conditions, new, ChangeCause::LeaseEnded));
         match &reverted {
             Ok(_) => log(format_args!(
-                "farwire: {}: revision {}: the lease has ended {cause} ({}): {}",
+                "farwire: {}: revision {}: the lease ended {cause} ({}): {}",
                 self.name,
                 state.in_force().number,
                 lease.id.shortened(),
@@ -667,13 +667,13 @@ impl Revision {
             clock if clock == ScheduleClock::default() => description.as_ref().to_owned(),
             ScheduleClock::Stopped { at } => {
                 format!(
-                    "{description}, the schedule stopped at {:.3} s",
+                    "{description}, schedule stopped at {:.3} s",
                     seconds(at)
                 )
             }
             ScheduleClock::Running { from, .. } => {
                 format!(
-                    "{description}, the schedule going on from {:.3} s",
+                    "{description}, schedule continues from {:.3} s",
                     seconds(from)
                 )
             }
@@ -700,8 +700,8 @@ fn check_classes(known: &[String], spec: &LinkSpec) -> Result<(), Error> {
     match differ {
         None => Ok(()),
         Some((known, name)) => Err(Error::other(format_args!(
-            "{name} is where {known} was, and would be counted as it: a running link keeps the order and the names of its classes, \
-             and new ones come behind them"
+            "{name} takes the place of {known}, and would be counted as it: keep the order and the names of a running link's \
+             classes, and add new ones at the end"
         ))
         .at("classes")),
     }

@@ -3,8 +3,7 @@
 use conditions::{CONDITIONS, Layer, LinkSpec};
 use serde_json::{Map, Value};
 
-/// Describes the conditions in force as `emulate` prints them: "delay 20ms, rate 10mbit each way,
-/// up loss 1%".
+/// Returns the conditions in one line: "delay 20ms, rate 10mbit in each direction, up loss 1%".
 pub(crate) fn in_force(spec: &LinkSpec) -> String {
     let each_way = LinkSpec {
         both: spec.both.clone(),
@@ -14,13 +13,13 @@ pub(crate) fn in_force(spec: &LinkSpec) -> String {
         both: Layer::default(),
         ..spec.clone()
     };
-    let parts: Vec<String> = [(each_way, " each way"), (rest, "")]
+    let parts: Vec<String> = [(each_way, " in each direction"), (rest, "")]
         .into_iter()
         .filter(|(part, _)| *part != LinkSpec::default())
         .map(|(part, how)| report::link(&part) + how)
         .collect();
     if parts.is_empty() {
-        "a link that changes nothing".to_owned()
+        "no conditions".to_owned()
     } else {
         parts.join(", ")
     }

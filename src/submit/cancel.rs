@@ -60,7 +60,7 @@ fn wait_for_submit(path: &Path) {
     let begun = Instant::now();
     while let Err(TryLockError::WouldBlock) = lock.try_lock() {
         if begun.elapsed() > END_TIMEOUT {
-            note("the submit that waits for them has not ended yet");
+            note("the submit that waits for these tasks has not ended yet");
             return;
         }
         thread::sleep(STOP_INTERVAL);

@@ -63,18 +63,17 @@ impl<'a> SlurmRetry<'a> {
     /// long.
     pub(super) fn wait(&mut self, error: anyhow::Error) -> Result<()> {
         if let Some(cause) = self.stop.cause() {
-            bail!("{cause}; the same command goes on");
+            bail!("{cause}; the same command continues");
         }
         match self.since {
             None => {
-                note(format_args!(
-                    "{error:#}; Slurm is asked again, for ten minutes at most"
-                ));
+                note(format_args!("{error:#}; retrying for at most 10 min"));
                 self.since = Some(Instant::now());
             }
             Some(since) if since.elapsed() > RETRY_LIMIT => {
-                return Err(error
-                    .context("Slurm has been silent for ten minutes; the same command goes on"));
+                return Err(
+                    error.context("Slurm has not answered for 10 min; the same command continues")
+                );
             }
             Some(_) => {}
         }

@@ -98,7 +98,7 @@ impl Submission<'_> {
         let most = match Slurm::find(&Stop::default()) {
             Ok(slurm) => slurm.most_tasks()?,
             Err(_) => {
-                note("no Slurm here: arrays of 1000 tasks, its default, are taken for granted");
+                note("no Slurm on this host: assuming its default, arrays of up to 1000 tasks");
                 slurm::USUAL_MOST_TASKS
             }
         };
@@ -251,7 +251,7 @@ impl Submission<'_> {
 
 /// The error of a submit that was cancelled meanwhile.
 fn cancelled() -> Failure {
-    anyhow!("it was cancelled; the same command goes on").into()
+    anyhow!("the submit was cancelled; the same command continues").into()
 }
 
 #[cfg(test)]

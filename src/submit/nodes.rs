@@ -91,12 +91,12 @@ fn none_left(nodes: &[Node], excluded: &BTreeMap<String, String>, busy: bool) ->
         .chain(by_cause)
         .collect();
     let remedy = if excluded.is_empty() {
-        "the same command goes on when one of them is back".to_owned()
+        "the same command continues when one of them is back".to_owned()
     } else {
-        format!("when that is mended, remove the file NODE.{CANNOT} in the directory's {NODES}")
+        format!("when a node is repaired, remove its file NODE.{CANNOT} in {NODES}")
     };
     Some(format!(
-        "no node can do it: {}; {remedy}",
+        "no node can run the shards: {}; {remedy}",
         causes.join("; ")
     ))
 }
@@ -140,8 +140,8 @@ mod tests {
         }
         assert_eq!(
             none_left(&nodes("down*"), &excluded, false).unwrap(),
-            "no node can do it: node1: no farwire; node2: down* (a fan); node3: drained (a fan); when that is mended, remove the file \
-             NODE.cannot in the directory's nodes"
+            "no node can run the shards: node1: no farwire; node2: down* (a fan); node3: drained (a fan); when a node is repaired, remove its file \
+             NODE.cannot in nodes"
         );
         // A task on node3 is still running.
         assert_eq!(none_left(&nodes("down*"), &excluded, true), None);
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(none_left(&[], &nobody, false), None);
         assert_eq!(
             none_left(&nodes("drained")[1..], &nobody, false).unwrap(),
-            "no node can do it: node2, node3: drained (a fan); the same command goes on when one of them is back"
+            "no node can run the shards: node2, node3: drained (a fan); the same command continues when one of them is back"
         );
         let many: Vec<Node> = (1..=20)
             .map(|number| node(&format!("node{number}"), "down"))

@@ -101,7 +101,7 @@ impl PassWatch<'_> {
         let excluded = nodes::excluded(&self.directory.path);
         for (node, cause) in &excluded {
             if progress.excluded.insert(node.clone()) {
-                note(format_args!("{node} is left out: {cause}"));
+                note(format_args!("node {node} is left out: {cause}"));
             }
         }
         let left = self.pass.shards.len() - progress.settled.len();
@@ -126,9 +126,9 @@ impl PassWatch<'_> {
                     // A wait that may never end gets a separate message.
                     let is_usual = USUAL_REASONS.contains(&task.reason.as_str());
                     if running == 0 && !is_usual && progress.reasons.insert(task.reason.clone()) {
-                        note(format_args!("all shards wait: {}", task.reason));
+                        note(format_args!("all shards are waiting: {}", task.reason));
                     }
-                    format!("{running} running, the others wait: {}", task.reason)
+                    format!("{running} running, others waiting: {}", task.reason)
                 }
                 None => format!("{running} running"),
             };
@@ -176,7 +176,7 @@ impl PassWatch<'_> {
             && !log.exists()
         {
             let cause = format!(
-                "a task left nothing in {}, which it does not see, or cannot write",
+                "a task wrote nothing to {}: the node cannot see or write the directory",
                 path.display()
             );
             nodes::exclude(path, &task.node, &cause)?;
@@ -187,13 +187,14 @@ impl PassWatch<'_> {
         {
             self.slurm
                 .cancel(&self.directory.state.job_name(self.pass))?;
-            return Err(
-                anyhow!("shard {shard} was cancelled in Slurm; the same command goes on").into(),
-            );
+            return Err(anyhow!(
+                "shard {shard} was cancelled in Slurm; the same command continues"
+            )
+            .into());
         }
         let state = match task {
             Some(task) => format!("{} on {node}", task.state),
-            None => "Slurm knows its task no more".to_owned(),
+            None => "Slurm no longer knows its task".to_owned(),
         };
         let last_line = fs::read_to_string(&log)
             .unwrap_or_default()
@@ -274,7 +275,7 @@ impl PassWatch<'_> {
         match self.stop.cause() {
             None => Ok(()),
             Some(cause) => Err(anyhow!(
-                "{cause}; Slurm goes on with the shards: the same command waits for them again, `farwire submit --cancel {}` ends them",
+                "{cause}; Slurm continues the shards: the same command waits for them, `farwire submit --cancel {}` cancels them",
                 self.directory.path.display()
             )
             .into()),

@@ -44,7 +44,7 @@ pub(super) fn of(
     let shards = times.len();
     Ok(format!(
         r#"{head}
-# {shards} shards of {name}; a task's number is its shard's.
+# {shards} shards of {name}; the number of a task is that of its shard.
 dir={dir}
 farwire={program}
 {fallback}version={version}
@@ -52,7 +52,7 @@ scenario={scenario}
 out={SHARDS}/$SLURM_ARRAY_TASK_ID/pass-{number}
 node=${{SLURMD_NODENAME:-$(hostname)}}
 
-# Leaves this node out, also for the tasks that wait.
+# Excludes this node, also for waiting tasks.
 cannot() {{
     printf '%s\n' "$1" >"{NODES}/$node.$SLURM_JOB_ID" && mv "{NODES}/$node.$SLURM_JOB_ID" "{NODES}/$node.cannot"
     all=$(cd {NODES} && ls | sed -n 's/\.cannot$//p' | tr '\n' ',')
@@ -61,7 +61,7 @@ cannot() {{
     exit 3
 }}
 
-# -P: what `..` after a link is, the kernel says.
+# -P resolves `..` after a symbolic link as the kernel does.
 cd -P "$dir" || exit 1
 [ ! -e "{NODES}/$node.cannot" ] || cannot "$(cat "{NODES}/$node.cannot")"
 [ -x "$farwire" ] || cannot "there is no $farwire"
@@ -76,7 +76,7 @@ if [ ! -e "{NODES}/$node.ok" ]; then
     [ "$code" = 0 ] && : >"{NODES}/$node.ok" || exit 1
 fi
 cmp -s "$scenario" {SCENARIO} || {{
-    echo "farwire: $scenario has changed since it was submitted; {SCENARIO} in $dir is as it was" >&2
+    echo "farwire: $scenario has changed since it was submitted; $dir keeps the old one as {SCENARIO}" >&2
     exit 2
 }}
 if [ -e "$out/record.jsonl" ]; then
@@ -85,7 +85,7 @@ else
     "$farwire" run "$scenario" --shard "$SLURM_ARRAY_TASK_ID/{shards}"{options}{resumed} --out "$dir/$out"
 fi
 code=$?
-# What the machine lacks, other nodes may have.
+# Another node may have what this one lacks.
 [ "$code" != 3 ] || cannot "$(tail -n 1 "{LOG}/{number}-$SLURM_ARRAY_TASK_ID.txt")"
 exit "$code"
 "#,
@@ -147,7 +147,7 @@ fn limit(requested: Option<Duration>, pass: &Pass, times: &[Duration]) -> Result
     let limit = requested.unwrap_or(longest * 2 + SPARE);
     ensure!(
         limit >= longest,
-        "--time {} s: a shard should take {:.0} s; a shorter --shard-time makes shorter ones",
+        "--time {} s: a shard is expected to take {:.0} s; reduce --shard-time for shorter shards",
         limit.as_secs_f64(),
         longest.as_secs_f64().ceil()
     );
@@ -162,7 +162,7 @@ fn check(directory: &Path) -> Result<()> {
         .find(|c| "%\\\"".contains(*c) || c.is_control());
     ensure!(
         odd.is_none(),
-        "{path:?}: in Slurm's names of files no %, \\, quotation mark or line end can stand"
+        "{path:?}: Slurm does not allow %, \\, quotation marks or line breaks in file names"
     );
     Ok(())
 }
@@ -170,7 +170,7 @@ fn check(directory: &Path) -> Result<()> {
 fn text(path: &Path) -> Result<String> {
     let text = path.to_str();
     Ok(text
-        .with_context(|| format!("{}: is no UTF-8", path.display()))?
+        .with_context(|| format!("{}: the path is not UTF-8", path.display()))?
         .to_owned())
 }
 
@@ -213,7 +213,7 @@ mod tests {
             minutes(89)
                 .unwrap_err()
                 .to_string()
-                .contains("should take 90 s")
+                .contains("expected to take 90 s")
         );
     }
 }

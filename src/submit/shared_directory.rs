@@ -127,7 +127,7 @@ impl Directory {
         let state = path.join(STATE);
         if !state.exists() && Record::is_in(path) {
             return Err(Failure::bad_input(format_args!(
-                "{} holds a record that is no submit's; another --out leaves it",
+                "{} contains a record that does not come from a submit: choose another --out",
                 path.display()
             )));
         }
@@ -249,7 +249,7 @@ impl SubmissionState {
     pub(super) fn read(path: &Path) -> Result<Self> {
         let file = path.join(STATE);
         let read = || -> Result<Self> { Ok(serde_json::from_slice(&fs::read(&file)?)?) };
-        read().with_context(|| format!("{}: no submit's directory", file.display()))
+        read().with_context(|| format!("{}: not the directory of a submit", file.display()))
     }
 
     /// Saves the state.
@@ -261,19 +261,19 @@ impl SubmissionState {
         let (own, at) = (&self.asked, path.display());
         ensure!(
             own.farwire == key.farwire,
-            "{at} was begun by {}, this is {}: go on with that one, or another --out",
+            "{at} was started by {}, and this is {}: continue with that version, or choose another --out",
             own.farwire,
             key.farwire
         );
         ensure!(
             paths::are_same(&own.scenario, &key.scenario),
-            "{at} is of {}, not of {}: another --out leaves it",
+            "{at} belongs to {}, not to {}: choose another --out",
             own.scenario.display(),
             key.scenario.display()
         );
         ensure!(
             own.text == key.text,
-            "{} has changed since it was submitted into {at}, where {SCENARIO} is as it was: another --out leaves it",
+            "{} has changed since it was submitted into {at} (which keeps the old one as {SCENARIO}): choose another --out",
             own.scenario.display()
         );
         let words = |key: &SubmissionKey| {
@@ -285,7 +285,7 @@ impl SubmissionState {
         };
         ensure!(
             own.options == key.options && own.folders() == key.folders(),
-            "{at} was begun with {}, not with {}: another --out leaves it",
+            "{at} was started with {}, not with {}: choose another --out",
             words(own),
             words(key)
         );
@@ -381,10 +381,10 @@ fn took(record: &Record) -> Option<Duration> {
 fn set_aside(path: &Path, error: anyhow::Error) {
     let aside = path.with_extension("damaged");
     let place = match fs::rename(path, &aside) {
-        Ok(()) => format!("it is now {}", aside.display()),
-        Err(why) => format!("it cannot be laid aside: {why}"),
+        Ok(()) => format!("it was renamed to {}", aside.display()),
+        Err(why) => format!("it cannot be renamed: {why}"),
     };
-    note(format_args!("{error:#}; its shard is done again; {place}"));
+    note(format_args!("{error:#}; its shard runs again; {place}"));
 }
 
 /// Returns the name of a pass's job in Slurm: "farwire-small-0a1b2c3d-1".
@@ -420,7 +420,7 @@ fn lock(file: &Path) -> Result<File, Failure> {
         let mut holder = String::new();
         lock.read_to_string(&mut holder)?;
         return Err(Failure::bad_input(format_args!(
-            "another submit has {}: {}",
+            "another submit uses {}: {}",
             file.with_file_name("").display(),
             holder.trim()
         )));
@@ -514,10 +514,10 @@ mod tests {
         };
         let refused = open("home", &another).unwrap_err();
         assert_eq!(refused.code(), 2);
-        assert!(refused.to_string().contains("another --out leaves it"));
+        assert!(refused.to_string().contains("choose another --out"));
         // Both names lead to one directory, which only one submit can use.
         let _held = Directory::open(&first, &key_for("home"), || Ok(Vec::new())).unwrap();
         let refused = open("export/home", &key_for("home")).unwrap_err();
-        assert!(refused.to_string().contains("another submit has"));
+        assert!(refused.to_string().contains("another submit uses"));
     }
 }

@@ -150,7 +150,7 @@ impl Slurm {
         for name in ["sbatch", "squeue", "sinfo", "scontrol", "scancel"] {
             let found = which::which(name);
             found
-                .map_err(|_| anyhow!("no {name} on PATH: `submit` is for hosts from which Slurm's jobs are submitted (on Debian the package slurm-client); one machine does `farwire run`, several without Slurm `farwire run --shard`"))
+                .map_err(|_| anyhow!("{name} is not on PATH: run `submit` on a host that submits Slurm jobs (Debian: slurm-client); without Slurm, use `farwire run`, or `farwire run --shard` on several hosts"))
                 .or_machine()?;
         }
         let config = run("scontrol", &["show", "config"])
@@ -170,10 +170,10 @@ impl Slurm {
             .lines()
             .find(|line| line.starts_with("MaxArraySize"));
         let size = line.and_then(|line| line.split_once('=')?.1.trim().parse::<u32>().ok());
-        let most = size.context("scontrol show config does not say MaxArraySize")?;
+        let most = size.context("the output of scontrol show config lacks MaxArraySize")?;
         if most < 2 {
             return Err(Failure::machine(
-                "this Slurm knows no job arrays: its MaxArraySize is below 2",
+                "this Slurm does not allow job arrays: its MaxArraySize is below 2",
             ));
         }
         Ok(most - 1)
@@ -276,7 +276,7 @@ impl Slurm {
             }
             if begun.elapsed() > COMMAND_TIMEOUT || self.stop.cause().is_some() {
                 return Err(why.context(
-                    "whether Slurm has the array is not known; the same command finds it, if so",
+                    "it is unknown whether Slurm accepted the array; the same command finds out",
                 ));
             }
             thread::sleep(RETRY_INTERVAL);
@@ -352,7 +352,7 @@ fn partition(
     };
     match names_given.split(',').find(|name| !names.contains(name)) {
         Some(name) => Err(Failure::bad_input(format_args!(
-            "{source} {name}: Slurm has no such partition; there are: {}",
+            "{source} {name}: Slurm has no such partition; the partitions are: {}",
             names.iter().copied().collect::<Vec<_>>().join(", ")
         ))),
         None => Ok(Some(names_given.to_owned())),
@@ -378,7 +378,7 @@ mod tests {
         };
         assert_eq!(
             refused(Some("main,gone"), None, all),
-            "--partition gone: Slurm has no such partition; there are: long, main, short"
+            "--partition gone: Slurm has no such partition; the partitions are: long, main, short"
         );
         let words = refused(None, Some("gone"), all);
         assert!(words.starts_with("SBATCH_PARTITION gone: "), "{words}");

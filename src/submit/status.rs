@@ -184,11 +184,11 @@ impl fmt::Display for SubmissionStatus {
         let shards = counted(self.shards.len(), "shard");
         writeln!(
             f,
-            "{}: {} of {shards} are complete",
+            "{}: {} of {shards} complete",
             self.name, self.shards_complete
         )?;
         let runs = counted(self.runs_done + self.runs_missing, "run");
-        write!(f, "{} of {runs} took place", self.runs_done)?;
+        write!(f, "{} of {runs} done", self.runs_done)?;
         match self.left_s.filter(|_| self.runs_missing > 0) {
             Some(left_s) => {
                 let left = Duration::try_from_secs_f64(left_s).unwrap_or(Duration::MAX);
@@ -206,7 +206,7 @@ impl fmt::Display for SubmissionStatus {
             writeln!(f, "{what}: {}", array::list(&shards))?;
         }
         for ExcludedNode { node, cause } in &self.left_out {
-            writeln!(f, "{node} is left out: {cause}")?;
+            writeln!(f, "node {node} is left out: {cause}")?;
         }
         Ok(())
     }

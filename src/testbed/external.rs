@@ -33,7 +33,9 @@ pub(super) fn set_up(bed: &External, late_budget: LateBudget) -> Result<Box<dyn 
     let target = endpoint::resolve(&bed.host, bed.http_port, Family::Any)?;
     TcpStream::connect_timeout(&target, CONNECT_TIMEOUT).with_context(|| {
         let (host, port) = (&bed.host, bed.http_port);
-        format!("bed `external`: no web server on port {port} of {host}: run `farwire serve` there")
+        format!(
+            "bed `external`: no HTTP server on port {port} of {host}: run `farwire serve` there"
+        )
     })?;
     Ok(Box::new(ExternalTestbed {
         stalls: StallWatch::begin(late_budget)?,
@@ -52,7 +54,7 @@ impl Testbed for ExternalTestbed {
     }
 
     fn environment(&self) -> BTreeMap<String, String> {
-        let far_end = format!("{} ({}), not looked into", self.host, self.address);
+        let far_end = format!("{} ({}), not inspected", self.host, self.address);
         BTreeMap::from([("far end".to_owned(), far_end)])
     }
 

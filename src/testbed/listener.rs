@@ -57,7 +57,7 @@ pub(super) fn serve_in(
     let listens = await_listener(namespace, Some(port), LISTEN_TIMEOUT)?;
     ensure!(
         listens,
-        "{} does not listen on port {port} within {LISTEN_TIMEOUT:?}",
+        "{} did not listen on port {port} within {LISTEN_TIMEOUT:?}",
         tool.path.display()
     );
     Ok(running)

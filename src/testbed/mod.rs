@@ -163,7 +163,7 @@ pub(crate) fn gain_privilege() -> Result<(), Failure> {
         Privilege::Root => Ok(()),
         Privilege::UserNamespace => userns::enter().or_machine(),
         Privilege::None { why } => Err(Failure::machine(format!(
-            "a test bed needs root, or user namespaces, which this machine refuses: {why}; \
+            "a test bed needs root or user namespaces, and this machine refuses those: {why}; \
              run as root, or see `farwire doctor`"
         ))),
     }
@@ -190,7 +190,7 @@ impl TestbedBuilder {
             // this machine.
             Some(other) if !is_root && (!own.is_empty() || others.iter().any(nics)) => {
                 return Err(Failure::machine(format!(
-                    "{}: a bed `nics`, or `external` beside beds of namespaces, needs root: run as root",
+                    "{}: the bed `nics`, and `external` together with beds of namespaces, need root: run as root",
                     other.user
                 )));
             }

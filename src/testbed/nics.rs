@@ -62,13 +62,19 @@ impl HeldNics {
             // before the run.
             .process_group(0)
             .spawn()
-            .context("starting the NIC holder")?;
-        let mut stdin = holder.stdin.take().context("the NIC holder's input")?;
-        let answers = holder.stdout.take().context("the NIC holder's output")?;
+            .context("cannot start the helper process of the interfaces")?;
+        let mut stdin = holder
+            .stdin
+            .take()
+            .context("the helper process has no input")?;
+        let answers = holder
+            .stdout
+            .take()
+            .context("the helper process has no output")?;
         writeln!(stdin, "{}", serde_json::to_string(nics)?)?;
         let mut line = String::new();
         BufReader::new(answers).read_line(&mut line)?;
-        match serde_json::from_str(&line).context("the NIC holder ended")? {
+        match serde_json::from_str(&line).context("the helper process of the interfaces ended")? {
             HolderAnswer::Refused(why) => {
                 drop(stdin);
                 holder.wait()?;

@@ -124,7 +124,7 @@ impl ProcessorShares {
     pub(super) fn starved(self) -> Option<String> {
         (self.others > OTHERS && self.idle < IDLE).then(|| {
             format!(
-                "the host was starved of CPU: other programs took {:.0} % of the processors' time, and {:.0} % of it was idle",
+                "the host was starved of CPU: other programs used {:.0} % of the processor time, and {:.0} % was idle",
                 100.0 * self.others,
                 100.0 * self.idle
             )
@@ -201,7 +201,7 @@ mod tests {
     fn a_host_whose_other_programs_leave_no_processor_idle_is_starved() {
         assert_eq!(
             shares(966, 8).starved().unwrap(),
-            "the host was starved of CPU: other programs took 48 % of the processors' time, and 0 % of it was idle"
+            "the host was starved of CPU: other programs used 48 % of the processor time, and 0 % was idle"
         );
         assert!(shares(401, 199).starved().is_some());
     }

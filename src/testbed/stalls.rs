@@ -110,12 +110,12 @@ impl HostStalls {
             .filter(|share| *share >= 0.001)
             .map(|share| {
                 format!(
-                    "; {:.1} % of the processors' time went to other virtual machines",
+                    "; other virtual machines used {:.1} % of the processor time",
                     100.0 * share
                 )
             });
         Some(format!(
-            "the host was starved of CPU: it kept a thread waiting for {:.1} % of the run, in stalls of more than {} ms{}",
+            "the host was starved of CPU: a thread waited for {:.1} % of the run, in stalls of more than {} ms{}",
             100.0 * share,
             self.limit.as_nanos() as f64 / 1e6,
             stolen.unwrap_or_default()
@@ -154,7 +154,10 @@ mod tests {
         assert_eq!(stalls(50, Some(0.9)).spoil(), None);
         let cause = stalls(71, Some(0.123)).spoil().unwrap();
         assert!(cause.contains("for 7.1 % of the run"), "{cause}");
-        assert!(cause.contains("12.3 % of the processors' time"), "{cause}");
+        assert!(
+            cause.contains("used 12.3 % of the processor time"),
+            "{cause}"
+        );
         let cause = stalls(71, None).spoil().unwrap();
         assert!(!cause.contains("virtual"), "{cause}");
     }

@@ -294,7 +294,7 @@ impl WatchedLink {
             }
             Err(why) => {
                 self.own.push(own);
-                format!("not undone: {why}")
+                format!("cannot undo: {why}")
             }
         }
     }
@@ -319,7 +319,7 @@ impl WatchedLink {
             .map_err(|why| why.to_string())?;
         self.view = self.link.view();
         let message = format!(
-            "revision {} after {:.1} s; {} under the one before",
+            "revision {} after {:.1} s; {} in flight under the earlier one",
             changed.revision,
             changed.at_s,
             record::quantity::counted(changed.under_previous, "packet")
@@ -353,7 +353,7 @@ fn patch(text: &str) -> Result<Map<String, Value>, String> {
                 .or_insert_with(|| Value::Object(Map::new()));
             table = match inner {
                 Value::Object(inner) => inner,
-                _ => return Err(format!("{path}: {name} has a value of its own")),
+                _ => return Err(format!("{path}: {name} already has a value")),
             };
         }
     }

@@ -16,8 +16,8 @@ use super::run;
 use super::steps::AdjustableCondition;
 use crate::live::{DirectionSample, LinkSample};
 
-const HELP: &str = "\u{2190} \u{2192} condition  \u{2191} \u{2193} more, less  x without  Enter type  u undo  p pause  Tab next link  q leave";
-const HELP_OF_RUN: &str = "\u{2191} \u{2193} figures  p pause  Tab next link  q leave   (the conditions are the scenario's)";
+const HELP: &str = "\u{2190} \u{2192} condition  \u{2191} \u{2193} more, less  x remove  Enter type  u undo  p pause  Tab next link  q leave";
+const HELP_OF_RUN: &str = "\u{2191} \u{2193} figures  p pause  Tab next link  q leave   (the scenario sets the conditions)";
 /// The lines of counters: a head, two directions, the drops and the departure error.
 const COUNTERS: u16 = 5;
 /// The lines of a command's output or of an experiment's figures, with the frame.
@@ -80,11 +80,10 @@ pub(super) fn all(frame: &mut Frame<'_>, app: &App) {
             frame.render_widget(conditions(app, watched), conditions_row);
         }
     } else {
-        frame.render_widget(Paragraph::new("no link runs"), head);
+        frame.render_widget(Paragraph::new("no link is running"), head);
     }
     if let Some(output) = &app.output {
-        let block =
-            Block::bordered().title("the command's output; all of it is printed at the end");
+        let block = Block::bordered().title("output of the command; printed in full at the end");
         let lines: Vec<Line<'_>> = output
             .tail(usize::from(block.inner(printed).height))
             .into_iter()
@@ -124,12 +123,12 @@ fn title(app: &App, watched: &WatchedLink) -> Paragraph<'static> {
         first += ", leased";
     }
     if app.is_paused {
-        first += " \u{2014} PAUSED, p goes on";
+        first += " \u{2014} PAUSED, continue with p";
     }
     let bold = Style::new().add_modifier(Modifier::BOLD);
     Paragraph::new(vec![
         Line::styled(first, bold),
-        Line::raw(format!("in force: {}", view.says)),
+        Line::raw(format!("conditions: {}", view.says)),
     ])
 }
 
@@ -224,19 +223,19 @@ fn table(sample: &LinkSample) -> Paragraph<'static> {
         [&sample.up, &sample.down].map(|direction| causes(&direction.counters.emulator_lost));
     let mut lines = vec![
         Line::raw(format!(
-            "{:<6}{:>13}{:>13}{:>10}{:>9}{:>12}{:>12}  dropped, by cause",
-            "", "packets", "delivered", "on way", "queued", "in Mbit/s", "out Mbit/s"
+            "{:<6}{:>13}{:>13}{:>10}{:>9}{:>12}{:>12}  dropped by cause",
+            "", "packets", "delivered", "in flight", "queued", "in Mbit/s", "out Mbit/s"
         )),
         Line::styled(row("up", &sample.up), colours()[0]),
         Line::styled(row("down", &sample.down), colours()[1]),
         Line::raw(format!(
-            "departure error: {:.0} us half, {:.0} us 99 %, {:.0} us most; {} of all packets late",
+            "departure error: median {:.0} us, p99 {:.0} us, max {:.0} us; {} packets late",
             error.p50_us, error.p99_us, error.max_us, error.late
         )),
     ];
     if lost.iter().any(|lost| lost != "none") {
         lines.push(Line::raw(format!(
-            "the emulator itself lost: up {}, down {}",
+            "lost by the emulator itself: up {}, down {}",
             lost[0], lost[1]
         )));
     }

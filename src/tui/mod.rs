@@ -51,12 +51,12 @@ static HOOK: Once = Once::new();
 pub(crate) fn check() -> Result<()> {
     ensure!(
         io::stdout().is_terminal() && io::stdin().is_terminal(),
-        "--tui: standard input and output must be a terminal: leave it out, or watch the link with --listen 127.0.0.1:7700"
+        "--tui: standard input and output must be a terminal: use one, or open the live page of --listen 127.0.0.1:7700"
     );
     let term = std::env::var("TERM").unwrap_or_default();
     ensure!(
         term != "dumb",
-        "--tui: this terminal cannot move its cursor (TERM=dumb): leave it out, or watch the link with --listen 127.0.0.1:7700"
+        "--tui: this terminal cannot move its cursor (TERM=dumb): use another, or open the live page of --listen 127.0.0.1:7700"
     );
     Ok(())
 }
@@ -80,7 +80,7 @@ impl Screen {
     ) -> Result<Self> {
         let is_over = Arc::new(AtomicBool::new(false));
         let (own, app) = (Arc::clone(&is_over), App::new(links, output));
-        set_up().context("setting up the terminal")?;
+        set_up().context("cannot set up the terminal")?;
         let thread = thread::Builder::new()
             .name(THREAD.to_owned())
             .spawn(move || show(app, &own, &leave));
@@ -91,7 +91,7 @@ impl Screen {
             }),
             Err(error) => {
                 restore();
-                Err(error).context("starting the thread that draws")
+                Err(error).context("cannot start the thread that draws")
             }
         }
     }
@@ -258,7 +258,7 @@ mod tests {
             let (_, drawn) = behind
                 .split_once(CAUSE)
                 .unwrap_or_else(|| panic!("{test}: {all:?}"));
-            assert!(!drawn.contains("no link runs"), "{test}: {all:?}");
+            assert!(!drawn.contains("no link is running"), "{test}: {all:?}");
             assert!(!drawn.contains(LEAVE), "{test}: {all:?}");
         }
     }

@@ -23,7 +23,8 @@ impl CommandOutput {
     /// # Errors
     /// Fails if there is no space or no such directory.
     pub(crate) fn new() -> Result<Self> {
-        let file = tempfile::tempfile().context("a file for what the command prints")?;
+        let file =
+            tempfile::tempfile().context("cannot make a file for the output of the command")?;
         Ok(Self(Arc::new(file)))
     }
 

@@ -51,7 +51,7 @@ fn current_run(of: &ExperimentView) -> String {
         })
     });
     match (now, next) {
-        (Some(now), Some(next)) => format!("now {now}: {}; then {next}", of.phase),
+        (Some(now), Some(next)) => format!("now {now}: {}; next {next}", of.phase),
         (Some(now), None) => format!("now {now}: {}", of.phase),
         (None, Some(next)) => format!("now {}; next {next}", of.phase),
         (None, None) => format!("now {}", of.phase),
@@ -103,7 +103,7 @@ fn row(of: &FigureRow) -> Row<'static> {
     let runs = if of.valid {
         of.runs.to_string()
     } else {
-        format!("{}, not all valid", of.runs)
+        format!("{}, some invalid", of.runs)
     };
     Row::new([
         of.case.clone(),
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(current_run(&of), "now set-up; next b (2, attempt 3)");
         (of.case, of.repeat, of.attempt) = (Some("a".to_owned()), Some(1), Some(1));
         of.phase = "ping".to_owned();
-        assert_eq!(current_run(&of), "now a (1): ping; then b (2, attempt 3)");
+        assert_eq!(current_run(&of), "now a (1): ping; next b (2, attempt 3)");
     }
 
     #[test]

@@ -30,33 +30,33 @@ impl AdjustableCondition {
     pub(super) fn step(self, now: Option<&str>, up: bool) -> Result<Option<String>, String> {
         let read = |text: &str| {
             self.number(text)
-                .ok_or_else(|| format!("{} is {text}: change it by Enter", self.name()))
+                .ok_or_else(|| format!("{} is {text}: press Enter to change it", self.name()))
         };
         let now = now.map(read).transpose()?;
         let (least, most) = self.ends();
         let next = match (self, now, up) {
             // Without a rate nothing is slowed, so the first step down adds one.
             (Self::Rate, None, true) => {
-                return Err("there is no rate: nothing is slowed".to_owned());
+                return Err("no rate is set".to_owned());
             }
             (Self::Rate, None, false) => 1e9,
             (_, None, true) => match self {
                 Self::Delay => 1e6,
                 _ => 0.1,
             },
-            (_, None, false) => return Err(format!("there is no {}", self.name())),
+            (_, None, false) => return Err(format!("no {} is set", self.name())),
             (_, Some(now), true) => above(now),
             (_, Some(now), false) => below(now),
         };
         if next > most * 1.001 {
             return match self {
                 Self::Rate => Ok(None),
-                _ => Err(format!("{}: this is the most by keys", self.name())),
+                _ => Err(format!("{}: this is the maximum for keys", self.name())),
             };
         }
         if next < least * 0.999 {
             return match self {
-                Self::Rate => Err("rate: this is the least by keys".to_owned()),
+                Self::Rate => Err("rate: this is the minimum for keys".to_owned()),
                 _ => Ok(None),
             };
         }

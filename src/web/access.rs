@@ -106,16 +106,16 @@ impl Access {
             );
             ensure!(
                 token.bytes().all(|byte| byte.is_ascii_graphic()),
-                "a token has letters, digits and signs of ASCII only, and no blanks"
+                "a token has letters, digits and punctuation of ASCII only, and no spaces"
             );
         }
         ensure!(
             all != read || all.is_none(),
-            "the token that lets read is the one that lets do all: give it another"
+            "the read-only token equals the full-access token: choose another"
         );
         ensure!(
             read.is_none() || all.is_some(),
-            "there is a token that lets read, and none that lets do more: give that too"
+            "there is a read-only token but no full-access token: add one"
         );
         let tokens = all.map(|all| Tokens {
             all: Token::of(all),
@@ -132,7 +132,7 @@ impl Access {
     pub(super) fn generate() -> Result<(Self, String)> {
         let mut random = [0; SHORTEST_TOKEN];
         let filled = SystemRandom::new().fill(&mut random);
-        filled.map_err(|_| anyhow!("the kernel gives no random numbers for a token"))?;
+        filled.map_err(|_| anyhow!("the kernel provides no random numbers for a token"))?;
         let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         Ok((Self::new(Some(&token), None)?, token))
     }
@@ -160,7 +160,7 @@ impl Access {
             .get(header::AUTHORIZATION)
             .and_then(|sent| sent.to_str().ok());
         let token = sent.and_then(bearer).ok_or_else(|| {
-            Problem::unauthorized("this farwire wants a token: Authorization: Bearer TOKEN")
+            Problem::unauthorized("this farwire requires a token: Authorization: Bearer TOKEN")
         })?;
         tokens.check(peer, token, method, path, Instant::now())
     }
@@ -200,7 +200,7 @@ impl Tokens {
             let problem = Problem::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 format!(
-                    "too many wrong tokens: again in {} s",
+                    "too many wrong tokens: try again in {} s",
                     WRONG_INTERVAL.as_secs()
                 ),
             );
@@ -212,7 +212,7 @@ impl Tokens {
             .map(|token| token.is_some_and(|token| token.is(&sent)));
         if !is_all && !is_read {
             note(&mut wrong, from, now);
-            return Err(Problem::unauthorized("this is not the token"));
+            return Err(Problem::unauthorized("the token is wrong"));
         }
         let reads = *method == Method::GET || *method == Method::HEAD;
         let is_packets = path.ends_with("/capture");
@@ -222,7 +222,7 @@ impl Tokens {
             Ok(TokenRole::Read)
         } else {
             Err(Problem::forbidden(
-                "this token lets watch: changes and captures take the other one",
+                "read-only token; changes and captures need the full-access one",
             ))
         }
     }
@@ -373,9 +373,9 @@ mod tests {
     fn an_invalid_token_is_refused() {
         for (all, read, words) in [
             (Some("short"), None, "at least 16"),
-            (Some("with a blank in it 0123"), None, "no blanks"),
-            (Some(ALL), Some(ALL), "give it another"),
-            (None, Some(READ), "give that too"),
+            (Some("with a blank in it 0123"), None, "no spaces"),
+            (Some(ALL), Some(ALL), "choose another"),
+            (None, Some(READ), "add one"),
         ] {
             let refused = Access::new(all, read).unwrap_err().to_string();
             assert!(refused.contains(words), "{refused}");

@@ -73,7 +73,7 @@ impl CaptureQuery {
             None | Some("both") => None,
             Some("a") => Some(Side::A),
             Some("b") => Some(Side::B),
-            Some(other) => return Err(wrong("side", &other, "it is a, b or both")),
+            Some(other) => return Err(wrong("side", &other, "write a, b or both")),
         };
         let filter = self.filter.as_deref().unwrap_or_default();
         let filter = Filter::from_str(filter)
@@ -88,7 +88,7 @@ impl CaptureQuery {
                     wrong(
                         "for",
                         text,
-                        "it is a time above 0 and at most 3600s, such as 10s",
+                        "write a time above 0 and at most 3600s, such as 10s",
                     )
                 })?,
         };
@@ -97,14 +97,14 @@ impl CaptureQuery {
             return Err(wrong(
                 "max_bytes",
                 &bytes,
-                "it is at least 1 and at most 1073741824",
+                "write a number from 1 to 1073741824",
             ));
         }
         if self.snaplen == Some(0) {
             return Err(wrong(
                 "snaplen",
                 &0,
-                "it is at least 1; leave it out for whole packets",
+                "write a number from 1 on, or leave it out for whole packets",
             ));
         }
         Ok(CaptureSpec {
@@ -129,7 +129,9 @@ pub(super) fn stream(
     let place = Arc::clone(&app.captures).try_acquire_owned().map_err(|_| {
         Problem::new(
             StatusCode::TOO_MANY_REQUESTS,
-            format!("{MOST_AT_A_TIME} captures run already: wait for the end of one, or end it"),
+            format!(
+                "{MOST_AT_A_TIME} captures are already running: wait for one to end, or end it"
+            ),
         )
     })?;
     let (parts, coming) = mpsc::channel(WAITING);

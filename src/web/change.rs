@@ -45,7 +45,7 @@ impl CompleteBody {
             Ok(Err(refused)) => Err(Problem::new(refused.status(), refused.body_text())),
             Err(_) => Err(Problem::new(
                 StatusCode::REQUEST_TIMEOUT,
-                format!("the body did not come within {} s", longest.as_secs()),
+                format!("the body did not arrive within {} s", longest.as_secs()),
             )),
         }
     }
@@ -113,7 +113,7 @@ pub(super) fn read_order(
         None | Some("0") => false,
         Some("1") => true,
         Some(other) => {
-            let why = format!("dry_run={other}: it is 0 or 1");
+            let why = format!("dry_run={other}: write 0 or 1");
             return Err(Problem::bad_query("dry_run", why));
         }
     };
@@ -140,23 +140,23 @@ pub(super) fn lease(headers: &HeaderMap) -> Result<Option<LeaseId>, Problem> {
         .get(LEASE_HEADER)
         .map(|id| id.to_str())
         .transpose()
-        .map_err(|_| Problem::bad_request("Farwire-Lease is no text"))?;
+        .map_err(|_| Problem::bad_request("the header Farwire-Lease is not text"))?;
     Ok(id.map(|id| LeaseId(id.to_owned())))
 }
 
 fn parse(form: BodyKind, body: &[u8]) -> Result<Value, Problem> {
     let value: Value = serde_json::from_slice(body)
-        .map_err(|error| Problem::bad_request(format!("the body is no JSON: {error}")))?;
+        .map_err(|error| Problem::bad_request(format!("the body is not JSON: {error}")))?;
     match value {
         Value::Object(_) => Ok(value),
         _ => Err(Problem::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             match form {
                 BodyKind::All | BodyKind::Patch => {
-                    "conditions are an object: {\"delay\": \"20ms\"}"
+                    "conditions must be an object, such as {\"delay\": \"20ms\"}"
                 }
                 BodyKind::Schedule => {
-                    "a schedule's state and time are an object: {\"to\": \"10s\"}"
+                    "the state and time of a schedule must be an object, such as {\"to\": \"10s\"}"
                 }
             },
         )),
@@ -182,7 +182,7 @@ fn check_content_type(form: BodyKind, headers: &HeaderMap) -> Result<(), Problem
         Err(Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             format!(
-                "Content-Type is to be {}",
+                "Content-Type must be {}",
                 form.content_types().join(" or ")
             ),
         ))
@@ -206,7 +206,7 @@ fn if_revision(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     number.map(Some).ok_or_else(|| {
         Problem::new(
             StatusCode::PRECONDITION_FAILED,
-            format!("If-Match: {etag}: it is the ETag of a link, a revision in quotes: \"3\""),
+            format!("If-Match: {etag}: write the ETag of a link, a revision in quotes: \"3\""),
         )
     })
 }

@@ -86,18 +86,18 @@ fn with_zeros<K: Ord + Copy>(
 const TESTS_ENDED: Family = (
     "farwire_tests",
     Counter,
-    "Tests of the far end that ended, by protocol, by test as its log names it, and by whether it was done or failed.",
+    "Finished tests of the far end, by protocol, by test as the log names it, and by outcome (done or failed).",
 );
 const BYTES: Family = (
     "farwire_test_bytes",
     Counter,
-    "Payload bytes of tests that the far end received (up) or sent (down). Tests of capacity and STAMP state no bytes.",
+    "Payload bytes of tests that the far end received (up) or sent (down). Capacity and STAMP tests report no bytes.",
 );
 const REFUSALS: Family = (
     "farwire_refusals",
     Counter,
-    "Connections and tests that were refused: all places taken (busy), an address outside of --allow, more than a test may have \
-     (over-limit), or a congestion control that the host does not have or does not allow.",
+    "Refused connections and tests: the server is full (busy), the address is outside of --allow, the test exceeds a limit \
+     (over-limit), or the host does not have or allow the congestion control.",
 );
 
 #[cfg(test)]

@@ -77,13 +77,13 @@ impl RequestGuard {
         app: S,
     ) -> Router {
         router
-            .fallback(|uri: Uri| async move {
-                Problem::not_found(format!("there is no {}", uri.path()))
-            })
+            .fallback(
+                |uri: Uri| async move { Problem::not_found(format!("no {} is set", uri.path())) },
+            )
             .method_not_allowed_fallback(|| async {
                 Problem::new(
                     StatusCode::METHOD_NOT_ALLOWED,
-                    "not by this method: `Allow` says by which",
+                    "wrong method: the header `Allow` lists the right ones",
                 )
             })
             .layer(DefaultBodyLimit::max(LARGEST_BODY))
@@ -122,13 +122,13 @@ impl RequestGuard {
         let is_right = |host: &&str| self.access.is_guarded() || is_own(host, bound);
         let Some(host) = host.filter(is_right) else {
             return Some(Problem::forbidden(format!(
-                "Host is none of this server's names: ask for {bound} or localhost:{}",
+                "the header Host is not a name of this server: use {bound} or localhost:{}",
                 bound.port()
             )));
         };
         if is_cross_site(headers) && !(is_page(path) && is_navigation(headers)) {
             return Some(Problem::forbidden(
-                "Sec-Fetch-Site says that another page asks for this: this server answers its own only",
+                "the request comes from another site's page (Sec-Fetch-Site): this server answers only its own page",
             ));
         }
         let origin = headers.get(header::ORIGIN)?;
@@ -138,7 +138,7 @@ impl RequestGuard {
                 .is_some_and(|origin| origin.eq_ignore_ascii_case(host))
         });
         (!is_same).then(|| {
-            Problem::forbidden("Origin is another page's: this server answers its own only")
+            Problem::forbidden("the request comes from another site's page (Origin): this server answers only its own page")
         })
     }
 }
@@ -153,7 +153,7 @@ fn too_many(rate: &Rate) -> Option<Problem> {
     let wait = until.wait_time_from(DefaultClock::default().now());
     let problem = Problem::new(
         StatusCode::TOO_MANY_REQUESTS,
-        "too many requests: `Retry-After` says in how many seconds to ask again",
+        "too many requests: the header `Retry-After` says in how many seconds to try again",
     );
     Some(problem.with_retry_after(wait))
 }

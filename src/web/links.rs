@@ -61,7 +61,7 @@ pub(super) async fn all(State(app): State<AppState>) -> Json<LinkList> {
 
 /// Returns a link with its conditions in force. Its revision is the ETag.
 #[utoipa::path(
-    get, path = "/v1/links/{name}", params(("name" = String, Path, description = "As /v1/links has it")),
+    get, path = "/v1/links/{name}", params(("name" = String, Path, description = "The link's name, as in /v1/links")),
     responses((status = OK, body = LinkView), (status = NOT_FOUND, body = Problem))
 )]
 pub(super) async fn one(State(app): State<AppState>, name: Name) -> Result<Response, Problem> {
@@ -71,18 +71,18 @@ pub(super) async fn one(State(app): State<AppState>, name: Name) -> Result<Respo
 
 /// Puts exactly these conditions into force.
 #[utoipa::path(
-    put, path = "/v1/links/{name}", params(("name" = String, Path, description = "As /v1/links has it"), ChangeQuery,
-        ("If-Match" = Option<String>, Header, description = "Only if this revision is in force: \"3\""),
-        ("Farwire-Lease" = Option<String>, Header, description = "The lease that the client holds")),
+    put, path = "/v1/links/{name}", params(("name" = String, Path, description = "The link's name, as in /v1/links"), ChangeQuery,
+        ("If-Match" = Option<String>, Header, description = "Change the link only if it has this revision: \"3\""),
+        ("Farwire-Lease" = Option<String>, Header, description = "The ID of the client's lease")),
     request_body(content = ref("#/components/schemas/LinkSpec"), content_type = "application/json"),
     responses(
         (status = OK, body = ChangeResponse), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
-        (status = CONFLICT, body = Problem, description = "Somebody else has a lease"),
-        (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not come in time: nothing was changed"),
-        (status = PRECONDITION_FAILED, body = Problem, description = "Another revision is in force"),
+        (status = CONFLICT, body = Problem, description = "Another client has a lease"),
+        (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not arrive in time; nothing was changed"),
+        (status = PRECONDITION_FAILED, body = Problem, description = "The link has another revision"),
         (status = PAYLOAD_TOO_LARGE, body = Problem), (status = UNSUPPORTED_MEDIA_TYPE, body = Problem),
-        (status = SERVICE_UNAVAILABLE, body = Problem, description = "It was not checked and made within 5 s: nothing was changed"),
-        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Conditions that cannot be; `field` says which")
+        (status = SERVICE_UNAVAILABLE, body = Problem, description = "The change was not made within 5 s; nothing was changed"),
+        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Invalid conditions; `field` names them")
     )
 )]
 pub(super) async fn put(
@@ -101,18 +101,18 @@ pub(super) async fn put(
 
 /// Changes conditions by a JSON Merge Patch (RFC 7396) of those in force; null removes one.
 #[utoipa::path(
-    patch, path = "/v1/links/{name}", params(("name" = String, Path, description = "As /v1/links has it"), ChangeQuery,
-        ("If-Match" = Option<String>, Header, description = "Only if this revision is in force: \"3\""),
-        ("Farwire-Lease" = Option<String>, Header, description = "The lease that the client holds")),
+    patch, path = "/v1/links/{name}", params(("name" = String, Path, description = "The link's name, as in /v1/links"), ChangeQuery,
+        ("If-Match" = Option<String>, Header, description = "Change the link only if it has this revision: \"3\""),
+        ("Farwire-Lease" = Option<String>, Header, description = "The ID of the client's lease")),
     request_body(content = Object, content_type = "application/merge-patch+json"),
     responses(
         (status = OK, body = ChangeResponse), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
-        (status = CONFLICT, body = Problem, description = "Somebody else has a lease"),
-        (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not come in time: nothing was changed"),
-        (status = PRECONDITION_FAILED, body = Problem, description = "Another revision is in force"),
+        (status = CONFLICT, body = Problem, description = "Another client has a lease"),
+        (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not arrive in time; nothing was changed"),
+        (status = PRECONDITION_FAILED, body = Problem, description = "The link has another revision"),
         (status = PAYLOAD_TOO_LARGE, body = Problem), (status = UNSUPPORTED_MEDIA_TYPE, body = Problem),
-        (status = SERVICE_UNAVAILABLE, body = Problem, description = "It was not checked and made within 5 s: nothing was changed"),
-        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Conditions that cannot be; `field` says which")
+        (status = SERVICE_UNAVAILABLE, body = Problem, description = "The change was not made within 5 s; nothing was changed"),
+        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Invalid conditions; `field` names them")
     )
 )]
 pub(super) async fn patch(
@@ -131,30 +131,29 @@ pub(super) async fn patch(
 
 /// Returns the schedules of a link: the state and value of their time, and the conditions in force at it.
 #[utoipa::path(
-    get, path = "/v1/links/{name}/schedule", params(("name" = String, Path, description = "As /v1/links has it")),
-    responses((status = OK, body = ScheduleView), (status = NOT_FOUND, body = Problem, description = "No such link, or no schedule"))
+    get, path = "/v1/links/{name}/schedule", params(("name" = String, Path, description = "The link's name, as in /v1/links")),
+    responses((status = OK, body = ScheduleView), (status = NOT_FOUND, body = Problem, description = "There is no such link, or it has no schedule"))
 )]
 pub(super) async fn schedule(State(app): State<AppState>, name: Name) -> Result<Response, Problem> {
     let view = find(&app, name)?.schedule();
-    let view =
-        view.ok_or_else(|| Problem::not_found("the conditions in force have no schedule"))?;
+    let view = view.ok_or_else(|| Problem::not_found("the link's conditions have no schedule"))?;
     Ok(([(header::ETAG, etag(view.revision))], Json(view)).into_response())
 }
 
 /// Stops, starts or moves the time of a link's schedules, at one instant in both directions.
 #[utoipa::path(
-    put, path = "/v1/links/{name}/schedule", params(("name" = String, Path, description = "As /v1/links has it"), ChangeQuery,
-        ("If-Match" = Option<String>, Header, description = "Only if this revision is in force: \"3\""),
-        ("Farwire-Lease" = Option<String>, Header, description = "The lease that the client holds")),
+    put, path = "/v1/links/{name}/schedule", params(("name" = String, Path, description = "The link's name, as in /v1/links"), ChangeQuery,
+        ("If-Match" = Option<String>, Header, description = "Change the link only if it has this revision: \"3\""),
+        ("Farwire-Lease" = Option<String>, Header, description = "The ID of the client's lease")),
     request_body(content = ScheduleChange, content_type = "application/json"),
     responses(
         (status = OK, body = ChangeResponse), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem),
-        (status = CONFLICT, body = Problem, description = "There is no schedule, or somebody else has a lease"),
-        (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not come in time: nothing was changed"),
-        (status = PRECONDITION_FAILED, body = Problem, description = "Another revision is in force"),
+        (status = CONFLICT, body = Problem, description = "There is no schedule, or another client has a lease"),
+        (status = REQUEST_TIMEOUT, body = Problem, description = "The body did not arrive in time; nothing was changed"),
+        (status = PRECONDITION_FAILED, body = Problem, description = "The link has another revision"),
         (status = PAYLOAD_TOO_LARGE, body = Problem), (status = UNSUPPORTED_MEDIA_TYPE, body = Problem),
-        (status = SERVICE_UNAVAILABLE, body = Problem, description = "It was not checked and made within 5 s: nothing was changed"),
-        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "A state or a time that cannot be; `field` says which")
+        (status = SERVICE_UNAVAILABLE, body = Problem, description = "The change was not made within 5 s; nothing was changed"),
+        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Invalid state or time; `field` names it")
     )
 )]
 pub(super) async fn put_schedule(
@@ -173,12 +172,12 @@ pub(super) async fn put_schedule(
 
 /// Ends the lease of a link now. The link reverts to the conditions before the lease.
 #[utoipa::path(
-    delete, path = "/v1/links/{name}/lease", params(("name" = String, Path, description = "As /v1/links has it"),
-        ("Farwire-Lease" = Option<String>, Header, description = "This lease only; any when absent")),
+    delete, path = "/v1/links/{name}/lease", params(("name" = String, Path, description = "The link's name, as in /v1/links"),
+        ("Farwire-Lease" = Option<String>, Header, description = "End only this lease; any lease if absent")),
     responses(
         (status = OK, body = ChangeResponse), (status = BAD_REQUEST, body = Problem),
-        (status = NOT_FOUND, body = Problem, description = "No such link or lease"),
-        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Packets would be overtaken: it ends once they have passed")
+        (status = NOT_FOUND, body = Problem, description = "There is no such link or lease"),
+        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "The change would let packets overtake others; the lease ends after they have passed")
     )
 )]
 pub(super) async fn end_lease(
@@ -203,13 +202,13 @@ pub(super) struct SinceQuery {
 }
 
 fn unknown_revision() -> Problem {
-    Problem::not_found("since: there is no such revision, or it is not kept any more")
+    Problem::not_found("since: there is no such revision, or it is no longer kept")
 }
 
 /// Returns the counters since a revision came into force, which show whether traffic met a fault.
 #[utoipa::path(
     get, path = "/v1/links/{name}/counters",
-    params(("name" = String, Path, description = "As /v1/links has it"), SinceQuery),
+    params(("name" = String, Path, description = "The link's name, as in /v1/links"), SinceQuery),
     responses((status = OK, body = LinkCounters), (status = BAD_REQUEST, body = Problem), (status = NOT_FOUND, body = Problem))
 )]
 pub(super) async fn counters(
@@ -235,7 +234,7 @@ pub(super) struct ChangeHistory {
 
 /// Returns the changes made while the link ran.
 #[utoipa::path(
-    get, path = "/v1/links/{name}/history", params(("name" = String, Path, description = "As /v1/links has it")),
+    get, path = "/v1/links/{name}/history", params(("name" = String, Path, description = "The link's name, as in /v1/links")),
     responses((status = OK, body = ChangeHistory), (status = NOT_FOUND, body = Problem))
 )]
 pub(super) async fn history(State(app): State<AppState>, name: Name) -> Result<Response, Problem> {
@@ -256,12 +255,12 @@ pub(super) enum FileForm {
 /// Exports the changes made while the link ran as a link file with a schedule, or as a scenario.
 #[utoipa::path(
     get, path = "/v1/links/{name}/history/{form}",
-    params(("name" = String, Path, description = "As /v1/links has it"), ("form" = inline(FileForm), Path, description = "link or scenario"),
+    params(("name" = String, Path, description = "The link's name, as in /v1/links"), ("form" = inline(FileForm), Path, description = "link or scenario"),
         SinceQuery),
     responses(
         (status = OK, content_type = "application/toml", body = String), (status = BAD_REQUEST, body = Problem),
         (status = NOT_FOUND, body = Problem),
-        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "A change was made that no schedule says")
+        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "The history contains a change that no schedule can express")
     )
 )]
 pub(super) async fn history_file(
@@ -270,7 +269,7 @@ pub(super) async fn history_file(
     query: Result<Query<SinceQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let Path((name, form)) =
-        path.map_err(|_| Problem::not_found("a history is a file as link or as scenario"))?;
+        path.map_err(|_| Problem::not_found("the form of a history file is link or scenario"))?;
     let link = find(&app, Ok(Path(name)))?;
     let Query(query) = query?;
     let exported = Arc::clone(&link);
@@ -320,8 +319,8 @@ fn attachment(
 ///
 /// A reader that lags is disconnected. With `Last-Event-ID`, the kept events of the last minute after that one are repeated.
 #[utoipa::path(
-    get, path = "/v1/links/{name}/events", params(("name" = String, Path, description = "As /v1/links has it"),
-        ("Last-Event-ID" = Option<u64>, Header, description = "The last one that the client has")),
+    get, path = "/v1/links/{name}/events", params(("name" = String, Path, description = "The link's name, as in /v1/links"),
+        ("Last-Event-ID" = Option<u64>, Header, description = "The last event that the client has received")),
     responses(
         (status = OK, content_type = "text/event-stream", content((LinkSample = "text/event-stream"), (ChangeView = "text/event-stream"))),
         (status = NOT_FOUND, body = Problem)
@@ -345,10 +344,10 @@ pub(super) async fn follow(
 ///
 /// The stream ends by its limits, with the link, or with the connection. A reader that lags is disconnected.
 #[utoipa::path(
-    get, path = "/v1/links/{name}/capture", params(("name" = String, Path, description = "As /v1/links has it"), CaptureQuery),
+    get, path = "/v1/links/{name}/capture", params(("name" = String, Path, description = "The link's name, as in /v1/links"), CaptureQuery),
     responses(
         (status = OK, content_type = "application/x-pcapng", body = Vec<u8>), (status = BAD_REQUEST, body = Problem),
-        (status = NOT_FOUND, body = Problem), (status = TOO_MANY_REQUESTS, body = Problem, description = "Too many captures run")
+        (status = NOT_FOUND, body = Problem), (status = TOO_MANY_REQUESTS, body = Problem, description = "Too many captures are running")
     )
 )]
 pub(super) async fn capture(
@@ -418,14 +417,14 @@ fn find(app: &AppState, name: Name) -> Result<Arc<LiveLink>, Problem> {
             .map(|link| link.name().to_owned())
             .collect();
         match (names.as_slice(), app.links.experiment().next()) {
-            ([], None) => Problem::not_found("no link runs now"),
-            ([], Some(next)) => {
-                Problem::not_found("no link runs between two runs: `next` says which run has some")
-                    .with_next_run(next)
-            }
+            ([], None) => Problem::not_found("no link is running"),
+            ([], Some(next)) => Problem::not_found(
+                "no link is running between two runs: `next` names the next run with links",
+            )
+            .with_next_run(next),
             (names, _) => {
                 let names = names.join(", ");
-                Problem::not_found(format!("there is no such link; there are: {names}"))
+                Problem::not_found(format!("there is no such link; the links are: {names}"))
             }
         }
     })
@@ -497,7 +496,7 @@ async fn compute<T: Send + 'static>(
 fn panicked() -> Problem {
     Problem::new(
         StatusCode::INTERNAL_SERVER_ERROR,
-        "the request could not be carried out: standard error says why",
+        "the request failed: the cause is on farwire's standard error",
     )
 }
 

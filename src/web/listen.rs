@@ -89,8 +89,8 @@ impl Listen {
         if let Self::Tcp(address) = self {
             ensure!(
                 address.ip().is_loopback(),
-                "--listen {address}: whoever reaches that address could read the records: listen on 127.0.0.1, [::1] or unix:PATH \
-                 and reach it through ssh -L"
+                "--listen {address}: anyone who reaches this address could read the records: listen on 127.0.0.1, [::1] or \
+                 unix:PATH, and reach it through ssh -L"
             );
         }
         self.open(Access::default(), None)
@@ -174,7 +174,7 @@ impl Listen {
                 let is_local = address.ip().is_loopback();
                 ensure!(
                     is_local || access.is_guarded(),
-                    "--listen {address}: whoever reaches that address could change the link: give a token (--token-file FILE, or \
+                    "--listen {address}: anyone who reaches this address could change the link: add a token (--token-file FILE or \
                      FARWIRE_TOKEN), or listen on 127.0.0.1, [::1] or unix:PATH and reach it through ssh -L"
                 );
                 let listener = TcpListener::bind(address)
@@ -196,7 +196,7 @@ impl Listen {
             Self::Unix(path) => {
                 ensure!(
                     certificate.is_none(),
-                    "--listen {self}: a socket of the file system has no TLS: leave --tls-cert out"
+                    "--listen {self}: a Unix socket does not use TLS: leave --tls-cert out"
                 );
                 remove_stale(path)?;
                 let listener =
@@ -279,7 +279,7 @@ fn remove_stale(path: &Path) -> Result<()> {
     if is_socket && is_stale() {
         std::fs::remove_file(path).with_context(|| {
             format!(
-                "--listen unix:{}: cannot remove what is left there",
+                "--listen unix:{}: cannot remove the old socket",
                 path.display()
             )
         })?;
@@ -294,13 +294,14 @@ impl FromStr for Listen {
         if let Some(path) = text.strip_prefix("unix:") {
             return match path {
                 "" => Err(
-                    "unix: needs the path of a socket: unix:/run/user/1000/farwire.sock".to_owned(),
+                    "unix: needs the path of a socket, such as unix:/run/user/1000/farwire.sock"
+                        .to_owned(),
                 ),
                 path => Ok(Self::Unix(path.into())),
             };
         }
         let address = text.parse().map_err(|_| {
-            "it is an address and a port, such as 127.0.0.1:7700, [::1]:0 (any free port), or unix:PATH".to_owned()
+            "write an address and a port, such as 127.0.0.1:7700 or [::1]:0 (any free port), or unix:PATH".to_owned()
         })?;
         Ok(Self::Tcp(address))
     }

@@ -234,33 +234,33 @@ fn histogram(
     one.encode_histogram::<NoLabelSet>(seconds(&sum), counts.iter().sum(), &buckets, None)
 }
 
-pub(super) const BUILD: Family = ("farwire_build", Info, "Which farwire this is.");
+pub(super) const BUILD: Family = ("farwire_build", Info, "Version of farwire.");
 const LINK: Family = (
     "farwire_link",
     Info,
-    "A link that runs: up is from its client's side to its server's.",
+    "A running link. Up is the direction from the client's side to the server's.",
 );
 const PACKETS: Family = (
     "farwire_packets",
     Counter,
-    "Packets and copies by how they ended: delivered, dropped by the emulated network, or lost by the emulator itself, which \
-     is no doing of the network's.",
+    "Packets and copies by outcome: delivered, dropped by the emulated network, or lost by the emulator itself, which is not an \
+     effect of the network.",
 );
 const DELAY: Family = (
     "farwire_delay_seconds",
     Histogram,
-    "From the arrival of packets that were sent to when they were due.",
+    "Time from the arrival of sent packets until they were due.",
 );
 const ROUND_TRIP: Family = (
     "farwire_round_trip_seconds",
     Histogram,
-    "Round trips as they are seen at side a, the client's, and at side b: from when a TCP segment or an ICMP echo came there to \
-     when its answer left there.",
+    "Round-trip times seen at side a, the client's, and at side b: from the arrival of a TCP segment or an ICMP echo at the side \
+     until its answer left there.",
 );
 const DEPARTURE_ERROR: Family = (
     "farwire_departure_error_seconds",
     Histogram,
-    "How long after their due times packets left.",
+    "Time from the due time of packets until they left.",
 );
 
 /// The families with one sample per link.
@@ -268,25 +268,25 @@ const LINK_FAMILIES: [LinkFamily; 4] = [
     (
         "farwire_link_revision",
         Gauge,
-        "The revision of the conditions in force; 1 is what the link began with.",
+        "Revision of the link's conditions; 1 stands for the initial ones.",
         |meter| meter.revision as f64,
     ),
     (
         "farwire_late_packets",
         Counter,
-        "Packets that left later than the budget after their due times.",
+        "Packets that left more than the late budget after their due times.",
         |meter| meter.late as f64,
     ),
     (
         "farwire_held_bytes",
         Gauge,
-        "Bytes of frames held by all links of this one's forwarder, book-keeping included.",
+        "Bytes of frames held for all links of the same emulator, with bookkeeping.",
         |meter| meter.held_bytes as f64,
     ),
     (
         "farwire_run_valid",
         Gauge,
-        "1 while what crossed the link can be trusted: the emulator lost nothing, and at most 1 packet in 20 was late.",
+        "1 if measurements through the link can be trusted: the emulator lost nothing, and at most 1 packet in 20 was late.",
         |meter| f64::from(u8::from(meter.is_valid)),
     ),
 ];
@@ -296,49 +296,49 @@ const DIRECTION_FAMILIES: [DirectionFamily; 8] = [
     (
         "farwire_offered_packets",
         Counter,
-        "Packets that came to the link.",
+        "Packets that arrived at the link.",
         |direction| Some(direction.counters.packets as f64),
     ),
     (
         "farwire_copied_packets",
         Counter,
-        "Copies that the emulated network made.",
+        "Copies made by the emulated network.",
         |direction| Some(direction.counters.copies as f64),
     ),
     (
         "farwire_marked_packets",
         Counter,
-        "Delivered with a congestion mark that they did not come with.",
+        "Packets that were delivered with a congestion mark that they did not arrive with.",
         |direction| Some(direction.counters.marked as f64),
     ),
     (
         "farwire_in_flight_packets",
         Gauge,
-        "Packets and copies on their direction now.",
+        "Packets and copies in flight now.",
         |direction| Some(direction.counters.in_flight as f64),
     ),
     (
         "farwire_bytes",
         Counter,
-        "L2 bytes without FCS that were delivered.",
+        "Delivered L2 bytes without FCS.",
         |direction| Some(direction.counters.delivered_bytes as f64),
     ),
     (
         "farwire_offered_bytes",
         Counter,
-        "L2 bytes without FCS that came to the link.",
+        "L2 bytes without FCS that arrived at the link.",
         |direction| Some(direction.counters.bytes as f64),
     ),
     (
         "farwire_queue_bytes",
         Gauge,
-        "L2 bytes that wait for the bottleneck now, where there is a rate.",
+        "L2 bytes in the queue of the bottleneck now, if there is a rate.",
         |direction| direction.backlog.map(|waiting| waiting.bytes.0 as f64),
     ),
     (
         "farwire_queue_delay_seconds",
         Gauge,
-        "How long what comes now waits for the bottleneck, where there is a rate.",
+        "Time that a packet arriving now waits for the bottleneck, if there is a rate.",
         |direction| {
             direction
                 .backlog
@@ -383,7 +383,7 @@ mod tests {
         for (page, head) in [
             (
                 &openmetrics,
-                "# HELP farwire_offered_bytes L2 bytes without FCS that came to the link.\n\
+                "# HELP farwire_offered_bytes L2 bytes without FCS that arrived at the link.\n\
                  # TYPE farwire_offered_bytes counter\n# UNIT farwire_offered_bytes bytes\n",
             ),
             (&openmetrics, "\n# TYPE farwire_link info\n"),

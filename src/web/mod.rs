@@ -128,7 +128,7 @@ impl WebServer {
             .enable_time()
             .max_blocking_threads(1 + MOST_CHANGING)
             .build()
-            .context("starting the API")?;
+            .context("cannot start the API")?;
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("web".to_owned())
@@ -140,11 +140,11 @@ impl WebServer {
                     }
                 });
                 if let Err(error) = served {
-                    warn(format_args!("the API has ended: {error:#}"));
+                    warn(format_args!("the API has stopped: {error:#}"));
                 }
                 runtime.shutdown_background();
             })
-            .context("starting the API's thread")?;
+            .context("cannot start the thread of the API")?;
         Ok(Self {
             thread: Some(thread),
             stop: Some(stop),

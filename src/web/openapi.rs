@@ -47,7 +47,7 @@ fn about() -> OpenApi {
         .title("farwire")
         .version("1")
         .description(Some(
-            "Links that run: watched and changed. docs/live.md says how.",
+            "Shows running links and changes their conditions. docs/live.md describes the API.",
         ))
         .license(Some(license))
         .build();
@@ -114,17 +114,17 @@ fn describe_access(document: &mut Value) {
         (
             "401",
             "Unauthorized",
-            "A token is asked for, and this is none of them",
+            "A token is required, and this one is wrong",
         ),
         (
             "403",
             "Forbidden",
-            "The token lets watch only, or Host, Origin or Sec-Fetch-Site is another's",
+            "The token is read-only, or the headers Host, Origin or Sec-Fetch-Site belong to another site",
         ),
         (
             "429",
             "TooManyRequests",
-            "Too many requests came, or too many wrong tokens from this address; the header Retry-After says in how many seconds to ask again",
+            "Too many requests, or too many wrong tokens from this address; the header Retry-After says in how many seconds to try again",
         ),
     ];
     let mut responses = Map::new();
@@ -133,14 +133,14 @@ fn describe_access(document: &mut Value) {
         responses.insert(name.to_owned(), response);
     }
     responses["TooManyRequests"]["headers"] = json!({"Retry-After": {
-        "description": "In how many seconds to ask again",
+        "description": "Seconds until the next try",
         "schema": {"type": "integer", "minimum": 1},
     }});
     document["components"]["responses"] = responses.into();
     document["components"]["securitySchemes"] = json!({"token": {
         "type": "http",
         "scheme": "bearer",
-        "description": "That of --token-file, or to watch that of --read-token-file; none where neither was given",
+        "description": "The token of --token-file, or the read-only token of --read-token-file; no token if neither was given",
     }});
     document["security"] = json!([{"token": []}, {}]);
     for operation in operations(document) {

@@ -75,7 +75,7 @@ impl Records {
             };
             // An unexpected panic in one record must not hide the others.
             let list = || Ok(Listed::of(&self.read(&name)?, report));
-            let panicked = |_| Err(anyhow!("{name}: a panic while it was read"));
+            let panicked = |_| Err(anyhow!("{name}: reading the record panicked"));
             match catch_unwind(AssertUnwindSafe(list)).unwrap_or_else(panicked) {
                 Ok(one) => listed.push(one),
                 Err(error) => unread.push(format!("{error:#}")),

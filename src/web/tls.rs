@@ -49,7 +49,7 @@ impl Tls {
             .with_context(|| named(&files.certificate))?;
         if chain.is_empty() {
             bail!(
-                "{}: there is no certificate in PEM form in it",
+                "{}: the file contains no certificate in PEM form",
                 files.certificate.display()
             );
         }
@@ -78,7 +78,7 @@ impl Tls {
         }
         let made = rcgen::generate_simple_self_signed(names).context("making a certificate")?;
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der())
-            .map_err(|why| anyhow::anyhow!("making a key: {why}"))?;
+            .map_err(|why| anyhow::anyhow!("cannot make a key: {why}"))?;
         Self::of(vec![made.cert.der().clone()], key)
     }
 
@@ -111,7 +111,7 @@ impl Pin {
         let check = move |certificate: &CertificateDer<'_>| match Self::of(certificate) {
             shown if shown == self => Ok(()),
             shown => Err(Error::General(format!(
-                "the server shows another certificate than --pin names: {shown}"
+                "the server's certificate differs from --pin: {shown}"
             ))),
         };
         let verifier = CertificateVerifier {
@@ -130,7 +130,7 @@ impl FromStr for Pin {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let right = "it is the SHA-256 fingerprint of a certificate, 64 hexadecimal digits, as the farwire that listens says it: sha256:1f2e...";
+        let right = "write the SHA-256 fingerprint of a certificate, 64 hexadecimal digits, as the running farwire printed it: sha256:1f2e...";
         let digits: String = text
             .strip_prefix("sha256:")
             .unwrap_or(text)
@@ -235,7 +235,7 @@ mod tests {
             Pin::of(made.cert.der())
         );
         for (certificate, key, words) in [
-            (&empty, &key, "empty.pem: there is no certificate"),
+            (&empty, &key, "empty.pem: the file contains no certificate"),
             (&certificate, &empty, "empty.pem: cannot read"),
             (&certificate, &other, "other.pem"),
         ] {

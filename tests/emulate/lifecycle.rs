@@ -85,14 +85,14 @@ fn interfaces_that_the_box_raises_have_lost_no_carrier() -> Result<()> {
     run_in(bed.client(), &mut ping)?;
     // The box prints events in their order, so this line comes after everything that the start caused.
     ip(bed.client(), &format!("link set {WAN} down"))?;
-    let lost = format!("carrier lost: lowering {SERVER_PORT}\n");
+    let lost = format!("carrier is lost: setting down {SERVER_PORT}\n");
     wan.await_line(&lost)?;
     let (_, printed) = wan.end_by(Signal::SIGTERM)?;
     ensure!(
         printed.matches("farwire: carrier").count() == 1,
         "{printed}"
     );
-    let in_force = "behind delay 1ms each way, up loss 1%, until a signal\n";
+    let in_force = "delay 1ms in each direction, up loss 1%; running until a signal ends it\n";
     has(&printed, in_force)?;
     Ok(())
 }

@@ -311,7 +311,7 @@ fn links_that_cannot_be_are_refused_with_their_line_and_nothing_is_changed() -> 
     };
     let one = "[[links]]\na = 'x0'\nb = 'y0'\n";
     let said = try_out(&format!("{one}[[links]]\na = 'x1'\nb = 'x0'\n"), &[])?;
-    has(&said, ":6: links 2: b: x0 is an end")?;
+    has(&said, ":6: links 2: b: x0 belongs to another link")?;
     let said = try_out(&format!("{one}[[links]]\na = 'x1'\nb = 'y7'\n"), &[])?;
     has(&said, "there is no interface y7")?;
     let said = try_out(one, &["--delay", "1ms"])?;

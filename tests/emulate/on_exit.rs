@@ -107,7 +107,7 @@ fn an_interface_with_an_address_is_not_set_down_by_a_kill() -> Result<()> {
     let before = states(&bed)?;
     let mut wan = WanBox::start(&bed, "--force")?;
     let (_, printed) = wan.end_by(Signal::SIGKILL)?;
-    has(&printed, "client is as it was, and not set down")?;
+    has(&printed, "client is restored but not set down")?;
     before[0].check_same(bed.emulator(), CLIENT_PORT)?;
     ensure!(!states(&bed)?[1].is_up(), "server is not down");
     restore(&bed)?;
@@ -121,7 +121,7 @@ fn what_a_kill_left_is_undone_though_the_interface_has_another_name() -> Result<
     wan.end_by(Signal::SIGKILL)?;
     ip(bed.emulator(), &format!("link set {CLIENT_PORT} name lan"))?;
     let said = restore(&bed)?;
-    has(&said, "lan is put back: up")?;
+    has(&said, "lan is restored: up")?;
     ensure!(State::of(bed.emulator(), "lan")?.is_up(), "lan is down");
     Ok(())
 }
@@ -134,7 +134,7 @@ fn restore_leaves_alone_what_a_box_that_runs_has_changed() -> Result<()> {
     let said = restore(&bed)?;
     let pid = wan.pid();
     for port in PORTS {
-        let line = format!("interface {port} is already in use by another farwire (pid {pid})");
+        let line = format!("another farwire already uses interface {port} (pid {pid})");
         has(&said, &line)?;
     }
     check_same(&bed, &during)?;
@@ -205,7 +205,7 @@ fn files_that_another_user_locks_or_forges_neither_stop_roots_box_nor_change_an_
     check_same(&bed, &during)?;
     wan.stop()?;
     let said = restore(&bed)?;
-    has(&said, "there is nothing to put back")?;
+    has(&said, "there is nothing to restore")?;
     check_same(&bed, &before)?;
     ip(bed.emulator(), "link show dev farwire-77").map(drop)
 }
@@ -222,7 +222,7 @@ fn restore_leaves_alone_what_a_box_of_another_user_has() -> Result<()> {
     let other = bed.emulator().run(|| IngressDrop::new(&PORTS))??;
     let said = restore(&bed)?;
     for port in PORTS {
-        let line = format!("interface {port} is already in use by another farwire: left alone");
+        let line = format!("another farwire already uses interface {port}: not restored");
         has(&said, &line)?;
     }
     check_same(&bed, &during)?;
@@ -284,12 +284,12 @@ fn the_owner_of_a_namespace_is_the_only_other_user_whose_journals_root_puts_back
         Ok(stderr(&succeeds(again.args(restore.get_args()))?))
     };
     chown(&dir.0, Some(USER + 1), None)?;
-    has(&said()?, "there is nothing to put back")?;
+    has(&said()?, "there is nothing to restore")?;
     chown(&dir.0, Some(USER), None)?;
     fs::set_permissions(&dir.0, Permissions::from_mode(0o777))?;
-    has(&said()?, "there is nothing to put back")?;
+    has(&said()?, "there is nothing to restore")?;
     fs::set_permissions(&dir.0, Permissions::from_mode(0o700))?;
-    has(&said()?, format!("{CLIENT_PORT} is put back: {MERGING} on"))
+    has(&said()?, format!("{CLIENT_PORT} is restored: {MERGING} on"))
 }
 
 /// Writes journals of `user` to the place where root once looked for them: each with the name and first line of one of root's, and `rest`.

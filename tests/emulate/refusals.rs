@@ -147,7 +147,7 @@ fn an_interface_in_use_by_another_farwire_is_refused() -> Result<()> {
     check(
         &output,
         1,
-        "client is already in use by another farwire (pid",
+        "another farwire already uses interface client (pid",
     )?;
     ensure!(states(&bed)? == before, "the first box has lost something");
     wan.stop().map(drop)

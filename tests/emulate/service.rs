@@ -37,7 +37,7 @@ fn systemd_is_told_when_a_box_is_ready_what_befalls_it_and_that_it_ends() -> Res
     let bed = Bed::build(&BedConfig::default())?;
     let manager = Manager::new()?;
     let wan = WanBox::start_as(manager.farwire(None), &bed, "--delay 1ms")?;
-    manager.await_word("READY=1\nSTATUS=client <-> server behind delay 1ms each way")?;
+    manager.await_word("READY=1\nSTATUS=link client <-> server: delay 1ms in each direction")?;
     ip(bed.emulator(), &format!("link delete {CLIENT_PORT}"))?;
     manager.await_word("STATUS=interface client is gone")?;
     wan.stop()?;

@@ -42,7 +42,7 @@ fn a_capture_is_no_longer_than_its_limit_which_is_said() -> Result<()> {
     run.args(["exec", "--delay", "1ms", "--pcap-limit", "100KiB"]);
     run.arg("--pcap").arg(&file).arg("--");
     let said = stderr(&process::succeeds(run.args(PINGS).arg("10.77.0.2"))?);
-    has(&said, "the limit was reached")?;
+    has(&said, "the size limit was reached")?;
     let length = std::fs::metadata(&file)?.len();
     // The packet that reaches the limit is the last; statistics follow.
     ensure!(
@@ -129,7 +129,7 @@ fn agrees(
     ensure!(count(1 - ingress, outbound, "delivered") == direction.delivered);
     ensure!(came("dropped: loss") == direction.lost());
     ensure!(came("dropped: queue full") == direction.queue_full());
-    ensure!(came("on its way at the end") == direction.held_at_end);
+    ensure!(came("in flight at the end") == direction.held_at_end);
     Ok(())
 }
 

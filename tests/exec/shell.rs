@@ -33,12 +33,13 @@ fn without_a_terminal_the_shell_reads_its_commands_from_standard_input() -> Resu
 fn a_shell_says_what_is_in_force_and_how_to_leave_and_ends_with_its_own_code_and_the_figures()
 -> Result<()> {
     let mut terminal = Terminal::open("exec --delay 2ms --up-loss 1%")?;
-    let greeting = terminal.read_to("leaves\r\n")?;
-    let line = "farwire: behind delay 2ms each way, up loss 1%; $FARWIRE_SERVER is 10.77.0.2; `exit` leaves";
-    ensure!(greeting.trim_end() == line, "{greeting}");
+    let greeting = terminal.read_to("with `exit`\r\n")?;
+    let lines = "farwire: link: delay 2ms in each direction, up loss 1%\r\n\
+                 farwire: the far end is 10.77.0.2 ($FARWIRE_SERVER); leave this shell with `exit`";
+    ensure!(greeting.trim_end() == lines, "{greeting}");
     terminal.read_to("ready> ")?;
     terminal.write("exit 3\r")?;
-    terminal.read_to("crossed the link")?;
+    terminal.read_to("link counters")?;
     ensure!(terminal.end()? == Some(3));
     Ok(())
 }

@@ -144,7 +144,7 @@ fn a_node_that_is_not_in_the_chain_is_refused_with_its_place() -> Result<()> {
     let cases = "[[cases]]\nname = 'x'\nbetween = ['a', 'd']\n";
     let output = Small::written(&[CHAIN, PING, cases].concat())?.run()?;
     ensure!(output.status.code() == Some(2), "{}", stderr(&output));
-    let cause = "between: there is no node `d`; there are: a, b, c";
+    let cause = "between: there is no node `d`; use one of: a, b, c";
     has(&stderr(&output), cause)?;
     Ok(())
 }
@@ -179,7 +179,7 @@ fn a_host_without_a_far_end_is_named() -> Result<()> {
     let small = Small::written(&against(port))?;
     let output = small.run()?;
     ensure!(output.status.code() == Some(3), "{}", stderr(&output));
-    let cause = format!("no web server on port {port} of 127.0.0.1: run `farwire serve` there");
+    let cause = format!("no HTTP server on port {port} of 127.0.0.1: run `farwire serve` there");
     has(&stderr(&output), &cause)?;
     ensure!(!small.path("out").exists(), "something was written");
     Ok(())

@@ -42,7 +42,7 @@ fn a_calibration_runs_every_instrument_alone_and_writes_its_report() -> Result<(
         stderr(&output)
     );
     let text = stdout(&output);
-    has(&text, "ping: intervals hold the truth in")?;
+    has(&text, "ping: intervals contain the truth in")?;
     let runs = small.runs()?;
     let cases: Vec<&str> = runs.iter().filter_map(|run| run["case"].as_str()).collect();
     ensure!(

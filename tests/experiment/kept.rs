@@ -61,7 +61,7 @@ fn summed(small: &Small, folder: &str) -> Result<usize> {
 fn a_capture_of_runs_that_cannot_be_is_refused() -> Result<()> {
     let small = Small::of(&[PING, PLAIN])?;
     let output = process::run(small.command().arg("--pcap=a/b"))?;
-    ends_with(&output, 2, "a name, without /")?;
+    ends_with(&output, 2, ", without /")?;
     ensure!(!small.path("out").exists(), "a record was begun");
     Ok(())
 }
@@ -109,7 +109,7 @@ fn a_record_in_out_stays_as_it_is_unless_overwrite_replaces_it() -> Result<()> {
     let before = fs::read(small.path("out/record.jsonl"))?;
 
     let refused = small.run()?;
-    let said = ends_with(&refused, 2, "holds a record of `small`")?;
+    let said = ends_with(&refused, 2, "contains a record of `small`")?;
     has(&said, "--overwrite")?;
     ensure!(before == fs::read(small.path("out/record.jsonl"))?);
 
@@ -142,7 +142,7 @@ fn without_out_the_record_goes_to_the_next_free_directory_and_that_is_said() -> 
     for next in ["out/small-2", "out/small-3"] {
         let again = process::succeeded(run()?)?;
         let said = stderr(&again);
-        has(&said, format!("this one goes to {next}"))?;
+        has(&said, format!("the new record goes to {next}"))?;
         ensure!(small.path(next).join("report.html").exists());
     }
     ensure!(before == fs::read(small.path("out/small/record.jsonl"))?);

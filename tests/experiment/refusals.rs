@@ -118,7 +118,7 @@ fn bad_input_ends_with_2_and_one_line() -> Result<()> {
     for (arguments, cause) in [
         (
             &["serve", "--bind", "127.0.0.1", "--http-port", port][..],
-            "is in use",
+            "another program uses",
         ),
         (&["measure", "http", "ftp://127.0.0.1/"], "http://HOST"),
         (&["report", "Cargo.toml"], "not a farwire record"),

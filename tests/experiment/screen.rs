@@ -28,11 +28,11 @@ fn a_run_of_two_cases_and_two_instruments_ends_with_one_screen_in_the_units_of_i
         "ping",
         "download",
         "Mbit/s",
-        "more: --details, or the report",
+        "for more, use --details or open the report",
     ] {
         ensure!(text.contains(part), "{part} in\n{text}");
     }
-    for elsewhere in ["warm-up", "Student", "with nothing in the way"] {
+    for elsewhere in ["warm-up", "Student", "without emulation"] {
         ensure!(!text.contains(elsewhere), "{elsewhere} in\n{text}");
     }
     has(&progress, "Mbit/s")?;

@@ -71,7 +71,7 @@ fn three_shards_have_every_run_once_and_their_merged_record_is_as_that_of_one_ma
     let mut report = farwire();
     let output = process::run(report.arg("report").arg(small.path("all")))?;
     let said = stdout(&output);
-    has(&said, "the one expectation is met")?;
+    has(&said, "the expectation is met")?;
     Ok(())
 }
 
@@ -285,7 +285,7 @@ fn a_full_disk_ends_a_merge_with_1_and_what_was_there_stays() -> Result<()> {
 #[test_support::test]
 fn a_shard_that_there_is_not_is_refused() -> Result<()> {
     for (number, cause) in [
-        ("0/4", "shards count from 1"),
+        ("0/4", "shards are numbered from 1"),
         ("5/4", "the last 4/4"),
         ("x", "as 3/16"),
     ] {

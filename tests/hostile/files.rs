@@ -146,7 +146,7 @@ fn a_file_below_the_scenarios_folder_is_sent_and_no_record_of_a_stranger_sends_a
     fs::write(folder.at("out/Cargo.toml"), "a decoy")?;
     let refused = process::run(&mut folder.resume())?;
     ensure!(refused.status.code() == Some(2), "{}", told(&refused));
-    has(&told(&refused), "no whole path")?;
+    has(&told(&refused), "not an absolute path")?;
     Ok(())
 }
 
@@ -276,22 +276,22 @@ fn names_that_a_terminal_would_obey_or_that_are_another_folder_s_are_refused() -
         (
             "'a'",
             "\"a\\u001b[2J\"",
-            "x.toml:9: name: it has the control character U+001B",
+            "x.toml:9: name: it contains the control character U+001B",
         ),
         (
             "'a'",
             "\"a\\nb\"",
-            "x.toml:9: case `a\nb`: name: it is one line",
+            "x.toml:9: case `a\nb`: name: it must be one line",
         ),
         (
             "'a'",
             "\"a\\u202e\"",
-            "x.toml:9: name: it has the control character U+202E",
+            "x.toml:9: name: it contains the control character U+202E",
         ),
         (
             "kind",
             "name = \"a\\nb\"\nkind",
-            "x.toml:6: instruments 1: name: `a\\nb`: a name has",
+            "x.toml:6: instruments 1: name: `a\\nb`: a name contains",
         ),
     ] {
         let folder = Folder::of(&(PING.to_owned() + case).replace(from, to))?;
@@ -430,11 +430,10 @@ repeats = 5
     );
     let read = |name: &str| fs::read_to_string(folder.at(name));
     let (first, kept) = (read("first")?, read("kept")?);
-    let why =
-        "disk/out/record.jsonl: cannot write; the runs before this one are kept: No space left";
+    let why = "disk/out/record.jsonl: cannot write; the earlier runs are kept: No space left";
     ensure!(read("code")? == "1\n1\n", "{first}");
     has(&first, why)?;
-    has(&first, "`farwire run --resume disk/out` does the rest")?;
+    has(&first, "`farwire run --resume disk/out` continues")?;
     let before = kept.matches("\n{\"run\"").count();
     ensure!((1..5).contains(&before), "{before}: {first}");
     ensure!(kept.ends_with("}\n"), "{before}: {first}");

@@ -73,7 +73,7 @@ fn one_client_has_its_share_of_the_tests_and_another_has_the_rest() -> Result<()
     let mut first = get()?;
     ensure!(said(&mut first)?.starts_with("HTTP/1.1 200"));
     let refused = said(&mut get()?)?;
-    has(&refused, "1 tests run already for this address")?;
+    has(&refused, "1 tests are already running for this address")?;
     other_tests(&far_end)
 }
 

@@ -85,7 +85,7 @@ const BAD_FILES: [BadFile; 5] = [
     (
         "fifo",
         |path| Ok(mkfifo(path, Mode::S_IRUSR | Mode::S_IWUSR)?),
-        "a FIFO: only regular files",
+        "a FIFO, not a regular file",
     ),
     (
         "device",
@@ -122,7 +122,7 @@ fn a_record_that_is_no_regular_file_has_no_end_or_counts_too_far_is_refused_by_e
     }
     let shard = r#""seed":1,"shard":{"index":1,"of":4294967295,"by":"run","runs":{}}"#;
     records.with("shard", &small("\"seed\":1", shard)?)?;
-    records.all_refuse("shard", ":1: there are 1 to 10000 shards")?;
+    records.all_refuse("shard", ":1: the number of shards must be 1 to 10000")?;
     for (number, name) in ["a\\u001b[2J", "a\\nb", "a\\u202eb"]
         .into_iter()
         .enumerate()
@@ -130,13 +130,16 @@ fn a_record_that_is_no_regular_file_has_no_end_or_counts_too_far_is_refused_by_e
         let record = format!("name-{number}");
         let case = format!("\"name\":\"{name}\"");
         records.with(&record, &small("\"name\":\"slow\"", &case)?)?;
-        records.all_refuse(&record, "name: it has a control character in it")?;
+        records.all_refuse(&record, "name: it contains a control character")?;
     }
     records.with(
         "path",
         &small("\"name\":\"small\"", "\"name\":\"../small\"")?,
     )?;
-    records.all_refuse("path", ":1: name: `../small`: it names the directory")
+    records.all_refuse(
+        "path",
+        ":1: name: `../small`: the directory of the record has this name",
+    )
 }
 
 #[test_support::test(Tool("prlimit"))]
@@ -172,7 +175,7 @@ fn a_scenario_that_repeats_more_than_a_million_runs_is_refused_with_its_line() -
     for (repeats, why) in [
         (
             "4294967295",
-            "x.toml:8: repeats: `4294967295` is no number of runs: from 1 to 1000000",
+            "x.toml:8: repeats: `4294967295` is not a number of runs from 1 to 1000000",
         ),
         (
             "1000000\n[[cases]]\nname = 'b'",
@@ -196,11 +199,7 @@ fn samples_that_are_years_apart_are_refused_as_flents_with_their_case() -> Resul
     let records = Records::new()?;
     records.with("far", &small("\"at_s\":0.1", "\"at_s\":1e9")?)?;
     let refused = records.run(&["report", "far", "--format", "flent", "--out", "fl"])?;
-    ends_with(
-        &refused,
-        2,
-        "its samples span 1000000000 s: a data file of flent has at most",
-    )?;
+    ends_with(&refused, 2, "the samples span 1000000000 s, more than the")?;
     for format in ["text", "html", "md", "csv", "json"] {
         let made = records.run(&["report", "far", "--format", format])?;
         ensure!(made.status.success(), "{format}: {made:?}");
@@ -410,7 +409,7 @@ fn check_of_a_resume_lists_what_would_run_and_be_used_and_changes_nothing() -> R
     let resumed = process::run(command.args(["run", "--resume", "foreign"]))?;
     has(
         &stderr(&resumed),
-        "foreign: it takes the interfaces no-such1, no-such2",
+        "foreign: the experiment uses the interfaces no-such1, no-such2",
     )
 }
 

@@ -48,7 +48,7 @@ fn ten_kills(on_exit: &str) -> Result<()> {
         }
     }
     check_same(&bed, &before)?;
-    ensure!(restore(&bed)?.contains("nothing to put back"));
+    ensure!(restore(&bed)?.contains("nothing to restore"));
     Ok(())
 }
 

@@ -19,10 +19,10 @@ const RATE: f64 = 50e6;
 const IMPOSTOR_TIMEOUT: Duration = Duration::from_secs(20);
 /// Answers of obudpst 9.0.0 to a setup request, and the expected messages.
 const REFUSALS: [(u8, &str); 6] = [
-    (5, "asks for authentication"),
-    (9, "wants to be told the bandwidth"),
+    (5, "requires authentication"),
+    (9, "requires the bandwidth in advance"),
     (10, "no capacity left"),
-    (12, "connections' numbers"),
+    (12, "numbers of the connections"),
     (13, "could not open a socket"),
     (77, "no meaning"),
 ];
@@ -63,7 +63,7 @@ fn add(suite: &mut Suite) {
 
 #[test_support::test(serial)]
 fn a_port_without_a_server_is_refused_at_once() -> Result<()> {
-    fails(&["127.0.0.1:9"], "nothing listens there")
+    fails(&["127.0.0.1:9"], "no program listens there")
 }
 
 #[test_support::test(serial)]
@@ -75,7 +75,7 @@ fn a_server_that_is_silent_is_given_up() -> Result<()> {
 fn a_server_that_answers_garbage_is_given_up() -> Result<()> {
     against(
         |_, _| Some(b"GET / HTTP/1.1".to_vec()),
-        "setup message of 14 bytes, where 56 are right",
+        "setup message of 14 bytes instead of 56",
     )
 }
 
@@ -104,17 +104,14 @@ fn a_server_that_vanishes_before_the_activation_is_given_up() -> Result<()> {
 fn a_server_that_vanishes_during_the_test_is_given_up() -> Result<()> {
     against(
         sends_load(&[(1, 1222)]),
-        "fell silent for 3 s during the test",
+        "sent nothing for 3 s during the test",
     )
 }
 
 #[test_support::test(serial)]
 fn load_with_absurd_numbers_is_not_counted() -> Result<()> {
     const LOAD: &[(u32, usize)] = &[(1, 1222), (u32::MAX, 1222), (0, 1222), (2, 40)];
-    against(
-        sends_load(LOAD),
-        "2 had numbers that cannot be: not counted",
-    )
+    against(sends_load(LOAD), "2 had impossible numbers: not counted")
 }
 
 fn finds_the_rate(direction: &str, address: &str, far: &[&str]) -> Result<()> {
@@ -203,7 +200,7 @@ fn a_client_that_vanishes_is_forgotten() -> Result<()> {
     let line = process::wait_for("the test to be logged", logged)?;
     let failure = serde_json::from_str::<Value>(&line)?["failure"].to_string();
     ensure!(
-        failure.contains("closed its port") || failure.contains("fell silent"),
+        failure.contains("closed its port") || failure.contains("sent nothing"),
         "{line}"
     );
     process::succeeds(&mut measure(address, "--down"))?;

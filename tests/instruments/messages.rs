@@ -224,14 +224,14 @@ fn a_cable_that_is_cut_ends_both_ends_with_the_cause() -> Result<()> {
     let output = cut();
     let logged = || {
         let text = fs::read_to_string(&log)?;
-        Ok(text.contains("neither sent nor took").then_some(()))
+        Ok(text.contains("neither sent nor received").then_some(()))
     };
     let logged = process::wait_for("the far end to give up", logged);
     server.kill()?;
     server.wait()?;
     let output = output?;
     let said = ends_with(&output, 1, "10.77.0.2:5203")?;
-    has(&said, "neither sent nor took anything for 20 s")?;
+    has(&said, "neither sent nor received anything for 20 s")?;
     logged
 }
 

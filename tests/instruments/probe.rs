@@ -263,7 +263,7 @@ fn a_port_where_nobody_listens_is_one_clear_error() -> Result<()> {
     fails(
         address,
         "-c 100",
-        "refuses, says 127.0.0.1 (ICMP port unreachable)",
+        "refuses, as 127.0.0.1 reports (ICMP port unreachable)",
     )
 }
 
@@ -287,7 +287,7 @@ fn a_reflector_that_vanishes_leaves_what_was_measured() -> Result<()> {
         .join()
         .map_err(|_| anyhow::anyhow!("the reflector panicked"))??;
     ensure!(output.status.code() == Some(1), "{}", said(&output));
-    has(&said(&output), "the reflector is gone after 10 answers")?;
+    has(&said(&output), "the reflector disappeared after 10 answers")?;
     let measured: Value = serde_json::from_slice(&output.stdout)?;
     ensure!(figure(&measured, "received_packets", "total", None)? == 10.0);
     Ok(())
@@ -309,7 +309,7 @@ fn garbage_is_no_answer() -> Result<()> {
     fails(
         address,
         "-c 30 -i 1ms -W 2s",
-        " packets came that answer none of them",
+        " packets arrived that answer none of them",
     )
 }
 

@@ -42,9 +42,9 @@ fn a_loss_that_is_set_is_met_and_its_packets_are_counted_since_then() -> Result<
         .as_array()
         .map(|all| all.iter().map(|change| &change["says"]).collect());
     let right = [
-        json!("delay 1ms each way"),
-        json!("delay 1ms each way, up loss 100%"),
-        json!("delay 1ms each way"),
+        json!("delay 1ms in each direction"),
+        json!("delay 1ms in each direction, up loss 100%"),
+        json!("delay 1ms in each direction"),
     ];
     ensure!(says == Some(right.iter().collect()), "{history}");
     let delayed = exec.patch("", r#"{"up": {"delay": "30ms"}}"#)?;

@@ -109,8 +109,8 @@ fn a_lease_is_refused_of_what_could_not_be_taken_back_and_by_its_field() -> Resu
         ensure!(why.contains(words), "{query}: {refused:?}");
         Ok(())
     };
-    refused("?for=60s", shared, "at the lease's end")?;
-    refused("?for=60s&dry_run=1", shared, "at the lease's end")?;
+    refused("?for=60s", shared, "at its end; change the link without a lease")?;
+    refused("?for=60s&dry_run=1", shared, "at its end; change the link without a lease")?;
     let leased = exec.patch("?for=60s", r#"{"delay": "30ms"}"#)?;
     let id = leased.body["link"]["lease"]["id"].as_str();
     let id = format!("\r\nFarwire-Lease: {}", id.context("no id")?);
@@ -125,8 +125,8 @@ fn a_lease_is_refused_of_what_could_not_be_taken_back_and_by_its_field() -> Resu
     ensure!(ended.status == 200, "{ended:?}");
     let good = exec.patch("", shared)?;
     ensure!(good.status == 200, "{good:?}");
-    refused("", own, "while the link runs")?;
-    refused("?dry_run=1", own, "while the link runs")?;
+    refused("", own, "a running link cannot give one of them its own")?;
+    refused("?dry_run=1", own, "a running link cannot give one of them its own")?;
     exec.end()
 }
 
@@ -153,14 +153,19 @@ fn farwire_set_says_by_what_its_lease_is_known_and_changes_and_ends_it_by_that()
     let id = lease.and_then(|rest| rest.split(' ').next());
     let id = id.with_context(|| said.clone())?;
     ensure!(code == Some(0), "{said}");
-    has(&said, ", then as at revision 1\n")?;
+    has(&said, ", then the conditions of revision 1\n")?;
     for (words, words_of_error) in [
         ("--loss 2%", "--revert"),
         ("--loss 2% --lease wrong", "--revert"),
         ("--revert --lease wrong", "no such lease"),
-        ("--revert --loss 2%", "leave those of the command line out"),
+        (
+            "--revert --loss 2%",
+            "leave the conditions of the command line out",
+        ),
+        ("--for 60s", "remove all with --clear"),
+        ("--clear --loss 2%", "leave the others out"),
         ("--revert --for 1s", "cannot be used with"),
-        ("--loss 2% --lease é", "the ID that was said"),
+        ("--loss 2% --lease é", "the ID that was printed"),
     ] {
         let (code, said) = set(words)?;
         ensure!(code == Some(2), "{words}: {code:?} {said}");
@@ -174,7 +179,7 @@ fn farwire_set_says_by_what_its_lease_is_known_and_changes_and_ends_it_by_that()
     ensure!(link["lease"]["for"] == "30s", "{link}");
     let (code, said) = set(&format!("--revert --lease {id}"))?;
     ensure!(code == Some(0), "{said}");
-    has(&said, "delay 20ms each way")?;
+    has(&said, "delay 20ms in each direction")?;
     ensure!(in_force()? == (true, false), "{}", exec.link()?);
     let (code, said) = set("--loss 1% --for 60s --json -")?;
     let told: Value = serde_json::from_str(&said)?;

@@ -74,7 +74,7 @@ impl OnTerminal {
             .arg(file);
         let screen = Self::of(&mut command, folder)?;
         screen.await_text("now long (1")?;
-        screen.await_text("in force: delay 2ms")?;
+        screen.await_text("conditions: delay 2ms")?;
         Ok(screen)
     }
 
@@ -236,7 +236,7 @@ fn a_screen_shows_the_link_and_the_commands_output_and_its_keys_change_the_link(
     screen.set("--delay 1ms --loss 7%")?;
     screen.await_text("[loss 7%]")?;
     screen.press("u")?;
-    screen.await_text("not undone: revision ")?;
+    screen.await_text("cannot undo: the link has changed to revision ")?;
     ensure!(screen.conditions()?["loss"] == "7%", "another's is undone");
     screen.press("p")?;
     screen.await_text("PAUSED")?;
@@ -295,11 +295,11 @@ fn a_screen_shows_a_run_its_links_how_far_it_is_and_its_figures_no_key_changes_i
     screen.await_line("packets of the link", |line| line.starts_with("up  "))?;
     for keys in ["+", "\r", "x"] {
         screen.press(keys)?;
-        screen.await_text("conditions are its scenario's")?;
+        screen.await_text("the conditions of a measured run")?;
     }
     screen.press("p")?;
     screen.await_text("PAUSED")?;
-    ensure!(screen.text().contains("in force: delay 2ms"));
+    ensure!(screen.text().contains("conditions: delay 2ms"));
     screen.press("q")?;
     let status = screen.end_with("--resume")?;
     ensure!(status.code() == Some(1), "{status}");

@@ -51,7 +51,7 @@ fn past_records_are_listed_and_their_reports_shown_and_nothing_else_of_the_folde
 fn a_folder_without_a_record_is_refused() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let ended = process::run(process::farwire().arg("view").arg(folder.path()))?;
-    ends_with(&ended, 2, "neither a record nor a folder of one")?;
+    ends_with(&ended, 2, "neither a record nor a directory of one")?;
     Ok(())
 }
 

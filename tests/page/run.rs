@@ -35,7 +35,7 @@ pub(crate) fn experiment(folder: &std::path::Path) -> Result<Running> {
         .arg("--out")
         .arg(folder.join("out"))
         .stdout(Stdio::null());
-    Running::of(run.args(["--listen", "127.0.0.1:0"]), "watch it at ")
+    Running::of(run.args(["--listen", "127.0.0.1:0"]), "live page and API: ")
 }
 
 #[test_support::test(Namespaces, Tool("chromium"), Tool("chromedriver"))]

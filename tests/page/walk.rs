@@ -80,11 +80,13 @@ fn by_the_page_a_link_is_changed_undone_and_taken_away_as_a_command_and_as_a_sce
     browser.click("#lease-wanted")?;
     browser.wait("(document.getElementById('lease-seconds').value = '') === ''")?;
     browser.click("#profiles button:last-child")?;
-    browser.wait("document.body.textContent.includes('After how many seconds does it revert?')")?;
+    browser.wait(
+        "document.body.textContent.includes('Enter after how many seconds the link reverts')",
+    )?;
     says("delay 20ms")?;
     browser.click("#lease-wanted")?;
     browser.click("#profiles button:last-child")?;
-    says("delay 26550us")?;
+    says("delay 26.55ms")?;
     run_command(&browser)?;
     run_scenario(&browser, folder.path())?;
     // A slowly typed value is tried before it is complete.
@@ -200,7 +202,7 @@ impl Running {
             .args(flags)
             .args(["--rate", "20mbit", "--", "sh", "-c", traffic])
             .stdout(fs::File::create(pings)?);
-        Self::of(&mut farwire, "watch and change it at ")
+        Self::of(&mut farwire, "live page and API: ")
     }
 
     /// Starts a command that prints the address of its page after these words.

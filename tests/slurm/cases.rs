@@ -73,7 +73,7 @@ fn a_second_submit_is_refused_and_one_that_was_killed_goes_on_when_started_again
     ensure!(second.status.code() == Some(2), "{}", stderr(&second));
     let said = stderr(&second);
     let holder = format!("process {} on ", first.id());
-    has(&said, "another submit has")?;
+    has(&said, "another submit uses")?;
     has(&said, &holder)?;
     first.kill()?;
     first.wait()?;
@@ -108,11 +108,11 @@ fn without_waiting_status_cancelling_and_going_on() -> Result<()> {
     ensure!(json["left_s"].is_null(), "{json}");
     ensure!(handed.status.success(), "{}", stderr(&handed));
     let said = stdout(&status);
-    has(&said, "small: 0 of 4 shards are complete\n")?;
+    has(&said, "small: 0 of 4 shards complete\n")?;
     // Slurm states the reason for waiting once it has looked at the tasks.
     let waits = |line: &str| line.starts_with("PENDING, ") && line.ends_with(": 1-4");
     ensure!(said.lines().any(waits), "{said}");
-    has(&stdout(&ended), "4 tasks ended")?;
+    has(&stdout(&ended), "4 tasks cancelled")?;
     let again = process::succeeded(run(&mut experiment.submit()?)?)?;
     // The cancelled array is not queried again.
     ensure!(!stderr(&again).contains("CANCELLED"), "{}", stderr(&again));
@@ -142,7 +142,11 @@ fn cancelled_while_tasks_run_it_goes_on_at_once_when_started_again() -> Result<(
     // Start again immediately, while its tasks are still completing and shards were lost with them.
     let again = run(&mut experiment.submit()?)?;
     let first = first.wait_with_output()?;
-    ends_with(&first, 1, "it was cancelled; the same command goes on")?;
+    ends_with(
+        &first,
+        1,
+        "the submit was cancelled; the same command continues",
+    )?;
     let ended = ended["ended"].as_u64().context("ended")?;
     ensure!((1..=4).contains(&ended), "{ended}");
     ensure!(again.status.success(), "{}", stderr(&again));

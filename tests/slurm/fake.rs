@@ -140,7 +140,10 @@ impl Fake {
 fn is_cancelled(fake: &Fake, output: &Output) -> Result<()> {
     let said = stderr(output);
     ensure!(output.status.code() == Some(1), "{said}");
-    has(&said, "it was cancelled; the same command goes on")?;
+    has(
+        &said,
+        "the submit was cancelled; the same command continues",
+    )?;
     ensure!(fake.calls("sbatch ")? == 1 && fake.path("job.1").exists());
     ensure!(fake.path("ended.1").exists(), "the array lives on: {said}");
     Ok(())
@@ -182,7 +185,7 @@ fn a_controller_that_is_silent_for_a_while_is_asked_again_and_has_no_array_twice
     fake.answers("scancel", silence)?;
     let output = process::succeeded(fake.farwire(&["submit", "--cancel", "out"])?)?;
     let said = stdout(&output);
-    has(&said, "4 tasks ended")?;
+    has(&said, "4 tasks cancelled")?;
     ensure!(fake.path("ended.1").exists(), "the array lives on");
     Ok(())
 }
@@ -199,7 +202,7 @@ fn what_slurm_refuses_is_bad_input_and_nothing_of_it_is_waited_for() -> Result<(
     let output = process::succeeded(fake.submit(&["--detach"])?)?;
     let said = stderr(&output);
     has(&said, "job 1: 4 shards of 4\n")?;
-    ensure!(!said.contains("knows its task no more"), "{said}");
+    ensure!(!said.contains("no longer knows its task"), "{said}");
     Ok(())
 }
 
@@ -260,7 +263,7 @@ fn without_a_partition_its_nodes_are_those_of_sbatch_s_the_environment_s_or_the_
     ends_with(
         &output,
         2,
-        "SBATCH_PARTITION gone: Slurm has no such partition; there are: long, main",
+        "SBATCH_PARTITION gone: Slurm has no such partition; the partitions are: long, main",
     )?;
     fs::write(fake.path("partitions"), "main\nlong\n")?;
     ensure!(!fake.path("out").exists(), "something was written");
@@ -280,7 +283,7 @@ fn where_all_nodes_are_down_or_drained_nothing_is_handed_in_and_busy_ones_are_wa
     let output = fake.submit(&["--detach"])?;
     let said = stderr(&output);
     ensure!(output.status.code() == Some(3), "{said}");
-    has(&said, "no node can do it: ")?;
+    has(&said, "no node can run the shards: ")?;
     has(&said, "node1: drained (a fan); ")?;
     has(&said, "node2: down* (Not responding); ")?;
     ensure!(fake.calls("sbatch ")? == 0, "it was handed in");
@@ -297,7 +300,7 @@ fn where_all_nodes_are_down_or_drained_nothing_is_handed_in_and_busy_ones_are_wa
     process::succeeded(fake.submit(&["--detach"])?)?;
     fs::write(fake.path("nodes"), [nodes, "node3|idle|none\n"].concat())?;
     let output = fake.submit(&[])?;
-    let said = ends_with(&output, 3, "no node can do it: node3: no farwire; ")?;
+    let said = ends_with(&output, 3, "no node can run the shards: node3: no farwire; ")?;
     ensure!(fake.path("ended.4").exists(), "the array lives on: {said}");
     Ok(())
 }

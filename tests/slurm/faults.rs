@@ -46,7 +46,7 @@ fn a_node_that_cannot_is_left_out_with_its_cause_and_the_others_do_the_runs() ->
 fn where_no_node_can_the_causes_are_said_and_nothing_is_waited_for() -> Result<()> {
     let experiment = Experiment::of(4)?;
     let output = with_program(&experiment, "#!/bin/sh\necho farwire 99.0.0\n")?;
-    let said = ends_with(&output, 3, "no node can do it: node1: its ")?;
+    let said = ends_with(&output, 3, "no node can run the shards: node1: its ")?;
     has(&said, "is farwire 99.0.0, not farwire ")?;
     experiment.wait_for_queue()
 }
@@ -94,7 +94,7 @@ fn a_torn_record_a_damaged_one_and_a_deleted_shard_are_done_again() -> Result<()
     let output = succeeded(run(&mut experiment.submit()?)?)?;
     let said = stderr(&output);
     has(&said, "2/pass-1/record.jsonl:1: ")?;
-    has(&said, "its shard is done again")?;
+    has(&said, "its shard runs again")?;
     ensure!(shard(2).join("pass-1.damaged/record.jsonl").exists());
     has(&said, ": 3 shards")?;
     experiment.record()?;

@@ -45,7 +45,7 @@ impl AsNetem {
         unsaid.sort();
         if options.keys.contains(&"rate") && !conditions.has::<QueueSpec>() {
             unsaid.push(
-                "the rate's usual queue: netem's limit counts what is in flight too".to_owned(),
+                "the default queue of the rate, because netem's limit also counts packets in flight".to_owned(),
             );
         }
         Self {
@@ -225,7 +225,7 @@ mod tests {
         }
         let (_, unsaid) = as_netem("rate = '8mbit'");
         assert!(
-            unsaid[0].starts_with("the rate's usual queue"),
+            unsaid[0].starts_with("the default queue of the rate"),
             "{unsaid:?}"
         );
     }

@@ -7,7 +7,7 @@ use model::Table;
 pub enum DistError {
     /// A word is not a value.
     #[error(
-        "line {line}: `{word}` is no value: write whole numbers from -32768 to 32767, 8192 for one spread"
+        "line {line}: `{word}` is not a value: write whole numbers from -32768 to 32767, where 8192 stands for one spread"
     )]
     NoValue {
         /// The number of its line, from 1.
@@ -16,13 +16,15 @@ pub enum DistError {
         word: String,
     },
     /// The file has more values than netem takes.
-    #[error("line {line}: there are more than {most} values, which is what netem takes at most", most = Table::MOST)]
+    #[error("line {line}: more than {most} values, netem's maximum", most = Table::MOST)]
     TooMany {
         /// The number of the line with the first excess value, from 1.
         line: usize,
     },
     /// The file has no value.
-    #[error("there is no value: write whole numbers from -32768 to 32767, 8192 for one spread")]
+    #[error(
+        "the file has no values: write whole numbers from -32768 to 32767, where 8192 stands for one spread"
+    )]
     Empty,
 }
 
@@ -79,7 +81,7 @@ mod tests {
     #[test]
     fn an_invalid_distribution_is_refused_with_its_line() {
         let refused = |text: &str| parse(text).unwrap_err().to_string();
-        let right = "is no value: write whole numbers from -32768 to 32767, 8192 for one spread";
+        let right = "is not a value: write whole numbers from -32768 to 32767, where 8192 stands for one spread";
         for word in [
             "abc", "1.5", "0x10", "010", "-01", "32768", "-32769", "--1", "5,",
         ] {
@@ -90,12 +92,12 @@ mod tests {
         }
         let long = "9".repeat(100);
         assert_eq!(refused(&long), format!("line 1: `{}` {right}", &long[..20]));
-        assert!(refused("# 1\n\n").starts_with("there is no value"));
+        assert!(refused("# 1\n\n").starts_with("the file has no values"));
         let most = "1 2\n".repeat(Table::MOST / 2);
         assert_eq!(parse(&most).unwrap().values().len(), 16_384);
         assert_eq!(
             refused(&(most + "3")),
-            "line 8193: there are more than 16384 values, which is what netem takes at most"
+            "line 8193: more than 16384 values, netem's maximum"
         );
     }
 }

@@ -77,10 +77,10 @@ impl InEffect {
         notes.extend(reach::beyond(&config, &reach::Host::default()));
         let all = hop.rest.up.iter().chain(&hop.rest.down);
         if all.clone().any(|stage| !stage.schedule.is_empty()) {
-            notes.push("schedules: what they change later is left out here".to_owned());
+            notes.push("schedules: later changes are not shown here".to_owned());
         }
         if !hop.classes.is_empty() {
-            notes.push("classes: what their packets meet is left out here".to_owned());
+            notes.push("classes: the conditions of classes are not shown here".to_owned());
         }
         let [up, down] = [hop.rest.up, hop.rest.down].map(PathStages);
         let round_trip = up.propagation() + down.propagation();

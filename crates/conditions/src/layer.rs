@@ -254,11 +254,11 @@ impl Layer {
             let both = |name: &&ConditionName| step.conditions.contains(name.0);
             let check = || {
                 if let Some(ConditionName(key)) = step.without.iter().find(both) {
-                    require!(false, "without": "it has {key}, and {key} is beside it: leave one of them out");
+                    require!(false, "without": "{key} is both removed and set: leave one of them out");
                 }
                 require!(
                     last <= step.at,
-                    "at": "{} is behind {last}: put the schedule in order of time", step.at
+                    "at": "{} comes after {last}: put the schedule in order of time", step.at
                 );
                 Ok::<_, Error>(())
             };

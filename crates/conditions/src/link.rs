@@ -159,7 +159,7 @@ impl LinkSpec {
             (!self.stages.is_empty(), "stages"),
             (
                 !self.classes.is_empty(),
-                "classes, which are filters and qdiscs of their own",
+                "classes, which need their own filters and qdiscs",
             ),
         ];
         let shared: Vec<String> = shared
@@ -203,7 +203,7 @@ impl LinkSpec {
         let mut stages = config.paths.iter().flat_map(|path| &path.stages);
         require!(
             !stages.any(|stage| stage.effects().all(is_stalled)),
-            "rate": "at 0bit for good nothing ever passes: state a rate, or let a schedule say when there is one"
+            "rate": "at 0bit nothing ever passes: state a rate, or a schedule that sets one later"
         );
         Ok(())
     }

@@ -23,8 +23,8 @@ pub fn or_all<'a>(name: &str, all: impl IntoIterator<Item = &'a str>) -> String 
     let all: Vec<&str> = all.into_iter().collect();
     match of(name, all.iter().copied()) {
         Some(near) => format!("; did you mean `{near}`?"),
-        None if all.is_empty() => "; there is none at all".to_owned(),
-        None => format!("; there are: {}", all.join(", ")),
+        None if all.is_empty() => "; there are none".to_owned(),
+        None => format!("; use one of: {}", all.join(", ")),
     }
 }
 
@@ -39,8 +39,8 @@ mod tests {
             of("goodput", ["host_ms", "goodput_bit_per_s"]),
             Some("goodput_bit_per_s")
         );
-        assert_eq!(or_all("tram", ["line", "bus"]), "; there are: line, bus");
-        assert_eq!(or_all("z", ["a"]), "; there are: a");
-        assert_eq!(or_all("z", []), "; there is none at all");
+        assert_eq!(or_all("tram", ["line", "bus"]), "; use one of: line, bus");
+        assert_eq!(or_all("z", ["a"]), "; use one of: a");
+        assert_eq!(or_all("z", []), "; there are none");
     }
 }

@@ -44,8 +44,8 @@ pub fn beyond(link: &LinkConfig, host: &Host) -> Vec<String> {
 fn of_delay(stage: &StageSpec, host: &Host) -> Option<String> {
     let delay = delay(stage).filter(|&delay| delay < host.wake_up)?;
     Some(format!(
-        "a delay of {delay} is less than what this host takes to notice a packet, {} us in the median: packets leave later \
-         than due by about that",
+        "a delay of {delay} is less than the {} us that this host takes (median) to notice a packet: packets leave late by about \
+         the difference",
         host.wake_up.0.div_ceil(1_000)
     ))
 }
@@ -60,13 +60,13 @@ fn of_rate<'a>(
     let cable = host.wire.and_then(|wire| {
         let own = beyond(own?, wire)?;
         Some(format!(
-            "a rate of {own} is beyond the interfaces, which carry {wire}: no more than that passes"
+            "a rate of {own} exceeds the speed of the interfaces, {wire}: no more than that passes"
         ))
     });
     let other = slowest.and_then(|(name, least)| {
         let own = beyond(own?, least)?;
         Some(format!(
-            "a rate of {own} is beyond {name}, where {least} pass: it makes no packet wait"
+            "a rate of {own} has no effect, because {name} lets only {least} pass"
         ))
     });
     [cable, other].into_iter().flatten()
@@ -106,7 +106,7 @@ mod tests {
         let [line] = &lines[..] else {
             panic!("{lines:?}")
         };
-        let begin = "box.up.delay, box.down.delay: a delay of 5us is less than what this host takes to notice a packet, 24 us";
+        let begin = "box.up.delay, box.down.delay: a delay of 5us is less than the 24 us that this host takes";
         assert!(line.starts_with(begin), "{line}");
         assert!(lines_of("delay = '25us'", 24, None).is_empty());
         assert!(lines_of("loss = '1%'", 24, None).is_empty());
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "box.up.rate: a rate of 2gbit is beyond the interfaces, which carry 1gbit: no more than that passes"
+                "box.up.rate: a rate of 2gbit exceeds the speed of the interfaces, 1gbit: no more than that passes"
             ]
         );
     }
@@ -132,7 +132,8 @@ mod tests {
     fn a_rate_of_netem_is_noted_too() {
         let lines = lines_of("up.netem = 'rate 2gbit'", 0, Some("1gbit"));
         assert!(
-            lines[0].starts_with("box.up.netem: a rate of 2gbit is beyond the interfaces"),
+            lines[0]
+                .starts_with("box.up.netem: a rate of 2gbit exceeds the speed of the interfaces"),
             "{lines:?}"
         );
     }
@@ -148,7 +149,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "box.up.rate: a rate of 2mbit is beyond wire.up.rate, where 1mbit pass: it makes no packet wait"
+                "box.up.rate: a rate of 2mbit has no effect, because wire.up.rate lets only 1mbit pass"
             ]
         );
     }

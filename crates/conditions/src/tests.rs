@@ -276,9 +276,9 @@ fn slots_are_a_stage_of_files() {
     let refused = |keys: &str| refusal(&format!("stages = [{{ kind = 'slots', {keys} }}]"));
     for case in [
         "packets = 3 => `min` is missing",
-        "min = '2ms', max = '1ms' => max: 1ms is below min, 2ms",
+        "min = '2ms', max = '1ms' => max: 1ms is less than min, 2ms",
         "min = '2ms', delay = '1ms' => delay: either delay, with jitter, or min and max",
-        "min = '2ms', jitter = '1ms' => jitter: it is of delay",
+        "min = '2ms', jitter = '1ms' => jitter: jitter belongs to delay",
         "delay = '2ms', jitter = '1ms,free' => jitter: slots keep the order",
         "delay = '2ms', jitter = '1ms,half-life=1s' => jitter: half_life = 1s is out of range",
         "delay = '2ms', bytes = '0b' => bytes: 0b is out of range",
@@ -330,17 +330,17 @@ fn an_aqm_manages_the_queue_of_a_rate() {
     assert_eq!(of("drop-head").limit, DEFAULT_QUEUE);
     assert!(
         refusal("rate = '1mbit'\naqm = 'red'\nqueue = '50kb'")
-            .contains("max = 90kb is out of range: it is at most what may wait, the queue")
+            .contains("max = 90kb is out of range: max must not exceed the queue")
     );
     let limited = hop("rate = '1mbit'\naqm = 'codel'\nqueue = '64KiB'");
     assert_eq!(
         rate(&limited, "up").queue.limit,
         QueueLimit::Bytes(Bytes(65_536))
     );
-    assert!(refusal("aqm = 'codel'").starts_with("aqm: it manages the queue of a rate"));
+    assert!(refusal("aqm = 'codel'").starts_with("aqm: AQM manages the queue of a rate"));
     assert!(
         refusal("rate = '1mbit'\naqm = 'sfq'")
-            .contains("unknown name `sfq`; there are: drop-head, red, codel")
+            .contains("unknown name `sfq`; use one of: drop-head, red, codel")
     );
 }
 
@@ -357,7 +357,9 @@ fn a_rate_counts_bytes_at_its_layer() {
     assert_eq!(counted("rate_at = 'pppoe-llcsnap'"), adsl);
     assert_eq!(counted("rate_at = 'atm,overhead=26'"), adsl);
     assert_eq!(counted("rate_at = 'l2'\n[up]\nrate_at = 'l1'"), Framing::L1);
-    assert!(refusal("rate_at = 'l1'").starts_with("rate_at: it says what a rate counts"));
+    assert!(
+        refusal("rate_at = 'l1'").starts_with("rate_at: `rate_at` says which bytes a rate counts")
+    );
     assert!(refusal("rate = '1mbit'\nrate_at = 'l3'").contains("`l3` is not what a rate counts"));
 }
 
@@ -376,7 +378,9 @@ fn a_rate_may_have_a_bucket_and_a_policer_needs_one() {
     );
     let varying = "rate = '1mbit,burst=32KiB'\nfluctuation = 'spread=20%,hold=5s'";
     assert!(
-        refusal(varying).contains("rate: burst = 32KiB is out of range: a token bucket has a rate")
+        refusal(varying).contains(
+            "rate: burst = 32KiB is out of range: the rate of a token bucket cannot vary"
+        )
     );
     assert!(refusal("police = '2mbit'").contains("police: `burst` is missing"));
 }
@@ -449,7 +453,7 @@ fn a_rate_of_zero_keeps_the_queue_limit() {
         rate(&at_first, "up").queue.limit,
         QueueLimit::Bytes(Bytes(100_000))
     );
-    assert!(refusal("rate = '0bit'").starts_with("rate: at 0bit for good nothing ever passes"));
+    assert!(refusal("rate = '0bit'").starts_with("rate: at 0bit nothing ever passes"));
 }
 
 #[test]
@@ -472,7 +476,7 @@ fn a_step_removes_conditions() {
     assert_eq!(schedule("delay"), [(seconds(2), delay("5ms").unwrap())]);
     for case in [
         "without = ['rat'] => without 1: unknown name `rat`; did you mean `rate`?",
-        "without = ['loss'], loss = '1%' => schedule 1: without: it has loss, and loss is beside it",
+        "without = ['loss'], loss = '1%' => schedule 1: without: loss is both removed and set",
     ] {
         let (step, words) = case.split_once(" => ").unwrap();
         let refused = refusal(&format!(
@@ -487,18 +491,18 @@ fn a_schedule_out_of_order_and_one_without_a_time_are_refused() {
     let back = "schedule = [{ at = '2s', delay = '1ms' }, { at = '1s', delay = '2ms' }]";
     assert_eq!(
         refusal(back),
-        "schedule 2: at: 1s is behind 2s: put the schedule in order of time"
+        "schedule 2: at: 1s comes after 2s: put the schedule in order of time"
     );
     assert!(refusal(&format!("[up]\n{back}")).starts_with("up: schedule 2: at: 1s"));
     assert!(refusal("schedule = [{ delay = '1ms' }]").contains("schedule 1: `at` is missing"));
     assert!(refusal("schedule = [{ at = '1s', dealy = '1ms' }]").contains("unknown key `dealy`"));
     assert!(refusal("schedule = [{ at = '1s', queue = '1pkt' }]").contains("needs a rate"));
     let late = "schedule = [{ at = '1s', delay = '7200s' }]";
-    assert!(refusal(late).contains("delay: 7200s is out of range: a delay is at most 3600s"));
+    assert!(refusal(late).contains("delay: 7200s is out of range: a delay must be at most 3600s"));
     let gate = "stages = [{ kind = 'gate', schedule = [{ at = '2s', open = false }, { at = '1s', open = true }] }]";
     assert_eq!(
         refusal(gate),
-        "stages: gate: schedule 2: at: 1s is behind 2s: put the schedule in order of time"
+        "stages: gate: schedule 2: at: 1s comes after 2s: put the schedule in order of time"
     );
 }
 
@@ -562,28 +566,28 @@ fn a_stage_has_the_keys_of_its_kind() {
 #[test]
 fn an_invalid_stage_is_refused_with_its_name() {
     for case in [
-        "kind = 'gate', times = [1] => stages 1: unknown key `times`; there are: open, queue",
-        "kind = 'gate', queue = '1s' => stages: gate: queue: 1s is out of range: a gate's queue is in packets or bytes",
-        "kind = 'trace' => stages: trace: times: a trace is out of range: give at least one time",
-        "kind = 'trace', times = [] => give at least one time",
-        "kind = 'trace', times = [5, 3] => must not run backwards",
+        "kind = 'gate', times = [1] => stages 1: unknown key `times`; use one of: open, queue",
+        "kind = 'gate', queue = '1s' => stages: gate: queue: 1s is out of range: state a gate's queue in packets or bytes",
+        "kind = 'trace' => stages: trace: times: a trace is out of range: write at least one time",
+        "kind = 'trace', times = [] => write at least one time",
+        "kind = 'trace', times = [5, 3] => must be in ascending order",
         "kind = 'trace', times = [0] => above 0",
         "kind = 'trace', times = [1], queue = '1s' => \
-         stages: trace: queue: 1s is out of range: a trace has no rate, so its queue is in packets or bytes",
+         stages: trace: queue: 1s is out of range: a trace has no rate, so state its queue in packets or bytes",
         "kind = 'gemodel', p = '1%' => stages: gemodel: `r` is missing: write r = \"10%\"",
         "kind = 'mtu' => stages: mtu: `mtu` is missing: write mtu = 1400",
         "kind = 'mtu', mtu = 60 => stages: mtu: mtu: 60 is out of range",
         "kind = 'delay' => stages: delay: `delay` is missing: write delay = \"20ms\"",
-        "kind = 'delay', reorder = '5%' => stages: delay: reorder: it has packets pass others that a delay holds",
+        "kind = 'delay', reorder = '5%' => stages: delay: reorder: reordered packets skip a delay",
         "kind = 'reorder', share = '1%' => stages: reorder: `extent` is missing: write extent = 3",
         "kind = 'reorder', share = '1%', extent = 0 => nonzero",
         "kind = 'reorder', share = '1%', extent = 3, timeout = '0s' => \
-         stages: reorder: timeout: 0ns is out of range: a packet is held for more than 0 and at most 3600s",
+         stages: reorder: timeout: 0ns is out of range: a packet must be held for more than 0 and at most 3600s",
         "kind = 'four-state', p31 = '1%' => stages: four-state: `p13` is missing: write p13 = \"1%\"",
         "kind = 'four-state', p13 = '1%', p31 = '60%', p32 = '50%' => \
-         stages: four-state: p32: 50% and p31 = 60% is out of range: what leads out of state 3, p31 and p32, is at most 100%",
+         stages: four-state: p32: 50% and p31 = 60% is out of range: p31 and p32, which leave state 3, must not exceed 100%",
         "kind = 'four-state', p13 = '60%', p14 = '50%' => \
-         stages: four-state: p14: 50% and p13 = 60% is out of range: what leads out of state 1, p13 and p14, is at most 100%",
+         stages: four-state: p14: 50% and p13 = 60% is out of range: p13 and p14, which leave state 1, must not exceed 100%",
         "kind = 'indexes' => stages: indexes: `indexes` is missing: write indexes = [0, 3, 7]",
         "kind = 'indexes', indexes = [3, 1] => \
          stages: indexes: indexes: 3, 1 is out of range: write each packet's number once, in ascending order",
@@ -600,7 +604,7 @@ fn an_invalid_stage_is_refused_with_its_name() {
         assert!(refused.contains(cause), "{case}: {refused}");
     }
     let twice = "loss = '1%'\nstages = [{ kind = 'loss', loss = '1%' }]";
-    assert!(refusal(twice).starts_with("stages: loss: link.up.loss stands twice in one path"));
+    assert!(refusal(twice).starts_with("stages: loss: link.up.loss occurs twice in one path"));
 }
 
 #[test]
@@ -656,10 +660,10 @@ fn indistinguishable_classes_are_refused() {
     for case in [
         "{ port = 1 } => classes 1: `name` is missing",
         "{ name = '', port = 1 } => classes: : name: ``: a class needs a name",
-        "{ name = 'a' } => classes: a: no rule: say which packets it takes",
-        "{ name = 'a', port = 1 }, { name = 'a', port = 2 } => classes: a: name: two are named a",
+        "{ name = 'a' } => classes: a: no rule: state protocol, port or both",
+        "{ name = 'a', port = 1 }, { name = 'a', port = 2 } => classes: a: name: two classes have the name a",
         "{ name = 'a', protocol = 'icmp', port = 1 } => classes: a: port: ICMP has none",
-        "{ name = 'a', port = 0 } => port: 0 is no port",
+        "{ name = 'a', port = 0 } => port: 0 is not a port",
         "{ name = 'a', port = 65536 } => 65536",
         "{ name = 'a', protocol = 'sctp' } => classes 1: protocol: unknown name `sctp`; did you mean",
         "{ name = 'a', port = 1, queue = '5pkt' } => classes: a: queue: a queue needs a rate",
@@ -715,7 +719,7 @@ fn reordering_needs_a_delay() {
     };
     assert_eq!(delay.reorder, Some(reorder));
     assert_eq!(effect(&hop, "up.delay"), self::delay("20ms"));
-    let why = "reorder: it has packets pass others that a delay holds: state delay too, or leave reorder out";
+    let why = "reorder: reordered packets skip a delay: state delay too, or leave reorder out";
     assert_eq!(refusal("reorder = '5%'"), why);
     assert_eq!(
         refusal("up.delay = '1ms'\ndown.reorder = '5%'"),
@@ -746,7 +750,7 @@ fn expensive_conditions_are_refused_before_they_are_built() {
         (
             all(30, &copier),
             "stages",
-            "30 stages of one path copy packets, which makes 1073741824 packets of one: at most 16",
+            "30 stages of one path duplicate packets, which makes 1073741824 packets of one: at most 16",
         ),
         (all(800, &copier), "stages", "there are 800: at most 64"),
         (

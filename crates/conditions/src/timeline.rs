@@ -23,7 +23,7 @@ pub fn over_time(revisions: &[(Nanos, LinkSpec)]) -> Result<LinkSpec, Error> {
     for (_, spec) in revisions {
         require!(
             spec.toffee == first.toffee,
-            "toffee": "it was changed while the link ran, and has no schedule"
+            "toffee": "this condition was changed while the link ran, and cannot have a schedule"
         );
     }
     let line = Timeline {
@@ -108,7 +108,7 @@ impl<'r> Timeline<'r> {
                     .all(|(one, other)| same(one, other));
             require!(
                 is_same,
-                "stages": "some came, went or changed their places while the link ran, which no schedule says: what they do can change"
+                "stages": "stages were added, removed or moved while the link ran, which a schedule cannot express"
             );
         }
         let all = first.iter().enumerate();
@@ -134,8 +134,7 @@ impl<'r> Timeline<'r> {
                     None => at_first = then.clone(),
                     Some(now) => {
                         let step = then.step_from(now, self.since(at));
-                        let left_out =
-                            "it was left out later, which no schedule says: say its value";
+                        let left_out = "this condition was removed while the link ran, which a schedule cannot express: state a value";
                         schedule.extend(step.map_err(|key| Error::other(left_out).at(key))?);
                     }
                 }
@@ -162,7 +161,7 @@ impl<'r> Timeline<'r> {
             let mut others = lists.clone().filter_map(|list| list.get(number));
             if others.any(|class| class.rule != *rule) {
                 return Err(refused(
-                    "which packets it takes was changed while the link ran, which no schedule says",
+                    "the packets of the class were changed while the link ran, which a schedule cannot express",
                 ));
             }
             let layer = |layer: fn(&ClassSpec) -> &Layer| {
@@ -177,7 +176,7 @@ impl<'r> Timeline<'r> {
             let layers = [&class.both, &class.up, &class.down];
             if !layers.into_iter().all(Layer::keeps_its_servers) {
                 return Err(refused(
-                    "it had a bottleneck of its own for a part of the time, which no schedule says",
+                    "the class had its own bottleneck for a part of the time, which a schedule cannot express",
                 ));
             }
             classes.push(class);
@@ -292,12 +291,12 @@ mod tests {
     fn changes_without_a_schedule_are_refused_with_their_key() {
         for case in [
             " => toffee = 'drop=2' => toffee: ",
-            " => stages = [{ kind = 'gate' }] => stages: some came",
+            " => stages = [{ kind = 'gate' }] => stages: stages were added",
             "stages = [{ kind = 'gate', open = false }] => \
-             stages = [{ kind = 'gate' }] => stages: gate: open: it was left out later",
-            "classes = [{ name = 'web', port = 80 }] => classes = [{ name = 'web', port = 81 }] => classes: web: which packets",
+             stages = [{ kind = 'gate' }] => stages: gate: open: this condition was removed",
+            "classes = [{ name = 'web', port = 80 }] => classes = [{ name = 'web', port = 81 }] => classes: web: the packets of the class",
             "rate = '1mbit' => \
-             rate = '1mbit'\nclasses = [{ name = 'web', port = 80, rate = '2mbit' }] => classes: web: it had a bottleneck",
+             rate = '1mbit'\nclasses = [{ name = 'web', port = 80, rate = '2mbit' }] => classes: web: the class had its own bottleneck",
         ] {
             let [first, second, words] = case.split(" => ").collect::<Vec<_>>()[..] else {
                 panic!("{case}")

@@ -50,8 +50,8 @@ fn of_delay(delay: &Delay) -> Vec<String> {
     // An addition of less than a twentieth of the spread is not noticeable.
     if delay.ordering == Ordering::Fifo && estimate.added.0 > jitter.spread.0 / 20 {
         lines.push(format!(
-            "jitter that keeps order holds packets up: at 1000 a second, {} more in the mean, and a standard deviation of {}; \
-             none of that with `free` or `per-flow`, less with a half-life",
+            "order-preserving jitter adds {} on average at 1000 packets/s, with a standard deviation of {}; `free` or `per-flow` \
+             avoids that, and a half-life reduces it",
             Milliseconds(estimate.added),
             Milliseconds(estimate.deviation)
         ));
@@ -60,7 +60,7 @@ fn of_delay(delay: &Delay) -> Vec<String> {
         let percent = 100.0 * estimate.clamped;
         let digits = if percent < 1.0 { 2 } else { 0 };
         lines.push(format!(
-            "about {percent:.digits$} % of its delays would be below 0, and are 0: the mean grows by that"
+            "about {percent:.digits$} % of delays would be negative and are set to 0, which raises the mean"
         ));
     }
     lines
@@ -93,7 +93,7 @@ mod tests {
         let [line] = &both[..] else {
             panic!("{both:?}")
         };
-        let begin = "box.up.delay, box.down.delay: jitter that keeps order holds packets up: at 1000 a second, 4.";
+        let begin = "box.up.delay, box.down.delay: order-preserving jitter adds 4.";
         assert!(line.starts_with(begin), "{line}");
         assert!(line.contains("a standard deviation of 3."), "{line}");
         let up = warnings("[up]\ndelay = '50ms'\njitter = '5ms'");

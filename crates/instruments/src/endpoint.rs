@@ -83,7 +83,7 @@ pub(crate) fn connect(
     let outcome = attempt(&socket, target, timeout, stop)?;
     outcome.map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionRefused => Error::Peer(format!(
-            "{target} refuses the connection: nothing listens there"
+            "{target} refuses the connection: no program listens there"
         )),
         io::ErrorKind::TimedOut => {
             let timeout_s = timeout.as_secs_f64();
@@ -152,7 +152,7 @@ pub(crate) fn udp(target: SocketAddr, local: Option<&Local>) -> Result<UdpSocket
     let socket = bound(target, local, Type::DGRAM, Protocol::UDP)?;
     socket
         .connect(&target.into())
-        .with_context(|| format!("no way to {target}"))?;
+        .with_context(|| format!("{target} cannot be reached"))?;
     Ok(socket.into())
 }
 
@@ -168,7 +168,7 @@ pub(crate) fn bind(socket: &Socket, target: SocketAddr, local: Option<&Local>) -
             ensure!(
                 Input,
                 address.is_ipv4() == target.is_ipv4(),
-                "cannot bind to {address}: {} is of the other IP version",
+                "cannot bind to {address}: {} has the other IP version",
                 target.ip()
             );
             let bound = socket.bind(&SocketAddr::new(*address, 0).into());
@@ -244,7 +244,8 @@ fn bind_interface(socket: &Socket, name: &str) -> Result<()> {
 fn split_port(host: &str, default: u16) -> Result<(&str, u16)> {
     let (name, port) = if let Some(rest) = host.strip_prefix('[') {
         let closed = rest.split_once(']');
-        let (name, rest) = closed.with_context(|| format!("{host}: the bracket is not closed"))?;
+        let (name, rest) =
+            closed.with_context(|| format!("{host}: the closing bracket is missing"))?;
         (name, rest.strip_prefix(':'))
     } else {
         // A text with more than one colon is an IPv6 address without a port.
@@ -257,7 +258,7 @@ fn split_port(host: &str, default: u16) -> Result<(&str, u16)> {
     let port = text.parse();
     Ok((
         name,
-        port.with_context(|| format!("{host}: `{text}` is no port (0 to 65535)"))?,
+        port.with_context(|| format!("{host}: `{text}` is not a port (0 to 65535)"))?,
     ))
 }
 
@@ -303,7 +304,7 @@ fn listening(
     let at = SocketAddr::new(address, port);
     open(&socket, at).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => Error::Input(format!(
-            "{at} is in use by another program: choose another port or end that program"
+            "another program uses {at}: choose another port, or end that program"
         )),
         io::ErrorKind::PermissionDenied => Error::from(error).during(format!(
             "{at}: a port below {} needs CAP_NET_BIND_SERVICE: choose another port",

@@ -87,7 +87,7 @@ impl Tool {
     /// Returns an error that names the Debian package if the program is not on PATH.
     pub fn find(name: &str, version_flag: &str, package: &str) -> Result<Self> {
         let path = which::which(name).map_err(|_| {
-            Error::Tool(format!("{name} is not on PATH; on Debian it is in the package {package} (apt-get install {package})"))
+            Error::Tool(format!("{name} is not on PATH; on Debian, install the package {package} (apt-get install {package})"))
         })?;
         let output = Command::new(&path)
             .arg(version_flag)
@@ -229,7 +229,7 @@ fn lines_of(child: &mut Child, stop: &Stop) -> Result<Vec<OutputLine>> {
             Err(RecvTimeoutError::Disconnected) => return Ok(lines),
             Err(RecvTimeoutError::Timeout) => {}
         }
-        ensure!(Tool, room > 0, "said more than {MOST_OUTPUT} bytes");
+        ensure!(Tool, room > 0, "printed more than {MOST_OUTPUT} bytes");
         check_stop(stop)?;
     }
 }
@@ -298,7 +298,7 @@ impl TryFrom<f64> for ToolNumber {
     fn try_from(value: f64) -> Result<Self, Self::Error> {
         const MOST: f64 = 1e22;
         let possible = (0.0..=MOST).contains(&value).then_some(Self(value));
-        possible.ok_or("this cannot be an amount")
+        possible.ok_or("this is not a possible amount")
     }
 }
 
@@ -357,7 +357,7 @@ pub(crate) mod tests {
     fn a_tool_with_endless_output_is_ended() {
         for script in ["exec yes", "exec tr '\\0' x < /dev/zero"] {
             let error = format!("{:#}", shell(script, &Stop::default()).unwrap_err());
-            assert!(error.contains("said more than"), "{error}");
+            assert!(error.contains("printed more than"), "{error}");
         }
     }
 

@@ -24,18 +24,25 @@ use crate::failure::Failure;
 #[derive(Args, Clone, Debug, Default)]
 pub struct CommonArgs {
     /// Send from this address, or through this interface
-    #[arg(short = 'B', long, value_name = "ADDR|IF")]
+    #[arg(short = 'B', long, value_name = "ADDR|IF", help_heading = NETWORK)]
     pub bind: Option<Local>,
     /// Use IPv4 only
-    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    #[arg(short = '4', long, conflicts_with = "ipv6", help_heading = NETWORK)]
     ipv4: bool,
     /// Use IPv6 only
-    #[arg(short = '6', long)]
+    #[arg(short = '6', long, help_heading = NETWORK)]
     ipv6: bool,
-    /// Write the measurement as JSON to this file; - is standard output
-    #[arg(long, value_name = "FILE")]
+    /// Write the measurement as JSON to FILE (- for standard output, instead of text)
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub json: Option<PathBuf>,
 }
+
+/// The heading of addresses, interfaces and marks of packets in help.
+pub(crate) const NETWORK: &str = "Network";
+/// The heading of files that an instrument writes in help.
+pub(crate) const OUTPUT: &str = "Output";
+/// The heading of options of sockets in help.
+pub(crate) const SOCKETS: &str = "Sockets";
 
 /// An instrument with its arguments. A plan records the arguments in their serde form, without those that name a host
 /// or concern the terminal.

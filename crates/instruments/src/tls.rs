@@ -39,13 +39,12 @@ use record::{Measurement, Metric};
 /// The longest wait for the server's session tickets after a handshake.
 const TICKET_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Time TLS handshakes, and report what both ends agreed on
+/// Measure the time of TLS handshakes, and show the negotiated parameters
 ///
-/// Every probe opens a connection, completes the handshake and closes the connection. The server's certificate is not
-/// verified.
+/// Each connection completes the handshake and is closed. The server's certificate is not verified.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct TlsArgs {
-    /// Name or address, optionally with the TCP port
+    /// Name or address, and the TCP port if it differs from --port
     #[arg(value_name = "HOST[:PORT]")]
     #[serde(skip)]
     host: String,
@@ -55,10 +54,10 @@ pub struct TlsArgs {
     #[command(flatten)]
     #[serde(flatten)]
     plan: ConnectPlan,
-    /// Server name to send (SNI) [default: HOST]
+    /// Server name to request (SNI) [default: HOST]
     #[arg(long, value_name = "NAME")]
     server_name: Option<String>,
-    /// Application protocols to offer (ALPN), in order of preference
+    /// Application protocols to offer (ALPN), the preferred one first: h2,http/1.1
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     alpn: Vec<String>,
     /// Resume the session of an earlier connection if the server allows it
@@ -196,13 +195,13 @@ impl Handshaker<'_> {
             .with_fact("certificate", "received and not verified")
             .with_fact(
                 "handshake",
-                "from the TCP connection until this end may send data; the server's time for its signature is in it",
+                "from the TCP connection until this end may send data; the server's time for its signature is included",
             )
             .with_fact(
                 "interval",
-                format!("{QUANTILE_INTERVAL}; the hosts' own time is in it; of loss, {LOSS_INTERVAL}"),
+                format!("{QUANTILE_INTERVAL}; the hosts' own time is included; of loss, {LOSS_INTERVAL}"),
             )
-            .with_fact("loss", format!("no handshake within {timeout:?} of asking for the connection"))
+            .with_fact("loss", format!("no handshake within {timeout:?} of the connection request"))
     }
 
     /// Makes one connection. The measurement ends if the server refuses or breaks it.

@@ -81,6 +81,25 @@ impl Quantity {
         write!(f, "{}{name}", value / multiple)
     }
 
+    /// Writes `value` exactly, in the largest unit in which it needs at most three decimal places: 26.55ms, 1.5s.
+    pub(crate) fn write_decimal(&self, value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_short = |multiple: u64| (value % multiple * 1_000).is_multiple_of(multiple);
+        let (name, multiple) = self
+            .units
+            .iter()
+            .find(|&&(_, multiple)| multiple == 1 || (value >= multiple && is_short(multiple)))
+            .expect("every table has a unit of 1");
+        write!(f, "{}", value / multiple)?;
+        let (mut fraction, mut digits) = (value % multiple * 1_000 / multiple, 3);
+        if fraction > 0 {
+            while fraction.is_multiple_of(10) {
+                (fraction, digits) = (fraction / 10, digits - 1);
+            }
+            write!(f, ".{fraction:0digits$}")?;
+        }
+        f.write_str(name)
+    }
+
     /// Returns a regular expression of what [`Quantity::parse`] accepts, regardless of its range. It lists both cases
     /// of each letter, because JSON Schema cannot ignore case.
     #[cfg(feature = "schema")]

@@ -274,10 +274,12 @@ impl Repeating {
     pub fn new(times: Vec<Nanos>) -> Result<Self, ConfigError> {
         let refused = |right| ConfigError::BadTrace { right };
         match times.last() {
-            None => Err(refused("give at least one time")),
-            Some(&Nanos::ZERO) => Err(refused("its last time is how long it lasts: above 0")),
+            None => Err(refused("write at least one time")),
+            Some(&Nanos::ZERO) => Err(refused(
+                "its last time is its duration, which must be above 0",
+            )),
             Some(_) if times.is_sorted() => Ok(Self(times)),
-            Some(_) => Err(refused("its times must not run backwards")),
+            Some(_) => Err(refused("its times must be in ascending order")),
         }
     }
 }
@@ -464,14 +466,14 @@ pub enum ConfigError {
     #[error("stage {0} of a path has no name: give it one, such as box.up.loss")]
     Unnamed(usize),
     /// A path meets a stage twice.
-    #[error("{0} stands twice in one path: give each stage a name of its own")]
+    #[error("{0} occurs twice in one path: give each stage its own name")]
     Twice(String),
     /// Two different stages have one name.
-    #[error("{0} is not the same everywhere: a name in several paths is one stage")]
+    #[error("{0} differs between paths: a name in several paths must be the same stage")]
     NotTheSame(String),
     /// A class has a path from one side only, or a lower class has no path.
     #[error(
-        "class {class} has no path from side {side:?}: classes are numbered from 0, and each has one from either side"
+        "class {class} has no path from side {side:?}: number classes from 0, and give each a path from both sides"
     )]
     NoPath {
         /// The class.
@@ -491,17 +493,15 @@ pub enum ConfigError {
     #[error("{0}: its schedule goes back in time: put it in order")]
     Backwards(String),
     /// The effect of a stage becomes one of another kind.
-    #[error("{0} would become a stage of another kind: give the new one a name of its own")]
+    #[error("{0} would become a stage of another kind: give the new stage its own name")]
     OtherKind(String),
     /// A change would make packets meet stages in another order.
-    #[error(
-        "{0} would change places with another stage: a change keeps the order of those that stay"
-    )]
+    #[error("{0} would change places with another stage: keep the order of the remaining stages")]
     Reordered(String),
     /// A change removes a shared stage from one of its paths, so that the packets there could overtake others that
     /// still meet it.
     #[error(
-        "{0} would leave one path and stay in another: a stage that paths share leaves all of them or none"
+        "{0} would leave one path and stay in another: remove a shared stage from all paths or from none"
     )]
     LeavesHalf(String),
     /// A trace is not valid.
@@ -511,7 +511,7 @@ pub enum ConfigError {
         right: &'static str,
     },
     /// A table is not a distribution.
-    #[error("a table of {values} values is no distribution: it has 1 to 16384")]
+    #[error("a distribution needs 1 to 16384 values, not {values}")]
     BadTable {
         /// The number of its values.
         values: usize,
@@ -530,8 +530,8 @@ pub enum ConfigError {
     },
     /// The stages of a path make too many packets out of one.
     #[error(
-        "{stages} stages of one path copy packets, which makes {copies} packets of one: at most {MOST_COPIES} may come of one, so a \
-         path has at most {} such stages",
+        "{stages} stages of one path duplicate packets, which makes {copies} packets of one: at most {MOST_COPIES} are allowed, so \
+         use at most {} such stages",
         MOST_COPIES.ilog2()
     )]
     TooManyCopies {
@@ -552,14 +552,14 @@ pub enum ConfigError {
     },
     /// Too many stages of former conditions would still have packets on their way.
     #[error(
-        "{stages} stages of former conditions would still have packets on their way: at most {MOST_STAGES_IN_ALL} may, so wait until \
-         the packets have left"
+        "{stages} stages of earlier conditions would still have packets in flight: at most {MOST_STAGES_IN_ALL} are allowed, so wait \
+         until the packets have left"
     )]
     TooManyLeave {
         /// Their number.
         stages: usize,
     },
     /// The link was stopped.
-    #[error("the link has been stopped: nothing can be changed any more")]
+    #[error("the link was stopped, and cannot be changed any more")]
     Stopped,
 }

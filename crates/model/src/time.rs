@@ -115,7 +115,7 @@ impl FromStr for Nanos {
 
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        TIME.write(self.0, f)
+        TIME.write_decimal(self.0, f)
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) const SIZE: Quantity = Quantity {
 
 pub(crate) const RATE: Quantity = Quantity {
     what: "a rate",
-    right: "write a rate of at least 1bit with bit, kbit, mbit, gbit or tbit (a second), as in 10mbit",
+    right: "write a rate of at least 1bit with bit, kbit, mbit, gbit or tbit (per second), as in 10mbit",
     units: &[
         ("tbit", 1_000_000_000_000),
         ("gbit", 1_000_000_000),
@@ -155,7 +155,7 @@ impl FromStr for BitsPerSec {
 
 impl fmt::Display for BitsPerSec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        RATE.write(self.get(), f)
+        RATE.write_decimal(self.get(), f)
     }
 }
 

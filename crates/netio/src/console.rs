@@ -39,7 +39,7 @@ pub fn say(line: &str) {
         lines => {
             let cut = if missing.is_cut { "\n" } else { "" };
             let notice =
-                format!("{cut}farwire: {lines} lines are missing here: nobody read them\n");
+                format!("{cut}farwire: {lines} lines are missing here, because nobody read them\n");
             if write_within(&notice, Duration::ZERO) < notice.len() {
                 missing.lines += 1;
                 return;

@@ -228,9 +228,7 @@ impl Step {
         let errno = error.raw_os_error().unwrap_or(0);
         match (self, errno) {
             // Without the privilege, the kernel already refuses the start of the batch.
-            (Self::AddTable, libc::EPERM | libc::EEXIST) => {
-                " (another farwire has the interface in use)"
-            }
+            (Self::AddTable, libc::EPERM | libc::EEXIST) => " (another farwire uses the interface)",
             (_, libc::EPERM | libc::EACCES) => " (CAP_NET_ADMIN is needed)",
             (Self::FindInterface, _) => "",
             (Self::OpenSocket, _) => " (the kernel needs CONFIG_NETFILTER_NETLINK)",

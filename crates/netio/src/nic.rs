@@ -41,7 +41,7 @@ pub enum NicError {
     #[error(transparent)]
     Interface(#[from] InterfaceError),
     /// The interface is in use.
-    #[error("interface {name} {why}: choose one that nothing uses")]
+    #[error("interface {name} {why}: choose an unused interface")]
     InUse {
         /// Name of the interface.
         name: String,
@@ -145,7 +145,7 @@ impl Drop for BorrowedNic {
 
 fn unused(interface: &Interface) -> Result<(), NicError> {
     let why = if !interface.ethernet {
-        "is not of Ethernet"
+        "is not an Ethernet interface"
     } else if interface.default_route {
         "has the default route"
     } else if interface.master.is_some() {

@@ -97,7 +97,7 @@ impl PrivateDir {
         }
         Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            "it must be a directory that belongs to this user and in which nobody else can write",
+            "it must be a directory that belongs to this user and that only this user can write",
         ))
     }
 

@@ -289,19 +289,19 @@ impl Bed {
                 link.check().at("link")?;
             }
             Self::Chain(chain) => {
-                require!(plain, "link": "a chain's conditions are those of bed.links");
+                require!(plain, "link": "the conditions of a chain belong in bed.links");
                 chain.check().at("bed")?;
             }
             Self::External(_) | Self::Nics(_) => require!(
                 plain,
-                "link": "nothing is emulated in this bed; `netns` and `chain` have conditions"
+                "link": "this bed emulates no link: use `netns` or `chain` for conditions"
             ),
         }
         match (self, between) {
             (Self::Chain(chain), between) => chain.ends(between).map(drop),
             (_, None) => Ok(()),
             (_, Some(_)) => {
-                let error = Error::other("only the bed `chain` has nodes to choose from");
+                let error = Error::other("only the bed `chain` has nodes to choose");
                 Err(error.at("between"))
             }
         }
@@ -366,12 +366,12 @@ impl Pair {
         self.check_size()?;
         require!(
             self.clients == 1 || self.tbf.is_none(),
-            "tbf": "a bed of several clients has none: say the rate of its links, `wire` or a case's `link`"
+            "tbf": "a bed of several clients has no tbf: state the rate in `wire` or in the `link` of a case"
         );
         let check = || {
             require!(
                 self.wire.classes.is_empty(),
-                "classes": "the wire is the same for all packets: say them of link"
+                "classes": "the wire treats all packets alike: state classes in `link`"
             );
             self.wire.check()
         };
@@ -425,7 +425,7 @@ impl Chain {
             found.ok_or_else(|| {
                 let known = self.nodes.join(", ");
                 let error = Error::other(format_args!(
-                    "there is no node `{name}`; there are: {known}"
+                    "there is no node `{name}`; use one of: {known}"
                 ));
                 error.at("between")
             })
@@ -436,7 +436,7 @@ impl Chain {
         };
         require!(
             ends.client != ends.server,
-            "between": "`{client}` twice: there is no link between a node and itself"
+            "between": "`{client}` is named twice: a node has no link to itself"
         );
         Ok(ends)
     }
@@ -446,17 +446,17 @@ impl Chain {
         self.check_size()?;
         let nodes = &self.nodes;
         for (number, node) in nodes.iter().enumerate() {
-            require!(!node.is_empty(), "nodes": "one has no name");
+            require!(!node.is_empty(), "nodes": "a node has no name");
             require!(
                 !nodes[..number].contains(node),
-                "nodes": "`{node}` is there twice"
+                "nodes": "`{node}` is listed twice"
             );
         }
         for (name, link) in &self.links {
             let known: Vec<String> = self.segments().collect();
             require!(
                 known.contains(name),
-                "links": "there is no `{name}`; there are: {}", known.join(", ")
+                "links": "there is no `{name}`; use one of: {}", known.join(", ")
             );
             link.check().at(name.as_str()).at("links")?;
         }
@@ -544,14 +544,17 @@ mod tests {
     fn an_invalid_chain_is_refused_with_its_key() {
         let text = "kind = 'chain'\nnodes = ['a', 'b']\nlinks = { a-c = {} }";
         let refused = refusal(&bed(text), None);
-        assert_eq!(refused, "bed: links: there is no `a-c`; there are: a-b");
+        assert_eq!(refused, "bed: links: there is no `a-c`; use one of: a-b");
         let refused = refusal(&bed("kind = 'chain'\nnodes = ['a', 'a']"), None);
-        assert_eq!(refused, "bed: nodes: `a` is there twice");
+        assert_eq!(refused, "bed: nodes: `a` is listed twice");
         let refused = refusal(&bed("kind = 'chain'\nnodes = ['a']"), None);
         assert_eq!(refused, "bed: nodes: 1 are out of range: 2 to 17");
         let refused = refusal(&chain(), Some(&ends("a", "d")));
-        assert_eq!(refused, "between: there is no node `d`; there are: a, b, c");
-        assert!(refusal(&chain(), Some(&ends("a", "a"))).contains("`a` twice"));
+        assert_eq!(
+            refused,
+            "between: there is no node `d`; use one of: a, b, c"
+        );
+        assert!(refusal(&chain(), Some(&ends("a", "a"))).contains("`a` is named twice"));
     }
 
     #[test]
@@ -600,11 +603,11 @@ mod tests {
             );
         }
         let refused = refusal(&bed("clients = 2\ntbf = '1mbit'"), None);
-        assert!(refused.starts_with("bed: tbf: a bed of several clients has none"));
+        assert!(refused.starts_with("bed: tbf: a bed of several clients has no tbf"));
         let chain = "kind = 'chain'\nnodes = ['a', 'b']\nclients = 2";
         let refused = toml::from_str::<Bed>(chain).unwrap_err().to_string();
         assert!(
-            refused.contains("unknown key `clients`; there are: nodes, links, mtu, offloads"),
+            refused.contains("unknown key `clients`; use one of: nodes, links, mtu, offloads"),
             "{refused}"
         );
     }

@@ -113,7 +113,7 @@ pub fn together(mut all: Vec<Measurement>, kind: Option<SampleKind>) -> Measurem
     merged.with_fact(
         "clients",
         format!(
-            "{}, at once: amounts and rates are their sums, round trips and delays those of all probes",
+            "{}, simultaneously: amounts and rates are sums over the clients, round trips and delays are those of all probes",
             all.len()
         ),
     )
@@ -315,7 +315,7 @@ fn failure(all: &[Measurement]) -> Option<String> {
         [one] => one.clone(),
         [first, rest @ ..] => {
             let of = counted(all.len(), "client");
-            format!("{first}; {} of {of} have failed", rest.len() + 1)
+            format!("{first}; {} of {of} failed", rest.len() + 1)
         }
     })
 }
@@ -425,7 +425,7 @@ mod tests {
             Measurement::failed("no route"),
         ];
         let merged = together(all, Some(SampleKind::Probes));
-        let said = "client 2: no answer; 2 of 3 clients have failed";
+        let said = "client 2: no answer; 2 of 3 clients failed";
         assert_eq!(merged.failure.as_deref(), Some(said));
         assert_eq!(merged.figure(Metric::SentPackets, Statistic::Total), None);
     }

@@ -200,7 +200,7 @@ impl fmt::Display for Judgement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.over {
             Centre::Mean => "",
-            Centre::Median => ", by the median of the runs",
+            Centre::Median => ", for the median of the runs",
         })?;
         f.write_str(match self.met {
             Met::ByValue => "",
@@ -262,7 +262,7 @@ impl fmt::Display for Expectation {
             ExpectationRule::Spread { least, most } => {
                 write!(
                     f,
-                    "a spread over the runs, one at either end left out, of {} %",
+                    "a spread over the runs, without the lowest and the highest, of {} %",
                     between(least, most)
                 )
             }

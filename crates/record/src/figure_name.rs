@@ -86,7 +86,7 @@ impl FigureName {
     /// A text that is not a value of this unit.
     pub fn value(&self, text: &str) -> Result<f64, Error> {
         if let Ok(number) = text.parse::<f64>() {
-            require!(number.is_finite(), "`{text}` is no number");
+            require!(number.is_finite(), "`{text}` is not a number");
             return Ok(number);
         }
         let (sign, text) = match text.strip_prefix('-') {
@@ -103,7 +103,7 @@ impl FigureName {
             "bit/s" => rate(text)?,
             unit => {
                 return Err(Error::other(format_args!(
-                    "`{text}` is no number of {unit}"
+                    "`{text}` is not a number of {unit}"
                 )));
             }
         };
@@ -132,7 +132,7 @@ impl FromStr for FigureName {
         let mut part = |what| {
             parts.next().filter(|part| !part.is_empty()).ok_or_else(|| {
                 Error::other(format_args!(
-                    "`{text}`: no {what}: INSTRUMENT.METRIC.STATISTIC, as in ping.rtt_ms.median"
+                    "`{text}`: not a {what}: write INSTRUMENT.METRIC.STATISTIC, as in ping.rtt_ms.median"
                 ))
             })
         };
@@ -176,7 +176,7 @@ fn known<T: Copy>(
     found.ok_or_else(|| {
         let names = all.iter().map(|one| name(*one));
         let advice = nearest::or_all(text, names);
-        Error::other(format_args!("`{text}` is no {what}{advice}"))
+        Error::other(format_args!("`{text}` is not a {what}{advice}"))
     })
 }
 

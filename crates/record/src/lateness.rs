@@ -300,19 +300,16 @@ pub fn invalid(late: &[LatePackets], figures: &[Figure]) -> Option<String> {
 pub fn advice(late: &[LatePackets]) -> Option<String> {
     let of = |limit| cause(late, None, limit);
     let (cause, figures) = match (of(Limit::Bulk), of(Limit::Tail), of(Limit::Loss)) {
-        (Some(cause), ..) => (
-            cause,
-            "figures of any kind that were measured meanwhile are",
-        ),
+        (Some(cause), ..) => (cause, "all figures measured meanwhile show"),
         (_, Some(cause), Some(_)) => (
             cause,
-            "a 99th percentile or a loss that was measured meanwhile is",
+            "a 99th percentile or a loss measured meanwhile shows",
         ),
-        (_, Some(cause), None) => (cause, "a 99th percentile that was measured meanwhile is"),
-        (_, None, Some(cause)) => (cause, "a loss that was measured meanwhile is"),
+        (_, Some(cause), None) => (cause, "a 99th percentile measured meanwhile shows"),
+        (_, None, Some(cause)) => (cause, "a loss measured meanwhile shows"),
         (None, None, None) => return None,
     };
-    Some(format!("{cause}: {figures} the machine's, not the link's"))
+    Some(format!("{cause}: {figures} this machine, not the link"))
 }
 
 /// Departures while one size or one phase of an instrument was measured.
@@ -696,8 +693,7 @@ mod tests {
         let told = |packets, count| advice(&[late("tcp", Direction::Up, packets, count)]);
         assert_eq!(
             told(100, 6).unwrap(),
-            "6 of 100 packets up left more than 1 ms late: figures of any kind that were measured meanwhile are the machine's, \
-             not the link's"
+            "6 of 100 packets up left more than 1 ms late: all figures measured meanwhile show this machine, not the link"
         );
         assert!(
             told(100, 2)
@@ -707,9 +703,9 @@ mod tests {
         assert!(
             told(100, 1)
                 .unwrap()
-                .contains("late: a 99th percentile that")
+                .contains("late: a 99th percentile measured")
         );
-        assert!(told(400, 2).unwrap().contains("late: a loss that"));
+        assert!(told(400, 2).unwrap().contains("late: a loss measured"));
         assert_eq!(told(1000, 2), None);
     }
 

@@ -193,7 +193,7 @@ impl OutputDirectory {
         regular_file::check(&found)?;
         if found.nlink() > 1 {
             return Err(io::Error::other(
-                "it has several names (hard links), and writing it would change the others: copy it first",
+                "the file has several names (hard links), and writing would change all of them: copy it first",
             ));
         }
         Ok(file)
@@ -204,7 +204,7 @@ impl OutputDirectory {
         match openat(&self.directory, single(name)?, flags, FILE_MODE) {
             Ok(file) => Ok(file.into()),
             Err(Errno::ELOOP) => Err(io::Error::other(
-                "it is a symbolic link, which may lead out of the directory: put the file itself there",
+                "the file is a symbolic link, which may lead out of the directory: replace it by the file itself",
             )),
             Err(errno) => Err(errno.into()),
         }

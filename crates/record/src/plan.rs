@@ -237,7 +237,7 @@ impl<A> Plan<A> {
         for (index, case) in self.cases.iter().enumerate() {
             let (name, shown) = (&case.name, printable(&case.name));
             let mut check = || {
-                require!(names.insert(name), "name": "it is taken by another case");
+                require!(names.insert(name), "name": "another case has this name");
                 case.check()
             };
             check().map_err(|error| error.at_item(index, Some(&shown)).at("cases"))?;
@@ -313,7 +313,7 @@ impl<A> Case<A> {
         let names = self.instruments.iter().map(|one| &one.name);
         require!(
             !self.name.contains(|letter| letter == '\n' || is_control(letter)),
-            "name": "it has a control character in it"
+            "name": "it contains a control character"
         );
         for (index, name) in names.enumerate() {
             let checked = check_instrument_name(name);
@@ -383,7 +383,7 @@ pub fn check_experiment_name(name: &str) -> Result<(), Error> {
     let within = |letter: char| letter.is_alphanumeric() || "-_.".contains(letter);
     require!(
         name.starts_with(char::is_alphanumeric) && name.chars().all(within),
-        "name": "`{}`: it names the directory of the record: letters, digits, `-`, `_` and `.`, the first a letter or a digit",
+        "name": "`{}`: the directory of the record has this name: use letters, digits, `-`, `_` and `.`, and begin with a letter or a digit",
         printable(name)
     );
     Ok(())
@@ -397,7 +397,7 @@ pub fn check_instrument_name(name: &str) -> Result<(), Error> {
     let splits = |letter: char| letter == '.' || letter.is_whitespace() || is_control(letter);
     require!(
         !name.is_empty() && !name.contains(splits),
-        "name": "`{}`: a name has neither dots nor spaces",
+        "name": "`{}`: a name contains neither dots nor spaces",
         name.escape_debug()
     );
     Ok(())

@@ -59,6 +59,29 @@ pub fn number(value: f64) -> String {
     digits::fixed(value, places.min(3))
 }
 
+/// Formats a number of bytes in a unit that suits it, with three significant digits: "812 bytes", "1.18 MiB".
+pub fn size(bytes: u64) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let suits = units.into_iter().find(|(unit, _)| bytes >= *unit);
+    let Some((unit, name)) = suits else {
+        return counted(bytes, "byte");
+    };
+    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+    let value = bytes as f64 / unit as f64;
+    let digits = match value {
+        ..10.0 => 2,
+        ..100.0 => 1,
+        _ => 0,
+    };
+    let number = format!("{value:.digits$}");
+    let number = if number.contains('.') {
+        number.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        &number
+    };
+    format!("{number} {name}")
+}
+
 /// Formats a count with its noun, whose singular is `one`: "1 run", "2 runs".
 pub fn counted<N: Display + PartialEq + From<u8>>(count: N, one: &str) -> String {
     let plural = if count == N::from(1) { "" } else { "s" };

@@ -261,7 +261,7 @@ impl RecordHead {
         let stamp = is_object.then(|| serde_json::from_slice::<Stamp>(line).ok());
         let Some(stamp) = stamp.flatten() else {
             return Err(Error::content(format_args!(
-                "not a farwire record, or one that ends before its plan (its first line has \"format\": \"{FORMAT}\")"
+                "not a farwire record, or one that ends before its plan (a record's first line has \"format\": \"{FORMAT}\")"
             )));
         };
         require!(
@@ -274,7 +274,7 @@ impl RecordHead {
         let needed = from.and_then(|from| upgrades.get(from..)).ok_or_else(|| {
             let newest = upgrades.len() + 1;
             Error::content(format_args!(
-                "a record of version {version}; this farwire reads versions up to {newest}"
+                "the record has version {version}; this farwire reads versions up to {newest}"
             ))
         })?;
         let mut head: Self = parse_line(line, needed)?;
@@ -457,7 +457,7 @@ fn read_lines((head, mut lines): (RecordHead, Lines<impl Read>)) -> Result<Found
     while let Some(line) = lines.next()? {
         require!(
             lines.whole <= LONGEST_WHOLE,
-            "longer than {}, which is the most that is read into memory",
+            "longer than {}, the most that is read into memory",
             size(LONGEST_WHOLE)
         );
         match line {
@@ -507,7 +507,10 @@ impl<R: Read> Lines<R> {
         let mut begin = || {
             lines.whole = lines.read(LONGEST_HEAD)?;
             let (head, needed) = RecordHead::parse(&lines.text, upgrades)?;
-            require!(lines.text.ends_with(b"\n"), "ends before its plan");
+            require!(
+                lines.text.ends_with(b"\n"),
+                "the record ends before its plan"
+            );
             Ok((head, needed))
         };
         let begun = begin();
@@ -522,14 +525,14 @@ impl<R: Read> Lines<R> {
         self.number += 1;
         require!(
             self.number <= MOST_LINES,
-            "more than {MOST_LINES} lines, which no experiment has"
+            "more than {MOST_LINES} lines, more than any experiment writes"
         );
         // One more byte is enough to find that a line is too long.
         let mut line = (&mut self.file).take(longest + 1);
         let length = line.read_until(b'\n', &mut self.text)? as u64;
         require!(
             length <= longest,
-            "longer than {}, which no line of a record is",
+            "longer than {}, the limit of a record's line",
             size(longest)
         );
         Ok(length)
@@ -767,7 +770,7 @@ mod tests {
             (r#"{"format":"farwire-record","version":0}"#, "version 0"),
             (
                 r#"{"format":"farwire-record","version":2}"#,
-                "a record of version 2; this farwire reads versions up to 1",
+                "the record has version 2; this farwire reads versions up to 1",
             ),
             (r#"{"format":"farwire-record","version":1}"#, "damaged"),
             (r#"["farwire-record",1]"#, "not a farwire record"),
@@ -823,22 +826,22 @@ mod tests {
             (
                 case,
                 r#""name":"a\u001b[2J""#.to_owned(),
-                "name: it has a control character",
+                "name: it contains a control character",
             ),
             (
                 case,
                 r#""name":"a\nb""#.to_owned(),
-                "name: it has a control character",
+                "name: it contains a control character",
             ),
             (
                 case,
                 r#""name":"a\u202eb""#.to_owned(),
-                "name: it has a control character",
+                "name: it contains a control character",
             ),
             (
                 case,
                 r#""name":"base""#.to_owned(),
-                "name: it is taken by another case",
+                "name: another case has this name",
             ),
             (
                 r#""name":"ping""#,
@@ -848,7 +851,7 @@ mod tests {
             (
                 r#""seed":1"#,
                 shard(1, 4_294_967_295),
-                "there are 1 to 10000 shards",
+                "the number of shards must be 1 to 10000",
             ),
             (r#""seed":1"#, shard(5, 4), "the first is 1/4"),
             (
@@ -927,7 +930,7 @@ mod tests {
         let refused = read(version_3).map(drop).unwrap_err().to_string();
         assert_eq!(
             refused,
-            "line 1: a record of version 3; this farwire reads versions up to 2"
+            "line 1: the record has version 3;  this farwire reads versions up to 2"
         );
     }
 

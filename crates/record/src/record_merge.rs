@@ -217,7 +217,7 @@ impl Merge {
             let own = fs::canonicalize(file_of(&source.path)).ok();
             require!(
                 own.is_none() || own != target,
-                "{}: is one of the records to merge: another --out leaves it",
+                "{}: this is one of the records to merge: choose another --out",
                 directory.display()
             );
         }
@@ -258,7 +258,7 @@ impl Merge {
             .hosts
             .iter()
             .position(|host| host == facts)
-            .ok_or_else(|| Error::content("a host that was not there"))?;
+            .ok_or_else(|| Error::content("a host that the record does not list"))?;
         Ok(at + 1)
     }
 
@@ -304,14 +304,14 @@ impl Source {
         let read = || -> Result<Self> {
             let opened = regular_file::open(&file).map_err(|error| match error.kind() {
                 ErrorKind::NotFound => Error::content(
-                    "there is no record: leave it out, and its runs are named as missing",
+                    "there is no record: leave it out, and merge lists its runs as missing",
                 ),
                 _ => error.into(),
             });
             let (mut head, mut lines) = Lines::begin(opened?)?;
             require!(
                 !lines.is_upgraded(),
-                "a record of an earlier version: it can be reported and compared, but not merged"
+                "the record has an earlier version, which can be reported and compared, but not merged"
             );
             let mut source = Self {
                 path: path.to_owned(),
@@ -369,7 +369,7 @@ impl Source {
         let repeat = run.repeat;
         require!(
             (1..=of.repeats.most).contains(&repeat) && plan.run(of, repeat).seed == run.seed,
-            "case `{}`, repeat {repeat}, seed {}: no run of its plan",
+            "case `{}`, repeat {repeat}, seed {}: not a run of its plan",
             of.name,
             run.seed
         );
@@ -401,7 +401,9 @@ impl Source {
             Some(number) => {
                 let host = self.head.hosts.get(number.wrapping_sub(1));
                 let all = self.head.hosts.len();
-                host.ok_or_else(|| Error::content(format_args!("host {number}: there are {all}")))
+                host.ok_or_else(|| {
+                    Error::content(format_args!("host {number}: the record lists {all}"))
+                })
             }
         }
     }
@@ -451,7 +453,7 @@ impl Files {
             self.open[&number].read_exact_at(&mut text, from)?;
             Ok(serde_json::from_slice(&text)?)
         };
-        let changed = format_args!("{}: has changed meanwhile", path.display());
+        let changed = format_args!("{}: the record has changed meanwhile", path.display());
         match read().map_err(|error| Error::from(error).during(changed))? {
             RecordLine::Run(run) => Ok(run),
             _ => Err(Error::content(changed)),
@@ -464,7 +466,7 @@ fn check_alike(a: &Source, b: &Source) -> Result<()> {
     let at = |source: &Source| source.path.display().to_string();
     require!(
         a.head.farwire == b.head.farwire,
-        "{} was written by farwire {}, {} by farwire {}: what is merged is of one version",
+        "{} was written by farwire {}, {} by farwire {}: merge needs records of one version",
         at(a),
         a.head.farwire,
         at(b),
@@ -473,7 +475,7 @@ fn check_alike(a: &Source, b: &Source) -> Result<()> {
     match difference(&a.head.plan, &b.head.plan) {
         None => Ok(()),
         Some(what) => Err(Error::content(format_args!(
-            "{} and {} are not of the same experiment: {what}",
+            "{} and {} belong to different experiments: {what}",
             at(a),
             at(b)
         ))),
@@ -500,7 +502,7 @@ fn difference(a: &Plan, b: &Plan) -> Option<String> {
     let mut cases = a.cases.iter();
     Some(match cases.find(|case| b.case(&case.name) != Some(case)) {
         Some(case) => format!("case `{}` differs", case.name),
-        None => "seed, order, reference, trends or late budget differ, or --quick".to_owned(),
+        None => "seed, order, reference, trends, late budget or --quick differ".to_owned(),
     })
 }
 

@@ -57,7 +57,7 @@ impl RecordWriter {
             let put = || -> Result<()> {
                 // The lock keeps other writers away from here on.
                 if path.exists() {
-                    require!(overwrite, "there is a record already");
+                    require!(overwrite, "there is already a record");
                     lock(&within.read(FILE.as_ref())?)?;
                 }
                 file.set_len(0)?;
@@ -175,7 +175,7 @@ impl RecordWriter {
             let line = line(what)?;
             require!(
                 line.len() as u64 <= LONGEST_LINE,
-                "the run has more samples than {} hold, which no reader takes: measure for less time, or fewer packets",
+                "the run has more samples than {} can hold, the limit of readers: measure for less time, or fewer packets",
                 size(LONGEST_LINE)
             );
             let written = self.file.write_all(&line);
@@ -186,7 +186,7 @@ impl RecordWriter {
         };
         write().map_err(|error| {
             error.during(format_args!(
-                "{}: cannot write; the runs before this one are kept",
+                "{}: cannot write; the earlier runs are kept",
                 self.path.display()
             ))
         })
@@ -215,7 +215,7 @@ fn read_to_resume(file: &File) -> Result<FoundRecord> {
     );
     require!(
         !found.is_upgraded,
-        "a record of an earlier version: it can be reported and compared, but not resumed"
+        "the record has an earlier version, which can be reported and compared, but not resumed"
     );
     Ok(found)
 }
@@ -425,7 +425,7 @@ mod tests {
         let before = written(directory.path(), &record);
         let begin = |overwrite| RecordWriter::begin(directory.path(), &record.head, overwrite);
         let error = format!("{:#}", begin(false).unwrap_err());
-        assert!(error.contains("there is a record already"), "{error}");
+        assert!(error.contains("there is already a record"), "{error}");
         assert_eq!(fs::read(directory.path().join(FILE)).unwrap(), before);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
         let writer = begin(true).unwrap();

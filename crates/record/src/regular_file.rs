@@ -41,7 +41,7 @@ pub(crate) fn check(found: &Metadata) -> io::Result<()> {
         () if kind.is_socket() => "a socket",
         () => "a device",
     };
-    let why = format!("it is {what}: only regular files are read and written here");
+    let why = format!("it is {what}, not a regular file");
     Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 

@@ -71,7 +71,7 @@ impl FromStr for ShardNumber {
                 of: of.parse().ok()?,
             })
         });
-        let number: Self = numbers.ok_or("which shard of how many, as 3/16")?;
+        let number: Self = numbers.ok_or("write the shard and the number of shards, as in 3/16")?;
         number.check()?;
         Ok(number)
     }
@@ -82,11 +82,11 @@ impl ShardNumber {
     pub(crate) fn check(self) -> Result<(), String> {
         let Self { index, of } = self;
         if !(1..=MOST).contains(&of) {
-            return Err(format!("there are 1 to {MOST} shards"));
+            return Err(format!("the number of shards must be 1 to {MOST}"));
         }
         if !(1..=of).contains(&index) {
             return Err(format!(
-                "shards count from 1: the first is 1/{of}, the last {of}/{of}"
+                "shards are numbered from 1: the first is 1/{of}, the last {of}/{of}"
             ));
         }
         Ok(())
@@ -101,10 +101,10 @@ mod tests {
     fn a_shard_number_is_in_range() {
         assert_eq!("3/16".parse(), Ok(ShardNumber { index: 3, of: 16 }));
         for (text, cause) in [
-            ("0/4", "shards count from 1"),
+            ("0/4", "shards are numbered from 1"),
             ("5/4", "the last 4/4"),
-            ("1/0", "there are 1 to 10000 shards"),
-            ("1/10001", "there are 1 to 10000 shards"),
+            ("1/0", "the number of shards must be 1 to 10000"),
+            ("1/10001", "the number of shards must be 1 to 10000"),
             ("x", "as 3/16"),
             ("1/x", "as 3/16"),
             ("-1/4", "as 3/16"),

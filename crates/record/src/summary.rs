@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::shares::ShareSummary;
 use crate::crossing::CrossedFlow;
-use crate::quantity::counted;
+use crate::quantity::{counted, size};
 
 /// The link's counters by direction, and data on how far the emulator can be trusted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -315,10 +315,10 @@ impl Summary {
         // Up to one departure in twenty may be late without affecting the bulk of a measurement.
         (error.over_budget * 20 > error.count).then(|| {
             format!(
-                "{} of {} left more than {} late",
+                "{} of {} left more than {} ms late",
                 error.over_budget,
                 counted(error.count, "packet"),
-                Micros(error.budget_ns)
+                milliseconds(error.budget_ns)
             )
         })
     }
@@ -328,9 +328,9 @@ impl OwnLoss {
     /// Returns advice that would have prevented the loss, if there is any.
     fn help(&self) -> Option<&'static str> {
         match self.cause.as_str() {
-            "memory limit" => Some("--held-memory allows to hold more"),
+            "memory limit" => Some("increase --held-memory"),
             cause if cause.starts_with("receive ring of") => Some(
-                "it was not run for as long as its rings hold: a core for itself or real-time priority (as root) helps",
+                "it did not run for longer than its receive rings last: give it its own core, or real-time priority (as root)",
             ),
             _ => None,
         }
@@ -367,9 +367,9 @@ impl DirectionSummary {
         let dropped = self.dropped.iter().filter(|(name, _)| is_other(name));
         let others = dropped.map(|(name, count)| (dropped_in_words(name), *count));
         let done = [
-            ("copied", self.copies),
+            ("duplicated", self.copies),
             ("marked", self.marked),
-            ("changed", self.edited),
+            ("corrupted", self.edited),
         ]
         .map(|(what, count)| (what.to_owned(), count));
         let occurred = others.chain(done).filter(|(_, count)| *count > 0);
@@ -435,7 +435,7 @@ fn dropped_in_words(cause: &str) -> String {
         "queue_full" => "dropped by a full queue".to_owned(),
         "aqm" => "dropped by AQM".to_owned(),
         "policed" => "dropped by the policer".to_owned(),
-        "too_big" => "too big".to_owned(),
+        "too_big" => "dropped as too big".to_owned(),
         other => format!("dropped ({other})"),
     }
 }
@@ -446,15 +446,24 @@ impl fmt::Display for OwnLoss {
     }
 }
 
-/// Nanoseconds that are printed as microseconds.
+#[expect(clippy::cast_precision_loss, reason = "three digits are read")]
+fn milliseconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e6
+}
+
+/// Nanoseconds, written in microseconds, or in milliseconds and seconds from 10 of them on.
 struct Micros(u64);
 
 impl fmt::Display for Micros {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         #[expect(clippy::cast_precision_loss, reason = "three digits are read")]
         let micros = self.0 as f64 / 1e3;
-        let digits = if micros < 10.0 { 2 } else { 0 };
-        write!(f, "{micros:.digits$} us")
+        match micros {
+            ..10.0 => write!(f, "{micros:.2} us"),
+            ..10e3 => write!(f, "{micros:.0} us"),
+            ..10e6 => write!(f, "{:.1} ms", micros / 1e3),
+            _ => write!(f, "{:.1} s", micros / 1e6),
+        }
     }
 }
 
@@ -464,9 +473,9 @@ impl fmt::Display for Summary {
         let is_told =
             self.packet_log.is_some() || self.capture.is_some() || !self.interfaces.is_empty();
         if silent && self.invalid().is_none() && !is_told {
-            return f.write_str("nothing crossed the link");
+            return f.write_str("link counters: no packet crossed the link");
         }
-        writeln!(f, "what crossed the link")?;
+        writeln!(f, "link counters")?;
         writeln!(f, "up   {}", self.up)?;
         writeln!(f, "down {}", self.down)?;
         for share in &self.shares {
@@ -478,19 +487,19 @@ impl fmt::Display for Summary {
         let error = &self.departure_error;
         writeln!(
             f,
-            "departures: {}, late by {} (median), {} (p99), {} (max); {} later than {}",
-            counted(error.count, "packet"),
+            "departure error: median {}, p99 {}, max {}; {} of {} left more than {} ms late",
             Micros(error.p50_ns),
             Micros(error.p99_ns),
             Micros(error.max_ns),
             error.over_budget,
-            Micros(error.budget_ns),
+            counted(error.count, "packet"),
+            milliseconds(error.budget_ns),
         )?;
         if error.count > 0 {
             let before = &error.hand_over;
             writeln!(
                 f,
-                "of that before the call that sends: {} (median), {} (p99), {} (max)",
+                "before the send call: median {}, p99 {}, max {}",
                 Micros(before.p50_ns),
                 Micros(before.p99_ns),
                 Micros(before.max_ns),
@@ -499,16 +508,18 @@ impl fmt::Display for Summary {
         if let Some(stalls) = &self.stalls {
             writeln!(
                 f,
-                "the machine stood still while it was watched: {}, up to {}; {} due then",
-                counted(stalls.count, "time"),
+                "host stalls: {}, longest {}, affecting {}",
+                stalls.count,
                 Micros(stalls.longest_ns),
-                counted(stalls.departures, "departure"),
+                counted(stalls.departures, "packet"),
             )?;
         }
         write!(
             f,
-            "held: at most {} bytes of {} allowed, and receive rings of {} bytes",
-            self.peak_held_bytes, self.held_limit_bytes, self.ring_bytes
+            "memory: {} held at most (limit {}), receive rings {}",
+            size(self.peak_held_bytes),
+            size(self.held_limit_bytes),
+            size(self.ring_bytes)
         )?;
         if let Some(cause) = self.invalid() {
             write!(f, "\nINVALID: {cause}")?;
@@ -541,23 +552,23 @@ impl fmt::Display for DirectionSummary {
         for (what, count) in self.in_words() {
             write!(f, ", {count} {what}")?;
         }
-        write!(f, " ({:.3} % in all)", self.loss_percent())?;
+        write!(f, " ({:.3} % dropped in all)", self.loss_percent())?;
         let asides = [
-            (self.held_at_end, "still on their way"),
-            (self.late_arrivals, "taken in late"),
+            (self.held_at_end, "still in flight"),
+            (self.late_arrivals, "received late"),
         ];
         for (count, what) in asides.iter().filter(|(count, _)| *count > 0) {
             write!(f, "; {count} {what}")?;
         }
         for own in &self.emulator_lost {
-            write!(f, "; emulator: {own}")?;
+            write!(f, "; lost by the emulator: {own}")?;
         }
         for class in &self.classes {
             let dropped: u64 = class.dropped.values().sum();
             let (name, delivered) = (&class.name, class.delivered);
             write!(
                 f,
-                "; {name}: {}, {delivered} let through, {dropped} dropped",
+                "; class {name}: {}, {delivered} delivered, {dropped} dropped",
                 counted(class.packets, "packet")
             )?;
         }
@@ -567,18 +578,20 @@ impl fmt::Display for DirectionSummary {
 
 impl fmt::Display for DelaySummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        #[expect(clippy::cast_precision_loss, reason = "three digits are read")]
-        let milliseconds = |nanos: u64| nanos as f64 / 1e6;
         write!(
             f,
-            "{}: a delay of {:.3} ms in the mean, with a standard deviation of {:.3} ms",
+            "{}: delay mean {:.3} ms, standard deviation {:.3} ms",
             self.stage,
             milliseconds(self.mean_ns),
             milliseconds(self.deviation_ns)
         )?;
         match self.clamped {
             0 => Ok(()),
-            clamped => write!(f, "; {clamped} of {} would have been below 0", self.packets),
+            clamped => write!(
+                f,
+                "; {clamped} of {} would have been negative and are 0",
+                self.packets
+            ),
         }
     }
 }
@@ -607,8 +620,8 @@ fn times(count: u64) -> String {
 impl fmt::Display for CaptureSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b] = [self.a, self.b].map(|of| counted(of, "packet"));
-        write!(f, "{a} at a, {b} at b")?;
-        let why = "captures took their share of the emulator's time, or the writer fell behind";
+        write!(f, "{a} at side a, {b} at side b")?;
+        let why = "captures reached their share of the emulator's time, or the writer was too slow";
         write_missing(f, self.not_kept, self.error.as_deref().unwrap_or(why))
     }
 }
@@ -616,7 +629,7 @@ impl fmt::Display for CaptureSummary {
 impl fmt::Display for PacketLogSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&counted(self.lines, "line"))?;
-        let why = "the writer fell behind";
+        let why = "the writer was too slow";
         write_missing(f, self.not_kept, self.error.as_deref().unwrap_or(why))
     }
 }
@@ -624,7 +637,7 @@ impl fmt::Display for PacketLogSummary {
 /// Writes how many packets a writer beside the packet path did not keep, and why.
 fn write_missing(f: &mut fmt::Formatter<'_>, not_kept: u64, why: &str) -> fmt::Result {
     if not_kept > 0 {
-        write!(f, "; {not_kept} could not be kept: {why}")?;
+        write!(f, "; {not_kept} not written: {why}")?;
     }
     Ok(())
 }

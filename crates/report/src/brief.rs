@@ -37,9 +37,9 @@ pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {
 /// Returns the note on how to read the tables and where the full report is.
 pub(super) fn note(analysis: &Analysis<'_>) -> String {
     let reference = analysis.record.plan().reference.as_ref();
-    let change = reference.map(|case| format!("Δ: against {case}; "));
+    let change = reference.map(|case| format!("Δ: compared with {case}; "));
     format!(
-        "±, [low, high]: 95 % interval; {}more: --details, or the report",
+        "±, [low, high]: 95 % interval; {}for more, use --details or open the report",
         change.unwrap_or_default()
     )
 }

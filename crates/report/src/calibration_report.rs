@@ -19,13 +19,13 @@ use record::table::{Column, Table};
 use record::{Direction, Metric, Statistic};
 
 /// Title of the table of [`found`].
-const FOUND: &str = "what instruments that fill the line find of its capacity, in percent at L2";
+const FOUND: &str = "share of the line's capacity that instruments find, in percent at L2";
 
 /// Explanation of the report's words.
-const LEGEND: &str = "holds: cells (a figure under one set of conditions) whose stated 95 % intervals hold what the emulator's packet log \
-                      says; trusted: holds, and deviates by no more than 1 % of the truth, or 0.1 ms of a delay and 0.1 points of a loss \
-                      where that is at most a tenth of it; within: from the least to the most of each condition among the trusted \
-                      cells; RTT: propagation there and back; this is advice: of a hundred cells with so few runs some miss by chance";
+const LEGEND: &str = "holds: number of cells (a figure under one set of conditions) whose 95 % intervals contain the value of the emulator's \
+                      packet log, the truth; trusted: holds, and deviates by at most 1 % of the truth, or by 0.1 ms for a delay and 0.1 \
+                      points for a loss if that is at most a tenth of it; within: the range of each condition among the trusted cells; \
+                      RTT: propagation in both directions; this is advice: of a hundred cells with this few runs, some miss by chance";
 
 /// Formats the report for a terminal: the summary of each instrument, and every untrusted cell with its cause.
 pub fn calibration_text(report: &CalibrationReport, terminal: Terminal) -> String {
@@ -108,10 +108,11 @@ fn verdict(report: &CalibrationReport) -> String {
         report.instruments.is_empty(),
         short.as_slice(),
     ) {
-        (false, ..) => "not finished: cells are missing".to_owned(),
-        (_, true, _) => "nothing was held against a truth".to_owned(),
+        (false, ..) => "unfinished: cells are missing".to_owned(),
+        (_, true, _) => "no figure was compared with a truth".to_owned(),
         (_, _, []) => {
-            "every instrument's intervals hold the truth in at least 90 % of its cells".to_owned()
+            "the intervals of every instrument contain the truth in at least 90 % of its cells"
+                .to_owned()
         }
         (_, _, short) => format!("below 90 %: {}", short.join(", ")),
     }
@@ -120,7 +121,7 @@ fn verdict(report: &CalibrationReport) -> String {
 /// Returns how much of an interrupted calibration has not run.
 fn not_run(report: &CalibrationReport) -> Option<String> {
     let (count, planned) = (report.not_run.len(), report.planned);
-    (count > 0).then(|| format!("not run: {count} of {planned} cases, which count nowhere above"))
+    (count > 0).then(|| format!("not run: {count} of {planned} cases, which are not counted above"))
 }
 
 /// Formats the coverage, as in "tcp: intervals hold the truth in 19 of 20 cells".
@@ -130,7 +131,7 @@ fn coverage(report: &InstrumentCalibration) -> String {
         cells.filter(|cell| cell.standing == standing).count()
     };
     let mut text = format!(
-        "{}: intervals hold the truth in {} of {}",
+        "{}: intervals contain the truth in {} of {}",
         report.instrument,
         report.held,
         counted(report.judged, "cell")
@@ -154,7 +155,7 @@ fn summary(report: &InstrumentCalibration) -> Table {
         numbers("holds"),
         numbers("trusted"),
         words("within"),
-        numbers("deviates at most"),
+        numbers("greatest deviation"),
     ];
     Table::new(coverage(report), columns).with(report.figures.iter().map(summary_row))
 }
@@ -278,12 +279,12 @@ fn exceptions(report: &InstrumentCalibration) -> Vec<String> {
 fn exception(cell: &CalibrationCell) -> String {
     let stands = match cell.standing {
         CellStatus::Holds | CellStatus::Misses => "misses",
-        CellStatus::NoInterval => "states none",
+        CellStatus::NoInterval => "no interval",
         CellStatus::NoTruth => "no truth",
     };
     let values = cell.truth.zip(cell.value).map(|(truth, value)| {
         let shown = |value| quantity(cell.figure.metric, value);
-        format!(" {} where {} is true,", shown(value), shown(truth))
+        format!(" {}, the truth is {},", shown(value), shown(truth))
     });
     format!(
         "{stands}: {}: {}:{} {}",
@@ -378,7 +379,7 @@ mod tests {
         .replace("\n  ", " ");
         for part in [
             "ping: intervals hold the truth in 0 of 1 cell",
-            "misses: line: ping: rtt median: 25.00 ms where 24.00 ms is true, outside by 0.900 ms",
+            "misses: line: ping: rtt median: 25.00 ms, the truth is 24.00 ms, outside by 0.900 ms",
             "below 90 %: ping",
         ] {
             assert!(text.contains(part), "{part} in {text}");

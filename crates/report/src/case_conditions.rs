@@ -1,13 +1,16 @@
 //! Formats the conditions of a case.
 
 use conditions::LinkSpec;
+use model::Nanos;
 use record::bed::Bed;
 use record::plan::{Case, Repeats};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Longest text of a condition, in characters, that is shown in full; the values of a distribution are longer.
+/// The longest text of a condition that is shown in full, in characters. The values of a distribution are longer.
 const LONGEST: usize = 100;
+/// The longest list of values that is shown in full. Of a longer one, such as a trace, there are the count, the least and the greatest.
+const MOST_VALUES: usize = 12;
 
 /// Formats the path between client and server of a case in one line: the conditions of the box, or the nodes of a
 /// chain.
@@ -120,7 +123,11 @@ fn flatten(prefix: &str, table: &Value, parts: &mut Vec<String>) {
         match value {
             Value::Object(_) => flatten(&format!("{name} "), value, parts),
             Value::String(text) => match text.char_indices().nth(LONGEST) {
-                Some((end, _)) => parts.push(format!("{name} {}...", &text[..end])),
+                Some((end, _)) => {
+                    let values: Vec<&str> = text.split_whitespace().collect();
+                    let shown = range(&values).unwrap_or_else(|| format!("{}...", &text[..end]));
+                    parts.push(format!("{name} {shown}"));
+                }
                 None => parts.push(format!("{name} {text}")),
             },
             Value::Array(all) => {
@@ -137,8 +144,10 @@ fn flatten(prefix: &str, table: &Value, parts: &mut Vec<String>) {
                         other => other.to_string(),
                     })
                     .collect();
+                let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+                let shown = range(&texts).unwrap_or_else(|| texts.join(" - "));
                 if !texts.is_empty() {
-                    parts.push(format!("{name} {}", texts.join(" - ")));
+                    parts.push(format!("{name} {shown}"));
                 }
             }
             Value::Null => {}
@@ -147,9 +156,42 @@ fn flatten(prefix: &str, table: &Value, parts: &mut Vec<String>) {
     }
 }
 
+/// Returns the count, the least and the greatest of many values: "(6000 values from 0 to 59990)". It returns `None` for a few values,
+/// or if one of them is neither a number nor a time.
+fn range(values: &[&str]) -> Option<String> {
+    if values.len() <= MOST_VALUES {
+        return None;
+    }
+    let number = |text: &&str| {
+        let time = text.parse::<Nanos>().ok().map(|time| time.0 as f64);
+        time.or_else(|| text.parse::<f64>().ok())
+    };
+    let numbers: Option<Vec<f64>> = values.iter().map(number).collect();
+    let numbers = numbers?;
+    let by = |a: &usize, b: &usize| numbers[*a].total_cmp(&numbers[*b]);
+    let least = (0..values.len()).min_by(by)?;
+    let greatest = (0..values.len()).max_by(by)?;
+    let (count, least, greatest) = (values.len(), values[least], values[greatest]);
+    Some(format!("({count} values from {least} to {greatest})"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_values_are_summarised() {
+        let times: Vec<String> = (0..6_000).map(|time| time.to_string()).collect();
+        let spec = format!(
+            "stages = [{{ kind = 'trace', times = [{}] }}]",
+            times.join(", ")
+        );
+        let line = link(&toml::from_str(&spec).unwrap());
+        assert!(
+            line.contains("times (6000 values from 0 to 5999)"),
+            "{line}"
+        );
+    }
 
     #[test]
     fn conditions_are_formatted_on_one_line() {
@@ -160,9 +202,8 @@ mod tests {
         let values = "8192 ".repeat(100);
         let spec = format!("jitter = {{ spread = '2ms', law = 'table', values = '{values}' }}");
         let line = link(&toml::from_str(&spec).unwrap());
-        let shown = "8192 ".repeat(20);
         assert!(
-            line.contains(&format!("jitter values {shown}...")),
+            line.contains("jitter values (100 values from 8192 to 8192)"),
             "{line}"
         );
         let spec = "loss = '1%,burst=8'\nschedule = [{ at = '1s', loss = '2%' }]\n\

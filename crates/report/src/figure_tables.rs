@@ -237,7 +237,7 @@ impl FigureTable<'_> {
                 if narrow {
                     Column::numbers(format!("Δ\n{}", change_unit(column.metric)))
                 } else {
-                    Column::words("Δ against the reference")
+                    Column::words("Δ to the reference")
                 }
             };
             columns.extend(changed.then(|| change().beside()));

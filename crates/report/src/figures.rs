@@ -6,7 +6,7 @@ use record::table::{Column, Table};
 use record::{Figure, Measurement, Metric, quantity};
 
 /// The reason for which RFC 3550's jitter has no interval.
-const NO_JITTER_INTERVAL: &str = "none: a running average of some 16 packets";
+const NO_JITTER_INTERVAL: &str = "none: a running average over about 16 packets";
 
 /// Returns a table with a row for each figure.
 pub fn figures(measurement: &Measurement) -> Table {
@@ -82,7 +82,7 @@ mod tests {
         let table = table_text(&figures(&measurement), Terminal::NONE);
         assert!(table.contains("0.012 ms"), "{table}");
         assert!(
-            table.contains("running average of some 16 packets"),
+            table.contains("running average over about 16 packets"),
             "{table}"
         );
     }

@@ -9,11 +9,11 @@ use record::{Baseline, Record};
 use stats::repeats;
 
 /// Explanation of the numbers.
-pub(super) const LEGEND: &str = "values: means over the runs with the 95 % interval, ± half of it or, where its ends lie unlike \
-                                 far from the value, [low, high]; over N runs: how the runs scatter (Student's t, or Stein's of the figure that \
-                                 decides how many there are); in the run: what the network did in the only run, as the instrument \
-                                 states it; Δ: change of this mean against that of the reference, in percent, of a percentage in \
-                                 percentage points, beyond a factor of two as a factor (×), of values near 0 as a difference; \
+pub(super) const LEGEND: &str = "values: means over the runs with their 95 % intervals, as ± or, if the ends are not equally far from the \
+                                 value, as [low, high]; over N runs: the scatter of the runs (Student's t, or Stein's for the figure that \
+                                 decides their number); in the run: what the network did in the only run, as the instrument states \
+                                 it; Δ: change of the mean compared with the reference, in percent, for percentages in percentage \
+                                 points, beyond a factor of two as a factor (×), for values near 0 as a difference; \
                                  goodput: payload that arrived (L7); sent rate: payload that the sender handed to its socket";
 
 /// Returns the text after the title of an experiment whose counts and sizes were reduced.
@@ -24,7 +24,7 @@ pub(super) fn quick(quick: bool) -> &'static str {
 /// Formats the machine's limits without emulated conditions; `None` without a baseline.
 pub(super) fn machine(baselines: &[Baseline]) -> Option<String> {
     let words = baselines::in_words(baselines);
-    (!words.is_empty()).then(|| format!("this machine with nothing in the way: {words}"))
+    (!words.is_empty()).then(|| format!("this machine without emulation: {words}"))
 }
 
 /// Formats the machine's limits of a record; `None` if it has several hosts, whose table shows them.
@@ -106,11 +106,11 @@ pub(super) fn headline(analysis: &Analysis<'_>) -> String {
         .filter(|check| check.verdict == Verdict::Met)
         .count();
     let verdict = match analysis.verdict {
-        Verdict::Met if checks == 0 => return "Measured; nothing was expected.".to_owned(),
+        Verdict::Met if checks == 0 => return "Measured; no expectations defined.".to_owned(),
         Verdict::Met => "Met",
         Verdict::Incomplete => "Incomplete",
         Verdict::NotMet => "Not met",
-        Verdict::Invalid => "Invalid: the machine did not keep up",
+        Verdict::Invalid => "Invalid: this machine did not keep up",
         Verdict::Failed => "Failed",
     };
     match checks {
@@ -150,9 +150,11 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
             lines.push(format!(
                 "{name}: {}",
                 match figures.repeated {
-                    1 => "an attempt was spoilt by the machine and repeated".to_owned(),
-                    several =>
-                        format!("{several} attempts were spoilt by the machine and repeated"),
+                    1 => "one attempt was invalid because of this machine, and was repeated"
+                        .to_owned(),
+                    several => format!(
+                        "{several} attempts were invalid because of this machine, and were repeated"
+                    ),
                 }
             ));
         }
@@ -171,15 +173,15 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
     lines.extend(unmet.map(|c| format!("{}: {}: {}", c.expected, c.verdict, c.measured)));
     if analysis.verdict == Verdict::Met {
         lines.push(match analysis.checks().count() {
-            0 => "nothing was expected".to_owned(),
-            1 => "the one expectation is met".to_owned(),
+            0 => "no expectations defined".to_owned(),
+            1 => "the expectation is met".to_owned(),
             count => format!("all {count} expectations met"),
         });
     }
     let mut faults = analysis.cases.iter().flat_map(|figures| &figures.faults);
     if faults.any(|fault| fault.verdict == Verdict::Invalid) {
         lines.push(
-            "--resume with the record's directory and --redo-invalid repeats what is invalid"
+            "to repeat invalid runs, use --resume with the record's directory and --redo-invalid"
                 .to_owned(),
         );
     }
@@ -192,7 +194,7 @@ pub(super) fn findings(analysis: &Analysis<'_>) -> Vec<String> {
         lines.push(unfinished(analysis));
     } else if let Some(shard) = &analysis.record.plan().shard {
         lines.push(format!(
-            "these are the runs of shard {}; `farwire merge` joins them with the others'",
+            "these are the runs of shard {}; `farwire merge` joins them with those of the other shards",
             shard.number
         ));
     }
@@ -210,7 +212,7 @@ fn too_few(analysis: &Analysis<'_>, figures: &CaseFigures<'_>) -> Option<String>
     (beyond && !figures.has_pending_runs).then(|| {
         let takes = needed.map_or("more".to_owned(), |needed| needed.to_string());
         format!(
-            "{}: {} within ± {} % takes {takes} runs; {} count",
+            "{}: {} within ± {} % needs {takes} runs; there are {} valid runs",
             case.name,
             narrow.of,
             narrow.percent,
@@ -226,7 +228,7 @@ fn unfinished(analysis: &Analysis<'_>) -> String {
         .iter()
         .filter(|figures| figures.has_pending_runs);
     format!(
-        "the experiment has not finished: {} of {} cases are incomplete; --resume with the record's directory does the rest",
+        "the experiment is unfinished: {} of {} cases are incomplete; --resume with the record's directory continues it",
         unfinished.count(),
         analysis.cases.len()
     )
@@ -248,7 +250,7 @@ mod tests {
             .into();
         let found = findings(&Analysis::of(&record))
             .iter()
-            .filter(|line| line.starts_with("the machine itself changed"));
+            .filter(|line| line.starts_with("this machine changed"));
         assert_eq!(found.count(), 1);
         let shown = machine(&record.baselines).unwrap();
         assert!(shown.ends_with("TCP 10000 Mbit/s (later -40 %)"), "{shown}");

@@ -11,9 +11,9 @@ use record::{Baseline, HostFacts, Record, Run};
 use stats::t_interval;
 
 /// Note on how to read the table.
-const NOTE: &str = "each instrument's column: how far the runs of a host lie from the mean that their case has over all hosts, in percent, mean \
-                    over its runs with the 95 % interval (Student's t), of cases that ran on several hosts; TCP, round trip: what the host does with \
-                    nothing in the way";
+const NOTE: &str = "column of an instrument: deviation of the host's runs from the mean of their case over all hosts, in percent, as the mean \
+                    over its runs with the 95 % interval (Student's t), for cases that ran on several hosts; TCP, round trip: performance of the \
+                    host without emulation";
 
 /// A machine of a record.
 pub(crate) struct RecordHost<'a> {
@@ -236,7 +236,7 @@ mod tests {
         ] {
             assert!(report.contains("fast"), "{report}");
             assert!(report.contains("slow"), "{report}");
-            assert!(!report.contains("machine itself changed"), "{report}");
+            assert!(!report.contains("this machine changed"), "{report}");
         }
     }
 

@@ -155,12 +155,12 @@ impl Label {
     pub(crate) fn meaning(self) -> String {
         let mut text = String::new();
         if self.runs.is_some() {
-            text += " Over N runs: the 95 % interval of the mean of runs, which scatter: Student's t, or Stein's of the figure that \
-                     decides how many runs there are.";
+            text += " Over N runs: the 95 % interval of the mean, from the scatter of the runs: Student's t, or Stein's for the figure \
+                     that decides the number of runs.";
         }
         if self.in_the_run {
             text += " In the run: the 95 % interval of what the network did in the only run, as the instrument states it; it says \
-                     nothing of other runs.";
+                     nothing about other runs.";
         }
         if self.of_intervals {
             text += " Over the run's intervals: the 95 % interval of the mean that a run of any length would have had under the same \

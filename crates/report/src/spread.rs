@@ -10,8 +10,8 @@ use record::table::{Cell, Column, Mark, Table};
 use stats::sample_summary::SampleSummary;
 
 /// Note on how to read the table.
-const NOTE: &str = "SD: sample standard deviation. 10 % and 90 %: quantiles, of ten runs or more. Far out: outside Tukey's fences, 1.5 \
-                               interquartile ranges beyond the quartiles; what lies there is shown and counts like any other run";
+const NOTE: &str = "SD: sample standard deviation. 10 % and 90 %: quantiles, for ten runs or more. Far out: outside Tukey's fences, 1.5 \
+                               interquartile ranges beyond the quartiles; such runs are shown, and count like any other run";
 
 /// Fewest values for which the 10 % and 90 % quantiles are shown.
 const FEWEST_FOR_TENTHS: usize = 10;
@@ -40,7 +40,7 @@ pub(super) fn text(tables: &[FigureTable<'_>], terminal: Terminal) -> String {
     let rows: usize = tables.iter().map(|table| table.rows.len()).sum();
     if rows > MOST_ON_TERMINAL {
         let elsewhere =
-            format!("{rows} figures of several runs: --format md and html show how each spread");
+            format!("{rows} figures of several runs: --format md and html show the spread of each");
         return format!("\n{}", prose(&elsewhere, terminal));
     }
     let texts = tables.iter().map(|table| table_text(table, terminal));

@@ -13,12 +13,12 @@ use record::{Direction, Metric};
 use stats::order_statistics;
 
 /// Note on how to read the table.
-const NOTE: &str = "Reached: when the rate of an interval first was the steady one, median over the runs (least to greatest). Steady: the \
-                               mean of what follows the warm-up with its 95 % interval. Over N runs it is Student's t interval of the runs' means. \
-                               Over the run's intervals it is the interval of the mean that a run of any length would have had under the same \
-                               conditions, by batch means over the autocorrelation; an asterisk marks one whose intervals are too few or too \
-                               much alike for that to be sure. It is wider than the interval of what the network did in the run, which stands \
-                               beside the goodput. A sent rate is what the sender handed to its socket: not all of it need have \
+const NOTE: &str = "Reached: the time at which the rate of an interval first reached the steady rate, median over the runs (least to greatest). \
+                               Steady: the mean after the warm-up with its 95 % interval. Over N runs, it is Student's t interval of the runs' \
+                               means. Over the run's intervals, it is the interval of the mean that a run of any length would have had under the \
+                               same conditions, by batch means over the autocorrelation; an asterisk marks an interval that is uncertain because \
+                               the run's intervals are too few or too similar. It is wider than the interval beside the goodput, which describes \
+                               what the network did in the run. A sent rate is what the sender handed to its socket: not all of it need have \
                                arrived. Warm-up: as the scenario has it, or found by MSER-5";
 
 /// Returns a table for each instrument that has intervals, with a row for each case and direction.
@@ -137,7 +137,7 @@ fn left_out(warm_ups: &[LeftOutStart]) -> String {
         _ => format!(" in {count} of {runs} runs"),
     };
     let unsettled = (unsettled > 0).then(|| format!("not settled{}", of(unsettled)));
-    let short = (short > 0).then(|| format!("too short to tell{}", of(short)));
+    let short = (short > 0).then(|| format!("too short to decide{}", of(short)));
     let parts: Vec<String> = [found, unsettled, short].into_iter().flatten().collect();
     parts.join("; ")
 }
@@ -160,7 +160,7 @@ mod tests {
         );
         assert_eq!(left_out(&[LeftOutStart::Found(0.0); 2]), "nothing, found");
         assert_eq!(left_out(&[LeftOutStart::Fixed(2.0); 3]), "2 s, fixed");
-        assert_eq!(left_out(&[LeftOutStart::TooShort]), "too short to tell");
+        assert_eq!(left_out(&[LeftOutStart::TooShort]), "too short to decide");
     }
 
     #[test]

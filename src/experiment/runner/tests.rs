@@ -120,7 +120,7 @@ impl Testbed for LoopbackTestbed {
     }
 
     fn tear_down(self: Box<Self>) -> Result<LinkSummaries> {
-        ensure!(!self.dies, "the forwarder died: of a test");
+        ensure!(!self.dies, "the emulator died: of a test");
         Ok(vec![("link".to_owned(), Summary::default())])
     }
 }

@@ -139,7 +139,7 @@ fn unroll<'t>(
             let table = |value: Value<'t>| match value.into_inner() {
                 DeValue::Table(table) => Ok(table),
                 other => bail!(
-                    "{at}: sweep: must be a table or several, not a {}",
+                    "{at}: sweep: must be a table or a list of tables, not a {}",
                     other.type_str()
                 ),
             };
@@ -147,7 +147,7 @@ fn unroll<'t>(
         }
         other => bail!("{at}: sweep: must be a table, not a {}", other.type_str()),
     };
-    ensure!(!tables.is_empty(), "{at}: sweep: sets nothing");
+    ensure!(!tables.is_empty(), "{at}: sweep: it sets no field");
     let mut cases = vec![ExpandedCase {
         table: case.clone(),
         axes: Vec::new(),
@@ -189,7 +189,7 @@ fn steps<'t>(source: SourceFile<'_>, at: &str, table: DeTable<'t>) -> Result<Vec
         }
         ensure!(
             values.len() == steps.len(),
-            "{at}: sweep: {path}: it has {} and the key before it {}: values of one table go together, as many of each",
+            "{at}: sweep: {path}: it has {} and the key before it {}: all keys of one table need the same number of values",
             values.len(),
             steps.len()
         );
@@ -197,7 +197,7 @@ fn steps<'t>(source: SourceFile<'_>, at: &str, table: DeTable<'t>) -> Result<Vec
             step.push((path.clone(), value));
         }
     }
-    ensure!(!steps.is_empty(), "{at}: sweep: sets nothing");
+    ensure!(!steps.is_empty(), "{at}: sweep: it sets no field");
     Ok(steps)
 }
 
@@ -294,7 +294,7 @@ fn swept_values<'t>(
             other.type_str()
         ),
     };
-    ensure!(!values.is_empty(), "{}: there is no value", at());
+    ensure!(!values.is_empty(), "{}: the list has no values", at());
     Ok(values)
 }
 
@@ -329,7 +329,7 @@ impl Range {
         let ((from, unit), (to, to_unit)) = (end("from")?, end("to")?);
         ensure!(
             unit == to_unit,
-            "from and to must have one unit, not `{unit}` and `{to_unit}`"
+            "from and to must have the same unit, not `{unit}` and `{to_unit}`"
         );
         let step = match (table.get("times"), table.get("plus")) {
             (Some(_), None) => {
@@ -349,7 +349,7 @@ impl Range {
                 );
                 Increase::Plus(summand)
             }
-            _ => bail!("a range has either times or plus"),
+            _ => bail!("give a range either times or plus"),
         };
         ensure!(from <= to, "from is above to");
         Ok(Self {
@@ -396,7 +396,7 @@ fn number(value: &DeValue<'_>) -> Result<(f64, String)> {
     let (digits, unit) = text.split_at(end);
     let number = digits
         .parse()
-        .with_context(|| format!("`{text}` is no number with a unit"))?;
+        .with_context(|| format!("`{text}` is not a number with a unit"))?;
     Ok((number, unit.to_owned()))
 }
 
@@ -439,7 +439,7 @@ mod tests {
     #[test]
     fn a_wrong_range_is_refused_with_its_line() {
         for (text, cause) in [
-            ("[]", "there is no value"),
+            ("[]", "the list has no values"),
             ("'1ms'", "must be a list"),
             ("{ from = '1ms' }", "to is missing"),
             ("{ from = '1ms', to = '2s', times = 2 }", "one unit"),

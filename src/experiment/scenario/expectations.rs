@@ -55,7 +55,7 @@ impl TryFrom<TextOrNumber> for AmountText {
         Ok(Self(match value {
             TextOrNumber::Text(text) if text.parse::<f64>().is_ok() => {
                 return Err(format!(
-                    "`{text}` has no unit: write it with one, as in 20ms, 10mbit or 5%, or without quotes, which is in the figure's own"
+                    "`{text}` has no unit: add one, as in 20ms, 10mbit or 5%, or leave the quotes out to use the figure's own unit"
                 ));
             }
             TextOrNumber::Text(text) => text,
@@ -138,7 +138,7 @@ impl PublishedText {
                 }
             }
             Self::Runs(all) => {
-                require!(!all.is_empty(), of.to_string() => "a list needs a value of each run");
+                require!(!all.is_empty(), of.to_string() => "a list needs a value for each run");
                 let value = |(index, text): (usize, &AmountText)| {
                     of.value(&text.0).below_item(&of.to_string(), index)
                 };
@@ -281,7 +281,7 @@ impl ExpectTable {
         ];
         ensure!(
             is_given.into_iter().filter(|is_given| *is_given).count() == 1,
-            "say one of least and most, value, gain, ratio, spread, or published = {{ within or factor }}"
+            "state one of least and most, value, gain, ratio, spread, or published = {{ within or factor }}"
         );
         let amount = |text: &AmountText| self.of.value(&text.0);
         if let Some(value) = &self.value {
@@ -302,18 +302,18 @@ impl ExpectTable {
             return published.rule().below("published");
         }
         if let Some(spread) = &self.spread {
-            require!(self.within.is_none(), "within": "a spread needs none");
+            require!(self.within.is_none(), "within": "a spread needs no `over`");
             require!(
                 (self.over, self.met) == (Centre::Mean, Met::ByValue),
-                "spread": "it is decided by its value: leave out `over` and `met`"
+                "spread": "a value is decided exactly: leave `over` and `met` out"
             );
             return spread.rule().below("spread");
         }
-        require!(self.within.is_none(), "within": "a range needs none");
+        require!(self.within.is_none(), "within": "a range needs no value");
         if let Some(RatioText::Between(RatioTable { least, most })) = self.ratio {
             require!(
                 least.is_some() || most.is_some(),
-                "ratio": "say `least`, `most` or both"
+                "ratio": "state `least`, `most` or both"
             );
             return Ok(ExpectationRule::RatioRange { least, most });
         }
@@ -358,7 +358,10 @@ impl SpreadTable {
             percent.below(key)
         });
         let (least, most) = (least?, most?);
-        ensure!(least.is_some() || most.is_some(), "say least, most or both");
+        ensure!(
+            least.is_some() || most.is_some(),
+            "state least, most or both"
+        );
         Ok(ExpectationRule::Spread { least, most })
     }
 }
@@ -374,7 +377,7 @@ fn percentage(AmountText(text): &AmountText) -> Result<f64> {
         .strip_suffix('%')
         .and_then(|number| number.trim().parse::<f64>().ok())
         .filter(|percent| *percent >= 0.0);
-    percent.with_context(|| format!("`{text}` is no percentage, such as 15%"))
+    percent.with_context(|| format!("`{text}` is not a percentage such as 15%"))
 }
 
 impl TrendTable {
@@ -391,7 +394,7 @@ impl TrendTable {
         let (key, names, way) = match (&self.rising, &self.falling) {
             (Some(names), None) => ("rising", names, TrendWay::Rising),
             (None, Some(names)) => ("falling", names, TrendWay::Falling),
-            _ => bail!("say either rising or falling, a list of cases"),
+            _ => bail!("state either rising or falling, as a list of cases"),
         };
         let mut named = Vec::new();
         for (index, name) in names.iter().enumerate() {
@@ -437,13 +440,13 @@ pub(super) fn check(case: &Case, has_reference: bool, quick: bool) -> Result<()>
             check_figure(case, of).below("of")?;
             ensure!(
                 has_reference || !rule.is_relative(),
-                "{of}: needs a case to compare with: name it in `reference`"
+                "{of}: there is no case to compare with: name one in `reference`"
             );
             ensure!(
                 case.published.contains_key(of) || !rule.is_of_the_published(),
-                "{of}: needs its value in `published`{}",
+                "{of}: its value is missing in `published`{}",
                 if of.is_of_the_whole() {
-                    ", which --quick leaves out of a total or a time"
+                    " (--quick leaves out totals and times)"
                 } else {
                     ""
                 }
@@ -486,7 +489,7 @@ fn check_runs(case: &Case, fewest: usize, what: &str, quick: bool) -> Result<()>
     let least = case.repeats.least;
     ensure!(
         least as usize >= fewest,
-        "needs at least {fewest} repeats for {what}; case `{}` has {}{}",
+        "{what} needs at least {fewest} repeats; case `{}` has {}{}",
         case.name,
         counted(least, "run"),
         if quick { " with --quick" } else { "" }
@@ -507,7 +510,7 @@ fn check_figure(case: &Case, of: &FigureName) -> Result<()> {
     }
     ensure!(
         stated.has(of),
-        "`{}` as it is used here does not state {of}; it states {}",
+        "with its options, `{}` has no figure {of}; it has {}",
         of.instrument,
         list(&stated.nearest(of))
     );

@@ -108,7 +108,11 @@ pub(crate) fn parse(source: SourceFile<'_>, quick: bool) -> Result<Plan> {
         let table = source.read(&expanded.table)?;
         all.push(WholeCase { expanded, table });
     }
-    ensure!(!all.is_empty(), "{}: cases: there is none", source.file);
+    ensure!(
+        !all.is_empty(),
+        "{}: cases: the scenario has no cases",
+        source.file
+    );
     let resolved: Vec<Case> = all
         .iter()
         .map(|case| {
@@ -193,7 +197,7 @@ impl ScenarioFile {
                 let mut before = self.instruments[..index].iter();
                 require!(
                     before.all(|other| other.name() != name),
-                    "name": "there are two instruments `{name}`: give each a name of its own"
+                    "name": "two instruments have the name `{name}`: give each its own name"
                 );
                 instrument.check(source)
             };
@@ -223,7 +227,7 @@ fn refuse_duplicates(source: SourceFile<'_>, cases: &[Case], all: &[WholeCase<'_
         let offset = whole.name_span().start;
         if let Some(first) = offsets.insert(&case.name, offset) {
             bail!(
-                "{}: cases: name: `{}` is taken already, by line {}",
+                "{}: cases: name: `{}` is already used in line {}",
                 source.at(offset),
                 case.name,
                 source.line(first)
@@ -255,12 +259,17 @@ fn take_tables<'t>(
     key: &str,
 ) -> Result<DeArray<'t>> {
     let Some(value) = root.remove(key) else {
-        bail!("{}: {key}: there is none: add [[{key}]]", source.file);
+        bail!(
+            "{}: {key}: the scenario has none: add [[{key}]]",
+            source.file
+        );
     };
     let at = source.at(value.span().start);
     match value.into_inner() {
         DeValue::Array(array) => Ok(array),
-        DeValue::Table(_) => bail!("{at}: {key}: it is a list: write [[{key}]], not [{key}]"),
+        DeValue::Table(_) => {
+            bail!("{at}: {key}: write [[{key}]], not [{key}], because it is a list")
+        }
         other => bail!(
             "{at}: {key}: must be tables, [[{key}]], not a {}",
             other.type_str()

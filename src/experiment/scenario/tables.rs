@@ -138,7 +138,7 @@ impl<'de> Visitor<'de> for RepeatsVisitor {
             .filter(|count| u64::from(count.get()) <= MOST_RUNS)
             .ok_or_else(|| {
                 E::custom(format!(
-                    "`{number}` is no number of runs: from 1 to {MOST_RUNS}"
+                    "`{number}` is not a number of runs from 1 to {MOST_RUNS}"
                 ))
             })?;
         Ok(RepeatsTable::Fixed(count))
@@ -168,7 +168,7 @@ impl InstrumentTable {
         let args = self.with(&self.parameters, source).below("parameters")?;
         require!(
             !self.csv || args.instrument().writes_csv(),
-            "csv": "{} has none; probe has",
+            "csv": "{} has no CSV; probe has one",
             self.kind.name()
         );
         let mut shortened = self.parameters.clone();
@@ -206,7 +206,7 @@ impl CaseTable {
         quick: bool,
         shortened: &QuickTable,
     ) -> Result<Case> {
-        require!(!self.name.contains('\n'), "name": "it is one line");
+        require!(!self.name.contains('\n'), "name": "it must be one line");
         self.bed.check(&self.link, self.between.as_ref())?;
         self.check_memory()?;
         let mut repeats = self
@@ -259,8 +259,8 @@ impl CaseTable {
         let check = || {
             require!(
                 need.saturating_mul(clients) <= HELD_MEMORY as u64,
-                "clients": "{clients} links whose rate times delay takes {need} bytes each need more than the {HELD_MEMORY} that \
-             the forwarder holds: ask for fewer, or for less rate or delay"
+                "clients": "{clients} links that need {need} bytes each for rate times delay exceed the emulator's memory of \
+             {HELD_MEMORY}: reduce the clients, the rate or the delay"
             );
             Ok::<_, conditions::Error>(())
         };
@@ -310,7 +310,7 @@ impl CaseTable {
                 let args = table.with(&parameters, source)?;
                 require!(
                     self.bed.clients() == 1 || !matches!(args.instrument().server(), Ok(Some(_))),
-                    "tool": "its server takes one test at a time: leave the tool out, or have one client"
+                    "tool": "its server runs one test at a time: leave the tool out, or use one client"
                 );
                 Ok::<_, anyhow::Error>(args)
             };
@@ -358,7 +358,7 @@ impl RepeatsTable {
         for (key, given) in [("least", least), ("most", most)] {
             require!(
                 given.is_none(),
-                key => "there is none any more: the first {first} say how many it takes, {all} at most"
+                key => "the number of runs is no longer fixed: the first {first} decide it, up to {all}"
             );
         }
         let percent = within
@@ -366,7 +366,7 @@ impl RepeatsTable {
             .strip_suffix('%')
             .and_then(|p| p.trim().parse::<f64>().ok())
             .filter(|percent| *percent > 0.0)
-            .with_context(|| format!("`{}` is no percentage, such as 5%", within.0))
+            .with_context(|| format!("`{}` is not a percentage such as 5%", within.0))
             .below("within")?;
         Ok(Repeats {
             least: u32::try_from(first)?,

@@ -23,7 +23,7 @@ pub(crate) struct Filter {
 /// The reason why a filter is refused. The error names the word at fault.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum FilterError {
-    #[error("`{0}` is no word of a filter; these are: {WORDS}, joined by `and`")]
+    #[error("`{0}` is not a word of a filter: use {WORDS}, joined by `and`")]
     UnknownWord(String),
     #[error("`{0}` is not supported: conditions are joined by `and`")]
     UnsupportedWord(String),
@@ -34,7 +34,7 @@ pub(crate) enum FilterError {
         after: String,
         expected: &'static str,
     },
-    #[error("`{after} {word}`: this is not {expected}")]
+    #[error("`{after} {word}`: expected {expected}")]
     Unexpected {
         after: String,
         word: String,
@@ -327,17 +327,17 @@ mod tests {
     fn a_refusal_names_the_word() {
         let refused = |text: &str| text.parse::<Filter>().unwrap_err().to_string();
         for (filter, word) in [
-            ("tpc", "`tpc` is no word"),
+            ("tpc", "`tpc` is not a word"),
             ("tcp or udp", "`or` is not supported"),
             ("not tcp", "`not` is not supported"),
             ("tcp udp", "`tcp` and `udp` are not joined"),
             ("tcp port", "`port` ends the filter: a port"),
-            ("port http", "`port http`: this is not a port"),
+            ("port http", "`port http`: expected a port"),
             ("port 65536", "`port 65536`"),
-            ("host 10.77.0", "`host 10.77.0`: this is not an IP address"),
+            ("host 10.77.0", "`host 10.77.0`: expected an IP address"),
             ("net 10.0.0.1/8", "write `net 10.0.0.0/8`"),
             ("src", "`src` ends the filter: host, net or port"),
-            ("src tcp", "`tcp` is no word"),
+            ("src tcp", "`tcp` is not a word"),
             ("tcp and", "`and` ends the filter: a condition"),
         ] {
             assert!(refused(filter).contains(word), "{}", refused(filter));

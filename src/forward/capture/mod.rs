@@ -104,7 +104,7 @@ impl Capture {
         let writer = std::thread::Builder::new()
             .name("capture".to_owned())
             .spawn(move || writer::write(spec, sink, &to_write, &give_back, &waiting))
-            .context("starting the capture's thread")?;
+            .context("cannot start the thread of the capture")?;
         let handle = CaptureHandle {
             stopped,
             writer: Some(writer),

@@ -202,7 +202,7 @@ fn packets_lost_by_a_slow_writer_are_counted_in_the_file_too() {
     let lost = 3 * tap::BATCH as u64;
     assert_eq!(summary.not_kept, 2 * lost);
     assert_eq!(packets(&written).1, [lost, lost]);
-    assert!(summary.to_string().contains("the writer fell behind"));
+    assert!(summary.to_string().contains("the writer was too slow"));
 }
 
 thread_local! {

@@ -117,7 +117,7 @@ pub(super) fn write(
 fn error_of(result: Result<(), WriteEnd>) -> Option<String> {
     match result {
         Ok(()) => None,
-        Err(WriteEnd::Limit) => Some("the limit was reached".to_owned()),
+        Err(WriteEnd::Limit) => Some("the size limit was reached".to_owned()),
         Err(WriteEnd::Failed(PcapError::IoError(error))) => Some(error.to_string()),
         Err(WriteEnd::Failed(error)) => Some(error.to_string()),
     }

@@ -141,7 +141,7 @@ impl PacketLogWriter {
         let writer = std::thread::Builder::new()
             .name("packet-log".to_owned())
             .spawn(move || write(sink, &to_write, &give_back))
-            .context("starting the packet log's thread")?;
+            .context("cannot start the thread of the packet log")?;
         Ok(Self {
             batch: Vec::with_capacity(BATCH),
             in_batch: 0,

@@ -40,7 +40,7 @@ function show(shown) {
   controls.show(link);
   const [near, far] = link.ends;
   say(byId("ends"), `up: ${near} to ${far}; down: ${far} to ${near}`);
-  say(byId("since"), `Revision ${link.revision} since ${clock(time(link.since))}${by()}. The link runs since ${clock(time(link.started))}, seed ${link.seed}.`);
+  say(byId("since"), `Revision ${link.revision} since ${clock(time(link.since))}${by()}. The link started at ${clock(time(link.started))}, seed ${link.seed}.`);
   state("met", "Live:", link.says);
   showLease();
   showCommand();
@@ -72,7 +72,7 @@ async function links() {
     try {
       const all = await api.links();
       if (all.length) return all;
-      state("", "No link now:", "looking again every second.");
+      state("", "No link:", "checking again every second.");
     } catch (error) {
       state("unmet", "No connection:", error.message);
     }
@@ -89,7 +89,7 @@ function follow(chosen) {
   watch.clear();
   controls.lock(link.fixed);
   show(link);
-  watch.load(link.name).then(() => show(link)).catch(() => announce("Earlier changes could not be read.", true));
+  watch.load(link.name).then(() => show(link)).catch(() => announce("Cannot read earlier changes.", true));
   api.events(link.name, signal, {
     onEvent: (name, data) => take(name, data),
     onOpen: () => refresh().catch(() => {}),
@@ -116,11 +116,11 @@ function take(name, data) {
 function broken(error) {
   if (error?.status === 404) {
     const next = error.next ? ` Next: ${run.runWords(error.next)}.` : "";
-    controls.lock("Between two runs there is no link.");
-    state("", "Between two runs:", `the link is not there now.${next}`);
+    controls.lock("There is no link between two runs.");
+    state("", "Between two runs:", `there is no link now.${next}`);
     choose();
   } else {
-    state("unmet", "Not live:", `the connection broke${error ? ` (${error.message})` : ""}; trying again. What is shown is what was.`);
+    state("unmet", "Not live:", `the connection broke${error ? ` (${error.message})` : ""}; trying again. The page shows the last known state.`);
   }
 }
 
@@ -129,14 +129,14 @@ function showLease() {
   byId("lease").hidden = lease === null;
   if (lease === null) return;
   const end = lease.until ? time(lease.until) : null;
-  const whose = api.holdsLease(link.name) ? "this page's" : "somebody's";
+  const whose = api.holdsLease(link.name) ? "this page's" : "another client's";
   const left = end === null ? "when its connection ends" : `in ${duration((end - watch.now) / 1000)}, at ${clock(end)}`;
   say(byId("lease-words"), `These conditions are ${whose} lease: the link reverts to revision ${lease.reverts_to} ${left}.`);
 }
 
 function showCommand() {
   const command = link.command === null ? null : `farwire exec ${link.command}`.trim();
-  byId("command").value = command ?? "No flags say these conditions: take the link file.";
+  byId("command").value = command ?? "No flags exist for these conditions: download the link file.";
   byId("copy").disabled = command === null;
 }
 
@@ -150,7 +150,7 @@ async function copy() {
     field.select();
     document.execCommand("copy");
   }
-  announce("Copied the command line.");
+  announce("The command line is copied.");
 }
 
 function save(blob, name) {
@@ -163,7 +163,7 @@ async function takeAway(form, name) {
   try {
     save(await api.download(link.name, `history/${form}`), name);
   } catch (error) {
-    announce(`Not downloaded: ${error.message}`, true);
+    announce(`Download failed: ${error.message}`, true);
   }
 }
 
@@ -185,7 +185,7 @@ async function capture() {
     save(packets, `${link.name}.pcapng`);
     say(byId("capture-state"), `${size(packets.size)} saved`);
   } catch (error) {
-    say(byId("capture-state"), capturing.signal.aborted ? "" : `Not captured: ${error.message}`);
+    say(byId("capture-state"), capturing.signal.aborted ? "" : `Capture failed: ${error.message}`);
   }
   capturing = null;
   say(button, words);
@@ -194,7 +194,7 @@ async function capture() {
 // Asks for a token until one is given.
 function askForToken(wasWrong) {
   const dialog = byId("token-dialog");
-  say(byId("token-wrong"), wasWrong ? "The server does not take this token." : "");
+  say(byId("token-wrong"), wasWrong ? "The token is wrong." : "");
   byId("token").value = "";
   dialog.showModal();
   return new Promise((given) => {

@@ -124,7 +124,7 @@ export class Conditions {
     const others = ["toffee", "stages", "schedule"].filter((key) => key in this.draft);
     byId("kept").hidden = !others.length;
     this.showSchedule();
-    say(byId("kept"), `${others.join(", ")}: kept as they are; a link file changes them.`);
+    say(byId("kept"), `${others.join(", ")}: unchanged here; change them with a link file.`);
     this.afterEdit();
   }
 
@@ -142,7 +142,7 @@ export class Conditions {
     byId("undo").disabled = locked || this.now < 1;
     byId("redo").disabled = locked || this.now + 1 >= this.seen.length;
     byId("clear").disabled = locked || !Object.keys(this.link.conditions).length;
-    say(byId("implies-title"), isEdited ? "If applied" : "In effect");
+    say(byId("implies-title"), isEdited ? "Effect if applied" : "Effect");
     byId("implies").classList.toggle("tried", isEdited);
     clearTimeout(this.dryRunTimer);
     this.dryRunTimer = setTimeout(() => this.dryRun(), DRY_RUN_AFTER_MS);
@@ -188,7 +188,7 @@ export class Conditions {
     const target = this.now + by;
     if (this.isLocked || !this.seen[target]) return;
     this.target = target;
-    await this.replace(this.seen[target], by < 0 ? "undone" : "done again");
+    await this.replace(this.seen[target], by < 0 ? "undone" : "redone");
     this.target = null;
   }
 
@@ -197,7 +197,7 @@ export class Conditions {
     byId("schedule").hidden = !this.offersSchedule || !schedule;
     if (!schedule) return;
     const runs = schedule.state === "running";
-    say(byId("schedule-state"), runs ? "runs" : `stands at ${schedule.time_s.toFixed(3)} s`);
+    say(byId("schedule-state"), runs ? "is running" : `is stopped at ${schedule.time_s.toFixed(3)} s`);
     byId("schedule-start").disabled = this.isLocked || runs;
     byId("schedule-stop").disabled = this.isLocked || !runs;
     byId("schedule-seek").disabled = this.isLocked;
@@ -217,7 +217,7 @@ export class Conditions {
     const field = byId("lease-seconds");
     const seconds = byId("lease-wanted").checked ? field.value : null;
     if (seconds !== null && !(seconds && field.checkValidity())) {
-      this.announce(`After how many seconds does it revert? ${field.min} to ${field.max}, or untick that it does.`, true);
+      this.announce(`Enter after how many seconds the link reverts, ${field.min} to ${field.max}, or untick "Revert after".`, true);
       field.focus();
       return false;
     }
@@ -237,18 +237,18 @@ export class Conditions {
 
   taken(changed, what) {
     this.onChanged(changed.link);
-    const under = changed.under_previous ? `; ${changed.under_previous} packets on their way are still under what was before` : "";
-    this.announce(`${what ? `${what}: ` : ""}revision ${changed.revision} in force since ${clock(time(changed.at))}${under}`);
+    const under = changed.under_previous ? `; ${changed.under_previous} packets in flight are still under the earlier conditions` : "";
+    this.announce(`${what ? `${what}: ` : ""}revision ${changed.revision} since ${clock(time(changed.at))}${under}`);
   }
 
   // Shows a refusal beside the field that it names, or below the form. After a change by another
   // client, the form shows that change and keeps the edits.
   async refuse(error, isDryRun) {
     this.forgive();
-    if (error.status === 403) this.lock(`Nothing can be changed here: ${error.message}.`);
+    if (error.status === 403) this.lock(`The link cannot be changed here: ${error.message}.`);
     else if (error.status === 412) {
       this.onChanged(await api.link(this.link.name));
-      this.announce("Somebody else changed the link meanwhile: look, and apply again.", true);
+      this.announce("Another client changed the link meanwhile: check the conditions, and apply again.", true);
     } else if (error.status === 404 || !(error instanceof api.Refused)) {
       if (!isDryRun) this.announce(`Not applied: ${error.message}`, true);
     } else {

@@ -7,7 +7,7 @@ import { stepped } from "./units.js";
 
 // These conditions are always shown; the others on request, or if they have a value.
 const COMMON = ["delay", "jitter", "loss", "rate", "queue", "aqm"];
-const WAYS = [["", "each way"], ["up.", "up"], ["down.", "down"]];
+const WAYS = [["", "both directions"], ["up.", "up"], ["down.", "down"]];
 
 // A set of rows for conditions below a path: "" or "classes.0.".
 export class Fields {
@@ -82,7 +82,7 @@ export class Fields {
   mark(input) {
     const isEdited = input.value.trim() !== input.before;
     input.classList.toggle("edited", isEdited);
-    input.title = isEdited ? `in force: ${input.before || "nothing"}` : "";
+    input.title = isEdited ? `applied: ${input.before || "nothing"}` : "";
     for (const [at, button] of input.steps?.entries() ?? []) {
       button.disabled = input.disabled || stepped(input.value, at === 1, false, input.condition.value_name) === null;
     }

@@ -18,8 +18,8 @@ use crate::read::{Tagged, kind_schema, read_tagged};
 pub struct AqmSpec(pub Discipline);
 
 describe! {
-    AqmSpec: "aqm" = "NAME[,OPTION...]", as in "fq_codel,noecn,target=10ms,flows=16", shapes Rate needs Needs::Rate("it manages the queue of a rate");
-    "Management of the queue: drop-head, red, codel, fq_codel, pie, dualpi2, with options: fq_codel,target=5ms,noecn"
+    AqmSpec: "aqm" = "NAME[,OPTION...]", as in "fq_codel,noecn,target=10ms,flows=16", shapes Rate needs Needs::Rate("AQM manages the queue of a rate");
+    "Active queue management: codel, fq_codel, pie, red, dualpi2" + "drop-head drops the oldest packet when the queue is full. Options follow the name: fq_codel,target=5ms,noecn"
 }
 
 /// Declares the options of a discipline, each with its place among the model's parameters.

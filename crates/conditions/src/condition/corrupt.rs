@@ -34,7 +34,8 @@ fn one() -> NonZeroU8 {
 
 describe! {
     CorruptSpec: "corrupt" = "PERCENT[,bits=N][,repair]", as in "0.1%,bits=2,repair", shapes Corrupt;
-    "Share of packets with flipped bits: 0.1%, or two bits each: 0.1%,bits=2; `repair` flips payload bits and fixes the checksum, so the application sees the damage: 0.1%,repair"
+    "Share of packets with flipped bits: 0.1%"
+    + "bits=2 flips two bits of each: 0.1%,bits=2. `repair` flips payload bits and fixes the checksum, so the application sees the damage: 0.1%,repair"
 }
 
 impl CorruptSpec {

@@ -25,8 +25,8 @@ pub struct FluctuationSpec {
 }
 
 describe! {
-    FluctuationSpec: "fluctuation" = "KEY=VALUE,...", as in "spread=20%,hold=5s", shapes Rate needs Needs::Rate("it is of a rate");
-    "How far the rate varies and how long each value holds: spread=20%,hold=5s"
+    FluctuationSpec: "fluctuation" = "KEY=VALUE,...", as in "spread=20%,hold=5s", shapes Rate needs Needs::Rate("a fluctuation varies a rate");
+    "Let the rate vary: spread=20%,hold=5s" + "The rate is drawn anew after each hold time, uniformly from RATE - spread to RATE + spread"
 }
 
 impl FluctuationSpec {

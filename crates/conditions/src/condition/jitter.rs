@@ -105,7 +105,9 @@ enum OrderingName {
 
 describe! {
     JitterSpec: "jitter" = "TIME[,OPTION...]", as in "2ms,pareto,half-life=50ms,per-flow", shapes Delay;
-    "How far each packet's delay varies, and how: 2ms, 2ms,normal, 2ms,normal,half-life=50ms, 2ms,free (packets may overtake each other)"
+    "Variation of the delay from packet to packet: 2ms"
+    + "The distribution is uniform unless named: 2ms,normal (or pareto, paretonormal, lognormal). half-life=50ms makes the delays of neighbouring packets similar. \
+       Packets keep their order unless `free` or `per-flow` lets them overtake each other: 2ms,normal,free"
 }
 
 impl JitterSpec {
@@ -141,7 +143,7 @@ impl JitterSpec {
         match (self.law, &self.values, &self.file) {
             (LawName::Table, None, Some(file)) => {
                 return Err(format!(
-                    "file: {file} was not read: only a file of conditions can name one"
+                    "file: {file} was not read: only a TOML file of conditions can name such a file"
                 ));
             }
             (LawName::Table, None, None) => {
@@ -152,14 +154,13 @@ impl JitterSpec {
                 );
             }
             (LawName::Table, Some(_), _) | (_, None, None) => {}
-            (_, Some(_), _) => return Err("values: they need law = \"table\"".to_owned()),
-            (_, None, Some(_)) => return Err("file: it needs law = \"table\"".to_owned()),
+            (_, Some(_), _) => return Err("values: add law = \"table\"".to_owned()),
+            (_, None, Some(_)) => return Err("file: add law = \"table\"".to_owned()),
         }
         match self.half_life {
-            Some(Nanos::ZERO) => Err(
-                "half_life: it is above 0; leave it out, and each packet's is drawn by itself"
-                    .to_owned(),
-            ),
+            Some(Nanos::ZERO) => {
+                Err("half_life: it must be above 0; leave it out for independent delays".to_owned())
+            }
             _ => Ok(()),
         }
     }

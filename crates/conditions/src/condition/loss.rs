@@ -30,7 +30,8 @@ pub struct LossSpec {
 
 describe! {
     LossSpec: "loss" = "PERCENT[,burst=N][,ecn]", as in "1%,burst=8", shapes Loss;
-    "Random loss, one way: 1%, or in bursts of 8 on average: 1%,burst=8; with 1%,ecn packets that allow it are marked instead"
+    "Random loss, one way: 1%, or 1%,burst=8"
+    + "With burst=8, the average burst of losses is 8 packets long. With 1%,ecn, packets that support ECN are marked instead of dropped"
 }
 
 impl LossSpec {
@@ -50,7 +51,7 @@ impl LossSpec {
         let odds = share.fraction() / (1.0 - share.fraction());
         Err(if odds.is_finite() {
             format!(
-                "a loss of {share} comes in bursts of {odds:.3} packets or more on average, not of {burst}"
+                "a loss of {share} needs bursts of at least {odds:.3} packets on average, not of {burst}"
             )
         } else {
             "a loss of 100% has no bursts: leave burst out".to_owned()

@@ -102,7 +102,9 @@ pub struct ConditionKind {
     pub key: &'static str,
     /// The placeholder for its value in a flag's help.
     pub value_name: &'static str,
-    /// What it is, with examples of its value.
+    /// Its meaning in one line, with an example of its value.
+    pub summary: &'static str,
+    /// The summary, and the other forms of its value.
     pub help: &'static str,
     /// An example of a value.
     pub example: &'static str,
@@ -120,13 +122,14 @@ pub struct ConditionKind {
 macro_rules! describe {
     (
         $type:ty: $key:literal = $value_name:literal, as in $example:literal, shapes $stage:ident $(needs $needs:expr)?;
-        $help:literal
+        $summary:literal $(+ $forms:literal)?
     ) => {
         impl crate::condition::ConditionType for $type {
             const KIND: crate::condition::ConditionKind = crate::condition::ConditionKind {
                 key: $key,
                 value_name: $value_name,
-                help: $help,
+                summary: $summary,
+                help: concat!($summary $(, ". ", $forms)?),
                 example: $example,
                 stage: crate::condition::Shapes::$stage,
                 needs: Self::NEEDS,

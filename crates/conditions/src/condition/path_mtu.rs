@@ -17,7 +17,7 @@ pub struct PathMtuSpec(pub u16);
 
 describe! {
     PathMtuSpec: "path_mtu" = "BYTES", as in "1400", shapes PathMtu;
-    "Longest packet that passes, in L3 bytes; longer ones are dropped, and ICMP tells their sender: 1400"
+    "Longest packet that passes, in bytes at L3: 1400" + "Longer packets are dropped, and ICMP tells their sender"
 }
 
 impl<'de> Deserialize<'de> for PathMtuSpec {

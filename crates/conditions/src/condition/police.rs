@@ -26,7 +26,7 @@ pub struct PoliceSpec {
 
 describe! {
     PoliceSpec: "police" = "RATE,burst=SIZE", as in "10mbit,burst=64KiB", shapes Police;
-    "Drop traffic above this rate, allowing bursts: 10mbit,burst=64KiB"
+    "Drop traffic above this rate, allowing bursts" + "For example 10mbit,burst=64KiB. Nothing waits; --rate queues instead"
 }
 
 impl PoliceSpec {

@@ -11,5 +11,5 @@ quantity! {
 
 describe! {
     QueueSpec: "queue" = "LIMIT", as in "100pkt", shapes Rate needs Needs::Rate("a queue needs a rate that fills it");
-    "Waiting room of the bottleneck: 100pkt, 64KiB, 50ms [default: 100ms at the rate; with AQM, as many packets as tc]"
+    "Queue of the bottleneck: 100pkt, 64KiB [default: 100ms]" + "A time is counted at the rate. With --aqm, the default is tc's number of packets"
 }

@@ -29,13 +29,16 @@ pub struct RateSpec {
 
 describe! {
     RateSpec: "rate" = "RATE[,burst=SIZE]", as in "10mbit", shapes Rate;
-    "Bottleneck of one direction: 10mbit, 1gbit; 0bit serves nothing; with burst=32KiB, a token bucket lets bursts through: 10mbit,burst=32KiB"
+    "Rate of the bottleneck: 10mbit, 1gbit"
+    + "With burst=32KiB, a token bucket lets bursts through: 10mbit,burst=32KiB. 0bit stops all traffic until a schedule or a change raises the rate"
 }
 
 impl RateSpec {
     fn check(&self) -> Result<(), String> {
         match (self.rate, self.burst) {
-            (None, Some(_)) => Err("burst: 0bit fills no bucket: leave burst out".to_owned()),
+            (None, Some(_)) => {
+                Err("burst: a rate of 0bit has no burst: leave burst out".to_owned())
+            }
             (Some(rate), Some(burst)) => {
                 refuse_out_of_range(Effect::Police(Police { rate, burst }))
             }

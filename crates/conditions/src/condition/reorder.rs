@@ -27,8 +27,8 @@ fn one() -> NonZeroU32 {
 }
 
 describe! {
-    ReorderSpec: "reorder" = "PERCENT[,gap=N]", as in "5%,gap=3", shapes Delay needs Needs::Delay("it has packets pass others that a delay holds");
-    "Share of packets that skip the delay: 5%; gap=3: only after at least two delayed packets: 5%,gap=3"
+    ReorderSpec: "reorder" = "PERCENT[,gap=N]", as in "5%,gap=3", shapes Delay needs Needs::Delay("reordered packets skip a delay");
+    "Share of packets that skip the delay: 5%" + "With gap=3, a packet can skip the delay only after at least two delayed packets: 5%,gap=3"
 }
 
 impl ReorderSpec {

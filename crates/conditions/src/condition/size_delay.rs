@@ -11,5 +11,5 @@ quantity! {
 
 describe! {
     SizeDelaySpec: "size_delay" = "FACTOR", as in "2", shapes Delay;
-    "Delay that grows with the packet: microseconds = L2 bytes / FACTOR"
+    "Delay that grows with the packet's size: 2" + "The delay in microseconds is the packet's L2 bytes divided by FACTOR"
 }

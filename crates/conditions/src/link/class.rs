@@ -49,7 +49,7 @@ pub(crate) fn check(classes: &[ClassSpec]) -> Result<(), Error> {
             );
             require!(
                 others.iter().all(|other| other.rule.name != *name),
-                "name": "two are named {name}: give each its own name"
+                "name": "two classes have the name {name}: give each its own name"
             );
             rule.check()
         };
@@ -62,13 +62,13 @@ impl Rule {
     fn check(&self) -> Result<(), Error> {
         require!(
             self.protocol.is_some() || self.port.is_some(),
-            "no rule: say which packets it takes, by protocol, port or both"
+            "no rule: state protocol, port or both for the packets of the class"
         );
         require!(
             self.protocol != Some(Protocol::Icmp) || self.port.is_none(),
-            "port": "ICMP has none: leave it out, or say protocol = \"udp\" or \"tcp\""
+            "port": "ICMP has no ports: leave port out, or state protocol = \"udp\" or \"tcp\""
         );
-        require!(self.port != Some(0), "port": "0 is no port: say 1 to 65535");
+        require!(self.port != Some(0), "port": "0 is not a port: state 1 to 65535");
         Ok(())
     }
 }

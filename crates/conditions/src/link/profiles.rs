@@ -202,7 +202,7 @@ mod tests {
         );
         assert_eq!(
             refused("dialup-56k"),
-            "unknown name `dialup-56k`; there are: geo-satellite, in-flight, mobile"
+            "unknown name `dialup-56k`; use one of: geo-satellite, in-flight, mobile"
         );
         let text = "delay = '1ms'\nprofile = 'geo'\n";
         let error = read::toml_text::<LinkSpec>(text).unwrap_err();

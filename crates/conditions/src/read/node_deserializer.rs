@@ -288,7 +288,7 @@ impl<'de> MapAccess<'de> for &mut Table {
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Error> {
         let Some((key, value)) = self.value.take() else {
-            return Err(Error::other("a value was asked for before its key"));
+            return Err(Error::other("a value was requested before its key"));
         };
         let span = value.span.clone();
         let read = seed.deserialize(value);

@@ -61,7 +61,7 @@ fn a_problem_is_structured_data() {
         panic!("another problem");
     };
     assert_eq!(value.as_str(), "7200s");
-    assert_eq!(right.as_str(), "a delay is at most 3600s");
+    assert_eq!(right.as_str(), "a delay must be at most 3600s");
 }
 
 #[test]

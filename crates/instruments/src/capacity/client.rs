@@ -53,12 +53,12 @@ pub(crate) fn measure(
     request
         .socket
         .connect(SocketAddr::new(target.ip(), port))
-        .with_context(|| format!("no way to port {port} of {target}"))?;
+        .with_context(|| format!("port {port} of {target} cannot be reached"))?;
     let requested = parameters;
     let Activation {
         parameters, rate, ..
     } = request.activate(args.direction(), requested)?;
-    check(requested, &parameters).with_context(|| format!("{target} accepts what cannot be"))?;
+    check(requested, &parameters).with_context(|| format!("{target} accepts impossible parameters"))?;
     request.note_changes(requested, &parameters);
     let agreed = TestAgreement {
         peer: target,
@@ -102,7 +102,7 @@ impl TestRequest<'_> {
             let answer = self.request_setup()?;
             match answer.answer {
                 Some(SetupAnswer::ACCEPTED) if answer.port != 0 => return Ok(answer.port),
-                Some(SetupAnswer::ACCEPTED) => bail!(Peer, "{} accepts on port 0", self.target),
+                Some(SetupAnswer::ACCEPTED) => bail!(Peer, "{} accepts with port 0", self.target),
                 Some(SetupAnswer::BAD_VERSION) if version_open => {
                     version_open = false;
                     self.version = Version::spoken(answer.version).with_context(|| {
@@ -117,14 +117,14 @@ impl TestRequest<'_> {
                 }
                 Some(SetupAnswer::BAD_JUMBO) if std::mem::take(&mut jumbo_open) => {
                     self.sizes.jumbo = !self.sizes.jumbo;
-                    self.note("datagrams", "sizes as the server wants them");
+                    self.note("datagrams", "sizes as the server requires them");
                 }
                 Some(SetupAnswer::BAD_TRADITIONAL) if std::mem::take(&mut traditional_open) => {
                     self.sizes.traditional = !self.sizes.traditional;
-                    self.note("datagrams", "sizes as the server wants them");
+                    self.note("datagrams", "sizes as the server requires them");
                 }
                 Some(refusal) => bail!(Peer, "{} {refusal}", self.target),
-                None => bail!(Peer, "{} asks for a test instead of answering", self.target),
+                None => bail!(Peer, "{} requests a test instead of answering", self.target),
             }
         }
     }
@@ -168,10 +168,10 @@ impl TestRequest<'_> {
         match answer.answer {
             Some(ActivationAnswer::ACCEPTED) if answer.direction == direction => Ok(answer),
             Some(ActivationAnswer::ACCEPTED) => {
-                bail!(Peer, "{} accepts another direction", self.target)
+                bail!(Peer, "{} accepts the other direction", self.target)
             }
             Some(refusal) => bail!(Peer, "{} {refusal}", self.target),
-            None => bail!(Peer, "{} asks for a test instead of answering", self.target),
+            None => bail!(Peer, "{} requests a test instead of answering", self.target),
         }
     }
 
@@ -210,7 +210,7 @@ impl TestRequest<'_> {
         }
         let cause = match wrong {
             Some(malformed) => format!("it sent a {malformed}"),
-            None => "no UDP Speed Test server, or one that does not take this client".to_owned(),
+            None => "no UDP Speed Test server answers, or it refuses this client".to_owned(),
         };
         let (target, seconds) = (self.target, SILENCE.as_secs());
         bail!(
@@ -222,7 +222,7 @@ impl TestRequest<'_> {
     fn explained<T>(&self, result: io::Result<T>) -> Result<T> {
         result.map_err(|error| match error.kind() {
             io::ErrorKind::ConnectionRefused => {
-                Error::Peer(format!("{} refuses: nothing listens there", self.target))
+                Error::Peer(format!("{} refuses: no program listens there", self.target))
             }
             _ => Error::from(error).during(format!("asking {}", self.target)),
         })
@@ -243,14 +243,15 @@ impl TestRequest<'_> {
             ),
         ] {
             if asked != given {
-                let text = format!("{asked} {unit} asked for, the server made it {given} {unit}");
+                let text =
+                    format!("{asked} {unit} requested, {given} {unit} granted by the server");
                 self.note(name, text);
             }
         }
         if (requested.thresholds, requested.algorithm) != (given.thresholds, given.algorithm) {
             self.note(
                 "thresholds_asked",
-                "the server changed some: those in effect are given",
+                "the server changed some; these are the effective ones",
             );
         }
     }
@@ -262,7 +263,7 @@ fn check(requested: &TestParameters, given: &TestParameters) -> Result<()> {
         ensure!(
             Peer,
             (least..=most).contains(&value),
-            "{name} of {value}: {least} to {most} are possible"
+            "{name} of {value} is out of range: {least} to {most}"
         );
         Ok(())
     };
@@ -301,7 +302,7 @@ mod tests {
             (|p| p.feedback_ms = 251, "feedback interval in ms of 251"),
             (|p| p.sub_interval_ms = 0, "sub-interval in ms of 0"),
             (|p| p.duration_s = 0, "duration in s of 0"),
-            (|p| p.duration_s = 21, "duration in s of 21: 1 to 20"),
+            (|p| p.duration_s = 21, "duration in s of 21 is out of range: 1 to 20"),
         ];
         for (change, cause) in changes {
             let mut given = requested;

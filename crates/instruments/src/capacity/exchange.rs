@@ -120,7 +120,7 @@ impl Exchange<'_> {
         if outcome.silences > printed.silences {
             let seconds = PAUSE.0 / 1_000_000_000;
             self.live.line(format_args!(
-                "warning: nothing came from {} for {seconds} s",
+                "warning: nothing arrived from {} for {seconds} s",
                 agreed.peer
             ));
         }

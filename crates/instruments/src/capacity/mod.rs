@@ -35,52 +35,55 @@ use record::metric_table::MetricTable;
 use record::profile::{Calibration, Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::{Direction, Measurement, Metric, Sample, Statistic};
 
-/// Maximum IP-layer capacity (RFC 9097), measured with a UDP Speed Test server (farwire, obudpst)
+/// Measure the maximum IP-layer capacity of a path (RFC 9097)
 ///
-/// The load rises until datagrams are lost or the round-trip time grows; the result is the best sub-interval. The test
-/// fills the path, which disturbs other traffic.
+/// The far end is `farwire serve` or obudpst. The load rises until datagrams are lost or the round-trip time grows, and the best
+/// sub-interval counts. The test fills the path, which disturbs all other traffic.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct CapacityArgs {
-    /// Name or address, optionally with a port
+    /// Name or address, and the port if it differs from --port: HOST:PORT
     #[serde(skip)]
     host: String,
-    /// Measure from the server to this host (the default)
+    /// Measure from the server to here (default)
     #[arg(long, conflicts_with = "up")]
     down: bool,
-    /// Measure from this host to the server
+    /// Measure from here to the server
     #[arg(long)]
     up: bool,
-    /// Duration in whole seconds: 10, 10s
+    /// Duration, in whole seconds
     #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = whole_seconds)]
     time: Nanos,
-    /// Sub-interval over which the rate is averaged: 100ms to 10s, in seconds without a unit
+    /// Sub-interval over which the capacity is averaged, 100ms to 10s
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = sub_interval)]
     interval: Nanos,
-    /// Search algorithm: B of RFC 9097, or C ("multiply and retry") of TR-471
-    #[arg(short = 'A', long, value_enum, default_value_t)]
+    /// Search algorithm
+    #[arg(short = 'A', long, value_enum, default_value_t, help_heading = SEARCH, hide_short_help = true)]
     algorithm: Algorithm,
-    /// Missing datagrams per feedback (every 50 ms) above which the path counts as congested
-    #[arg(long, value_name = "COUNT", default_value_t = Thresholds::default().sequence_errors)]
+    /// Congestion: more datagrams than this are missing in a feedback of 50 ms
+    #[arg(long, value_name = "COUNT", default_value_t = Thresholds::default().sequence_errors, help_heading = SEARCH, hide_short_help = true)]
     loss_threshold: u16,
-    /// Rise of the round-trip time above its minimum: below LOW the path counts as clean, above HIGH as congested
-    #[arg(long, value_name = "LOW,HIGH", default_value = "30ms,90ms", value_parser = delay_thresholds)]
+    /// Congestion: the round-trip time exceeds its least by more than HIGH; below LOW is clean
+    #[arg(long, value_name = "LOW,HIGH", default_value = "30ms,90ms", value_parser = delay_thresholds, help_heading = SEARCH, hide_short_help = true)]
     delay_thresholds: (Nanos, Nanos),
-    /// Number of congested feedbacks after which the rate rises only in single steps
-    #[arg(long, value_name = "COUNT", default_value_t = Thresholds::default().slow, value_parser = clap::value_parser!(u16).range(1..))]
+    /// Raise the rate by single steps after this many congested feedbacks
+    #[arg(long, value_name = "COUNT", default_value_t = Thresholds::default().slow, value_parser = clap::value_parser!(u16).range(1..), help_heading = SEARCH, hide_short_help = true)]
     slow_threshold: u16,
-    /// Number of 1 Mbit/s steps by which the rate rises at first
-    #[arg(long, value_name = "ROWS", default_value_t = Thresholds::default().high_speed_delta, value_parser = clap::value_parser!(u8).range(1..))]
+    /// Raise the rate at first by this many steps of 1 Mbit/s
+    #[arg(long, value_name = "ROWS", default_value_t = Thresholds::default().high_speed_delta, value_parser = clap::value_parser!(u8).range(1..), help_heading = SEARCH, hide_short_help = true)]
     high_speed_delta: u8,
-    /// Sizes of the datagrams [default: standard, or as the server requires]
-    #[arg(long, value_enum)]
+    /// Sizes of the datagrams [default: standard, or the server's choice]
+    #[arg(long, value_enum, help_heading = SEARCH, hide_short_help = true)]
     datagrams: Option<Datagrams>,
-    /// Server port [default: 24601; obudpst before release 9 uses 25000]
+    /// UDP port of the server [default: 24601; 25000 for obudpst before release 9]
     #[arg(short, long, default_value_t = CONTROL_PORT, hide_default_value = true)]
     port: u16,
     #[command(flatten)]
     #[serde(skip)]
     pub(crate) common: CommonArgs,
 }
+
+/// The heading of the options of the search in help.
+const SEARCH: &str = "Search";
 
 impl Instrument for CapacityArgs {
     fn profile(&self) -> InstrumentProfile {
@@ -225,9 +228,9 @@ pub(crate) enum Datagrams {
     Standard,
     /// Up to 1,500 bytes
     Traditional,
-    /// Up to 1,250 bytes at rates up to 1 Gbit/s, and up to 9,000 above
+    /// Up to 1,250 bytes below 1 Gbit/s, up to 9,000 above
     Jumbo,
-    /// Up to 1,500 bytes at rates up to 1 Gbit/s, and up to 9,000 above
+    /// Up to 1,500 bytes below 1 Gbit/s, up to 9,000 above
     TraditionalJumbo,
 }
 

@@ -92,11 +92,11 @@ pub(crate) enum TestEnd {
     #[error("complete")]
     Complete,
     /// The peer fell silent.
-    #[error("fell silent for {} s during the test", SILENCE.as_secs())]
+    #[error("sent nothing for {} s during the test", SILENCE.as_secs())]
     Silent,
     /// The client's first feedback does not name the probe. The client may therefore be elsewhere than its source
     /// address says.
-    #[error("does not say what was sent to it: somebody else may use its address")]
+    #[error("does not confirm what it received: another host may use its address")]
     Unproven,
     /// The server did not end the test in time.
     #[error("did not end the test in time")]

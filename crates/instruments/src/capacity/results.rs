@@ -45,7 +45,7 @@ pub(crate) fn measurement(outcome: &TestOutcome, agreed: &TestAgreement) -> Meas
         paces: pace(outcome, agreed).into_iter().collect(),
         failure: match &outcome.end {
             TestEnd::Complete if best.is_none() => Some(format!(
-                "{peer}: no whole sub-interval of load was fed back"
+                "{peer}: there is no feedback for a complete sub-interval of load"
             )),
             TestEnd::Complete => None,
             TestEnd::Stopped(cause) => Some(cause.clone()),
@@ -249,10 +249,12 @@ fn whole_search(outcome: &TestOutcome) -> Option<String> {
         .min();
     let rtt = least_rtt
         .filter(|ms| *ms != NO_DELAY)
-        .map_or(String::new(), |ms| format!("; least round trip {ms} ms"));
+        .map_or(String::new(), |ms| {
+        format!("; least round-trip time {ms} ms")
+    });
     Some(format!(
-        "{sent} datagrams to come, {received} received, {missing} missing ({percent:.2} %), which the search causes itself by \
-         going too far{rtt}"
+        "{sent} datagrams sent, {received} received, {missing} missing ({percent:.2} %), because the search itself exceeds the \
+         capacity{rtt}"
     ))
 }
 
@@ -310,7 +312,7 @@ fn facts(outcome: &TestOutcome, agreed: &TestAgreement) -> BTreeMap<String, Stri
         agreed.peer
     );
     let capacity = format!(
-        "maximum IP-layer capacity (RFC 9097): L3 bits received in the best of {} sub-intervals of {} ms in {} s; being a maximum it is above the mean of sub-intervals that differ by chance",
+        "maximum IP-layer capacity (RFC 9097): L3 bits received in the best of {} sub-intervals of {} ms in {} s; as a maximum, it exceeds the mean of sub-intervals that differ by chance",
         outcome.sub_intervals.len(),
         p.sub_interval_ms,
         p.duration_s
@@ -340,8 +342,8 @@ fn facts(outcome: &TestOutcome, agreed: &TestAgreement) -> BTreeMap<String, Stri
         (false, _) => "the far end's",
     };
     let layers = "L2 without FCS, L1 with FCS, preamble and gap; goodput is UDP payload";
-    let at_maximum = "rates, packets, loss, round trips and delay variation are of the one sub-interval that gave the capacity";
-    let intervals = "capacity: one datagram, and how late its ends may be taken (0.2 ms with stamps here, 1 ms at the far end); delays: the protocol's rounding to 1 ms";
+    let at_maximum = "rates, packets, loss, round trips and delay variation belong to the sub-interval that determined the capacity";
+    let intervals = "capacity: one datagram, and the possible error of its ends (0.2 ms with time stamps here, 1 ms at the far end); delays: the protocol's rounding to 1 ms";
     let mut facts = vec![
         ("protocol", protocol),
         ("capacity", capacity),
@@ -359,19 +361,19 @@ fn facts(outcome: &TestOutcome, agreed: &TestAgreement) -> BTreeMap<String, Stri
         facts.push((
             "end of the table",
             format!(
-                "the path carried the table's fastest rate, {fastest:.0} Mbit/s at L3, for a whole sub-interval: the table ended the search, and the capacity is at \
-                 least what is stated"
+                "the path carried the fastest rate of the table, {fastest:.0} Mbit/s at L3, for a complete sub-interval: the \
+                 table ended the search, and the capacity is at least the stated value"
             ),
         ));
     }
     if agreed.receives_here() && !agreed.is_server {
-        facts.push(("trace", "rows and sending rates are the server's decisions, retraced from the feedback sent to it".to_owned()));
+        facts.push(("trace", "rows and sending rates are the server's decisions, reconstructed from the feedback that it received".to_owned()));
     }
     if ended_rising(outcome, agreed) {
-        facts.push(("rising", "the load was still rising when the test ended, so that the path carries at least this much: a longer --time finds its capacity".to_owned()));
+        facts.push(("rising", "the load was still rising when the test ended, so the path carries at least this much: use a longer --time to find its capacity".to_owned()));
     }
     if !agreed.receives_here() {
-        let counted = "of the whole sub-intervals, as the far end counted them";
+        let counted = "of the complete sub-intervals, as the far end counted them";
         facts.push(("received_and_lost", counted.to_owned()));
     }
     facts.extend(troubles(outcome));
@@ -387,7 +389,7 @@ fn troubles(outcome: &TestOutcome) -> impl Iterator<Item = (&'static str, String
             outcome.host_drops > 0,
             "loss",
             format!(
-                "not stated: this host's full socket dropped {} datagrams or trains of them, so the capacity found is this host's",
+                "not stated: a full socket of this host dropped {} datagrams or trains of datagrams, so this host limited the result",
                 outcome.host_drops
             ),
         ),
@@ -395,7 +397,7 @@ fn troubles(outcome: &TestOutcome) -> impl Iterator<Item = (&'static str, String
             outcome.unsent > 0 || !outcome.skipped.is_zero(),
             "sender",
             format!(
-                "this host did not send {} datagrams for want of room, and was too late for {:.3} s of the schedule",
+                "this host did not send {} datagrams because its buffers were full, and missed {:.3} s of the schedule",
                 outcome.unsent,
                 outcome.skipped.as_secs_f64()
             ),
@@ -404,7 +406,7 @@ fn troubles(outcome: &TestOutcome) -> impl Iterator<Item = (&'static str, String
             outcome.feedback_missed > 0,
             "feedback",
             format!(
-                "{} messages did not reach the load's sender: the trace may differ from what it did",
+                "{} messages did not reach the sender of the load: the trace may differ from its actual rates",
                 outcome.feedback_missed
             ),
         ),
@@ -412,7 +414,7 @@ fn troubles(outcome: &TestOutcome) -> impl Iterator<Item = (&'static str, String
             outcome.silences > 0,
             "silence",
             format!(
-                "nothing came of the far end for a second or more, {} times: what it sent or was sent was lost",
+                "the far end was silent for a second or more, {} times, because packets were lost",
                 outcome.silences
             ),
         ),
@@ -420,7 +422,7 @@ fn troubles(outcome: &TestOutcome) -> impl Iterator<Item = (&'static str, String
             outcome.unreadable + implausible > 0,
             "ignored",
             format!(
-                "{} datagrams were no message of the test, {implausible} had numbers that cannot be: not counted",
+                "{} datagrams did not belong to the test, and {implausible} had impossible numbers: not counted",
                 outcome.unreadable
             ),
         ),
@@ -547,7 +549,7 @@ mod tests {
         }
         let whole = &measurement.facts["whole search"];
         assert!(
-            whole.starts_with("10946 datagrams to come, 9996 received, 950 missing"),
+            whole.starts_with("10946 datagrams sent,  9996 received, 950 missing"),
             "{whole}"
         );
     }

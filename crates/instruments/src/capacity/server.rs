@@ -186,7 +186,7 @@ impl PendingTest {
         };
         let shared = Arc::clone(&self.shared);
         if let Err(error) = self.test(peer, &request) {
-            let text = format!("a capacity test with {peer} could not begin: {error:#}");
+            let text = format!("a capacity test with {peer} did not start: {error:#}");
             shared.note(&text);
         }
     }

@@ -33,9 +33,9 @@ use record::{Measurement, Metric};
 /// The port of the web, used if HOST names no port.
 const DEFAULT_PORT: u16 = 80;
 
-/// Time TCP handshakes
+/// Measure the time of TCP handshakes
 ///
-/// Every TCP server is a possible target, and so is a host that refuses the connection.
+/// Any TCP server can be the far end, and also a host that refuses the connection.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct ConnectArgs {
     /// Name or address, optionally with a TCP port [default port: 80]
@@ -97,10 +97,10 @@ pub(crate) struct ConnectPlan {
     /// Number of connections, made one after the other
     #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) count: u32,
-    /// Interval between connections: seconds, or a time such as 20ms
+    /// Time between connections: 20ms, or a number of seconds
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: Nanos,
-    /// Count a connection as lost if it is neither established nor refused after this time
+    /// Count a connection as lost if it is neither made nor refused after this time
     #[arg(short = 'W', long, value_name = "TIME", default_value = "3s", value_parser = above_zero)]
     pub(crate) timeout: Nanos,
 }
@@ -153,14 +153,14 @@ pub(crate) fn measure(
         .with_fact("refused", format!("{refused} of {sent}"))
         .with_fact(
             "connect",
-            "from asking the kernel for a connection until it is there or refused, as this program is told; \
-             a SYN that the kernel sends again makes it longer by the wait",
+            "from the request to the kernel until the connection is made or refused, as this program sees it; the wait before a \
+             retransmitted SYN is included",
         )
         .with_fact(
             "connect interval",
-            format!("{QUANTILE_INTERVAL}; the hosts' own time is in it"),
+            format!("{QUANTILE_INTERVAL}; the hosts' own time is included"),
         )
-        .with_fact("loss", format!("neither there nor refused within {timeout:?}"))
+        .with_fact("loss", format!("neither made nor refused within {timeout:?}"))
         .with_fact("loss interval", measured::LOSS_INTERVAL)
 }
 

@@ -21,14 +21,16 @@ use crate::http::tool::DownloadTool;
 use crate::http::{self, Amount, DEFAULT_INTERVAL, HttpTarget, history};
 use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, above_zero, estimated};
 
-/// HTTP/1.1 download of one URL, or of many small files
+/// Measure an HTTP/1.1 download, or the download of many small files
+///
+/// `farwire serve` offers /bytes/N and /seconds/T on port 8080. Any other HTTP server works too.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct HttpArgs {
-    /// `http://HOST[:PORT]/PATH`; `farwire serve` has /bytes/N and /seconds/T; {size} is replaced by a file's size
+    /// `http://HOST[:PORT]/PATH`, where {size} is replaced by the size of a file
     #[arg(required = true)]
     #[serde(skip)]
     url: Vec<String>,
-    /// Path to use instead of the URL's
+    /// Path, in place of the URL's
     #[arg(long, value_name = "PATH", value_parser = path)]
     path: Option<String>,
     /// Stop after this number of payload bytes
@@ -37,7 +39,7 @@ pub struct HttpArgs {
     /// Stop after this time
     #[arg(long, value_name = "TIME", value_parser = above_zero)]
     duration: Option<Nanos>,
-    /// Length of the intervals in which bytes are counted [default: 100ms]
+    /// Interval in which bytes are counted [default: 100ms]
     #[arg(long, value_name = "TIME", value_parser = above_zero)]
     interval: Option<Nanos>,
     /// Measure with another program
@@ -128,7 +130,7 @@ impl Instrument for HttpArgs {
         let measurement = match (targets.as_slice(), self.tool) {
             ([target], Some(tool)) => tool.measure(target, interval, local, session)?,
             (_, Some(_)) => {
-                return Err(Failure::bad_input("--tool downloads one URL"));
+                return Err(Failure::bad_input("--tool downloads one URL only"));
             }
             ([target], None) if !self.files.is_requested() => {
                 let interval = interval.unwrap_or(DEFAULT_INTERVAL);
@@ -193,6 +195,6 @@ impl ServedBody {
 }
 
 fn path(text: &str) -> Result<String> {
-    ensure!(Input, text.starts_with('/'), "a path begins with /");
+    ensure!(Input, text.starts_with('/'), "a path must begin with /");
     Ok(text.to_owned())
 }

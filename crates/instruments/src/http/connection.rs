@@ -184,7 +184,7 @@ impl HttpConnection {
                 },
             }
             if silent_since.elapsed() >= SILENCE {
-                bail!(Peer, "nothing came for {} s", SILENCE.as_secs());
+                bail!(Peer, "nothing arrived for {} s", SILENCE.as_secs());
             }
         }
     }
@@ -214,7 +214,7 @@ fn parse(data: &[u8], first_byte: Instant) -> Result<Option<(ResponseHead, usize
             Some(place) if (300..400).contains(&code) => {
                 bail!(
                     Peer,
-                    "HTTP status {code} {reason}: it is at {place}: measure that URL"
+                    "HTTP status {code} {reason}: the file is at {place}: measure that URL"
                 )
             }
             _ => bail!(Peer, "HTTP status {code} {reason}"),
@@ -281,7 +281,7 @@ impl Body {
         };
         let announced = text.parse();
         let announced =
-            announced.with_context(|| format!("Content-Length: `{text}` is no length"))?;
+            announced.with_context(|| format!("Content-Length: `{text}` is not a length"))?;
         Ok(Self::Length {
             announced,
             missing: announced,
@@ -352,7 +352,7 @@ impl Chunks {
                         left => ChunkState::Data(left),
                     };
                 }
-                ChunkState::Done => bail!(Peer, "the server sent more than the last chunk"),
+                ChunkState::Done => bail!(Peer, "the server sent data after the last chunk"),
                 ChunkState::Size | ChunkState::DataEnd | ChunkState::Trailer => {
                     data = self.take_line(data)?;
                 }
@@ -408,7 +408,7 @@ fn header(headers: &[Header<'_>], name: &str) -> Result<Option<String>> {
 fn chunk_size(line: &[u8]) -> Result<u64> {
     let digits = line.split(|byte| b"; ".contains(byte)).next();
     let text = String::from_utf8_lossy(digits.unwrap_or_default());
-    u64::from_str_radix(&text, 16).with_context(|| format!("`{text}` is no chunk size"))
+    u64::from_str_radix(&text, 16).with_context(|| format!("`{text}` is not a chunk size"))
 }
 
 #[cfg(test)]

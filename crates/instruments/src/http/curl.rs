@@ -82,7 +82,7 @@ fn figures(output: &ToolOutput) -> Result<Vec<Figure>> {
     let status = report["response_code"].as_u64().unwrap_or_default();
     ensure!(Tool, status == 200, "HTTP status {status}");
     let times: CurlReport =
-        serde_json::from_value(report).context("curl does not say all it should")?;
+        serde_json::from_value(report).context("the output of curl is incomplete")?;
     let between = |from: ToolNumber, to: ToolNumber| (to.0 - from.0).max(0.0);
     let requested = times.time_pretransfer;
     let mut figures = download_figures(

@@ -34,19 +34,19 @@ pub(crate) const MOST_CONNECTIONS: u32 = 256;
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 #[command(next_help_heading = "Many files")]
 pub(crate) struct FilesArgs {
-    /// Number of files to fetch, taking the URLs in turn [default: 100 with a size, else each URL once]
+    /// Number of files [default: 100 with --sizes, else each URL once]
     #[arg(long, value_name = "N", conflicts_with_all = ["bytes", "duration"], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) count: Option<u32>,
-    /// File sizes: 10kb, `1kb,10kb` in turn, 1kb..100kb, lognormal:MEDIAN,SIGMA, pareto:LEAST,ALPHA
+    /// Sizes of the files: 10kb, a list 1kb,10kb, a range 1kb..100kb, lognormal:MEDIAN,SIGMA or pareto:LEAST,ALPHA
     #[arg(long, visible_alias = "size", value_name = "SIZES", conflicts_with_all = ["bytes", "duration"])]
     pub(crate) sizes: Option<FileSizes>,
-    /// Seed of the random sizes: the same seed fetches the same sizes
+    /// Seed of random sizes
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Number of parallel connections [default: 6]
+    /// Parallel connections [default: 6]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_CONNECTIONS)))]
     pub(crate) connections: Option<u32>,
-    /// Fetch the next file on the same connection instead of a new one
+    /// Fetch several files over the same connection
     #[arg(long)]
     pub(crate) keep_alive: bool,
 }
@@ -74,7 +74,7 @@ impl FilesArgs {
                 ensure!(
                     Input,
                     target.has_size(),
-                    "{target}: write {{size}} where the server takes a file's size"
+                    "{target}: write {{size}} in the place of the file's size"
                 );
                 Ok(target)
             }
@@ -82,7 +82,7 @@ impl FilesArgs {
                 ensure!(
                     Input,
                     !target.has_size(),
-                    "{target}: say with --sizes what {{size}} is to be"
+                    "{target}: add --sizes for the values of {{size}}"
                 );
                 Ok(target)
             }
@@ -173,7 +173,7 @@ fn files(targets: &[HttpTarget], plan: &FilesArgs) -> Vec<RequestedFile> {
 
 fn describe(measurement: Measurement, plan: &FilesArgs) -> Measurement {
     let connections = if plan.keep_alive {
-        format!("{} in parallel, each used again", plan.connections())
+        format!("{} in parallel, each reused", plan.connections())
     } else {
         format!(
             "{} in parallel, a new one for each file",
@@ -188,11 +188,11 @@ fn describe(measurement: Measurement, plan: &FilesArgs) -> Measurement {
         )
         .with_fact(
             "completion",
-            "from a file's turn on its connection, connecting included, to its last byte",
+            "from the start of a file on its connection, including connecting, to its last byte",
         )
         .with_fact(
             "elapsed",
-            "all files: from the first one's turn to the last byte of the last",
+            "all files: from the start of the first to the last byte of the last",
         )
         .with_fact("goodput", "HTTP body bytes (L7) of all files over elapsed")
         .with_fact("intervals", format!("{QUANTILE_INTERVAL}: sampling only"));
@@ -200,7 +200,7 @@ fn describe(measurement: Measurement, plan: &FilesArgs) -> Measurement {
         Some(sizes) => {
             measurement.with_fact("sizes", format!("{}; seed {}", sizes.in_words(), plan.seed))
         }
-        None => measurement.with_fact("sizes", "what the URLs give"),
+        None => measurement.with_fact("sizes", "as the URLs return them"),
     }
 }
 
@@ -308,7 +308,7 @@ impl FetchState<'_> {
                 let sent = connection.request(&file.target, self.plan.keep_alive)?;
                 let head = connection
                     .head(self.stop)?
-                    .context("the server closed the connection and gave no answer")?;
+                    .context("the server closed the connection without an answer")?;
                 (connection, sent, head)
             }
         };
@@ -319,7 +319,7 @@ impl FetchState<'_> {
         if bytes != wanted {
             bail!(
                 Peer,
-                "the server gave {bytes} bytes where {wanted} were asked for"
+                "the server sent {bytes} bytes instead of the requested {wanted}"
             );
         }
         *kept = Some(connection).filter(|_| persistent && self.plan.keep_alive);

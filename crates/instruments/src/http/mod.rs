@@ -100,7 +100,7 @@ impl HttpTarget {
         ensure!(
             Input,
             uri.scheme_str() == Some("http"),
-            "`{url}`: write http://HOST[:PORT]/PATH (farwire measures without TLS)"
+            "`{url}`: write http://HOST[:PORT]/PATH (farwire measures HTTP without TLS)"
         );
         let authority = uri.authority().context("a URL needs a host")?;
         let port = authority.port_u16().unwrap_or(80);
@@ -182,7 +182,7 @@ impl Download {
         let start = connection.request(target, false)?;
         let head = connection.head(&session.stop)?;
         let head =
-            head.context("the server closed the connection within the answer's head, at once")?;
+            head.context("the server closed the connection immediately, within the answer's head")?;
         Ok(Self {
             amount,
             connection,
@@ -264,9 +264,9 @@ impl Download {
         }
         .with_fact(
             "interval",
-            "of what the network carried meanwhile, to which sampling adds nothing: all of the body that was read, and at most what \
-             arrived (TCP_INFO), with what came twice and the answer's head, in a time without twice what the first byte took beyond \
-             a round trip",
+            "of the network's throughput in this time, without sampling error: at least all of the body that was read, at most \
+             what arrived (TCP_INFO), including retransmissions and the answer's head, over a time without twice the delay of \
+             the first byte beyond a round trip",
         );
         match self.head.congestion {
             Some(name) => measurement.with_fact("sender's congestion control", name),
@@ -281,7 +281,7 @@ fn whole(total: u64, most: Option<u64>) -> Result<()> {
         Some(most) if total < most => {
             bail!(
                 Peer,
-                "the server gave {total} of the {most} bytes asked for"
+                "the server sent {total} of the requested {most} bytes"
             )
         }
         _ => Ok(()),
@@ -459,7 +459,7 @@ mod tests {
             let measurement = download_of(answer, Amount::Bytes(9));
             assert_eq!(bytes(&measurement), 6.0);
             let cause = measurement.failure.unwrap();
-            assert!(cause.contains("6 of the 9 bytes"), "{cause}");
+            assert!(cause.contains("6 of the requested 9 bytes"), "{cause}");
         }
     }
 
@@ -471,7 +471,7 @@ mod tests {
             (b"HTTP/1.1 404 Not Found\r\n\r\n", "404 Not Found"),
             (
                 b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.2/x\r\n\r\n",
-                "302 Found: it is at http://127.0.0.2/x: measure that URL",
+                "302 Found: the file is at http://127.0.0.2/x: measure that URL",
             ),
             (
                 b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",

@@ -169,7 +169,10 @@ impl HttpSession {
         let mut response = if matches!(*request.method(), Method::GET | Method::HEAD) {
             self.resource(request.uri().path())
         } else {
-            let refusal = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+            let refusal = text(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "only GET and HEAD are allowed\n",
+            );
             with_header(refusal, ALLOW, "GET, HEAD")
         };
         if let Ok(congestion) = HeaderValue::from_str(self.shared.congestion()) {
@@ -194,11 +197,13 @@ impl HttpSession {
             Some(("seconds", time)) => {
                 seconds(time, longest).map(|time| BodyEnd::At(Instant::now() + time))
             }
-            _ => return text(StatusCode::NOT_FOUND, "there is /bytes/N and /seconds/T\n"),
+            _ => return text(StatusCode::NOT_FOUND, "use /bytes/N or /seconds/T\n"),
         };
         let Some(end) = end else {
             let longest_s = longest.as_secs();
-            let form = format!("N is a whole number of bytes, T seconds from 0 to {longest_s}\n");
+            let form = format!(
+                "N is a whole number of bytes, and T is a number of seconds from 0 to {longest_s}\n"
+            );
             return text(StatusCode::BAD_REQUEST, form);
         };
         if let Err(refusal) = self.admit() {

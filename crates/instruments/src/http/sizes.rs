@@ -85,16 +85,16 @@ impl FileSizes {
             }
         };
         let (least, most) = (least.copied().unwrap_or(0), most.copied().unwrap_or(0));
-        ensure!(Input, least > 0, "a file has at least 1 byte");
+        ensure!(Input, least > 0, "a file must have at least 1 byte");
         ensure!(
             Input,
             least <= most,
-            "from {least} to {most} bytes there is nothing"
+            "there is no size from {least} to {most} bytes"
         );
         ensure!(
             Input,
             most <= LARGEST,
-            "{most} bytes: a file has at most {LARGEST}"
+            "{most} bytes: a file can have at most {LARGEST}"
         );
         Ok(())
     }

@@ -53,7 +53,7 @@ impl DownloadTool {
             }
             (Self::Curl, None) => curl::measure(target, local, session),
             (Self::Curl, Some(_)) => Err(Failure::bad_input(
-                "curl says nothing until it is done: it has no use for --interval",
+                "curl prints nothing until it is done: leave --interval out",
             )),
         }
     }

@@ -35,7 +35,7 @@ pub(crate) fn measure(
     let measurement = launcher.measure(&tool, &arguments, &session.stop, parse);
     Ok(measurement.with_fact(
         "goodput",
-        "HTTP body bytes (L7) from the answer's headers to the end, as wget's rows of dots arrived",
+        "HTTP body bytes (L7) from the answer's headers to the end, by the arrival of wget's rows of dots",
     ))
 }
 
@@ -54,7 +54,7 @@ fn arguments(target: &HttpTarget, local: Option<&Local>) -> Result<Vec<String>> 
         Some(Local::Interface(name)) => {
             bail!(
                 Tool,
-                "wget takes an address to bind to, not an interface ({name})"
+                "wget can bind to an address, but not to an interface ({name})"
             )
         }
         None => {}
@@ -111,7 +111,12 @@ fn saved_bytes(output: &ToolOutput) -> Result<u64> {
         let (_, counts) = line.split_once("saved [")?;
         counts.split(['/', ']']).next()?.parse().ok()
     });
-    saved.with_context(|| format!("wget did not say what it saved: {}", output.last_line()))
+    saved.with_context(|| {
+        format!(
+            "the output of wget lacks the saved size: {}",
+            output.last_line()
+        )
+    })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::Session;
 use crate::endpoint::{self, CONNECT_TIMEOUT};
 use crate::external::{FarTool, Tool};
 use crate::failure::{Blame, Failure};
-use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, seconds};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, NETWORK, SOCKETS, seconds};
 use crate::iperf3::client::Iperf3Server;
 use crate::iperf3::plan::{
     Iperf3Test, LARGEST_WINDOW, LONGEST_BLOCK, LONGEST_OMIT_S, LONGEST_TEST_S, TestDirection,
@@ -24,27 +24,28 @@ use record::profile::{Calibration, Carrier, Headline, HostLimit, InstrumentProfi
 use record::{Direction, Measurement, Metric, Statistic};
 use serde::{Deserialize, Serialize};
 
-/// TCP throughput, as iperf3 measures it, to or from any iperf3 or farwire server
+/// Measure TCP throughput, as iperf3 does
+///
+/// The far end is `farwire serve` or any iperf3 server. Options have the letters of iperf3.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct TcpArgs {
     #[command(flatten)]
     #[serde(flatten)]
     test: Iperf3Args,
     /// Bytes per write call [default: 1 MiB]
-    #[arg(short = 'l', long, value_name = "SIZE", value_parser = |text: &str| small_size(text, LONGEST_BLOCK))]
+    #[arg(short = 'l', long, value_name = "SIZE", value_parser = |text: &str| small_size(text, LONGEST_BLOCK), help_heading = SOCKETS, hide_short_help = true)]
     length: Option<u32>,
-    /// TCP congestion control of the sending sockets [default: the system's]
-    #[arg(short = 'C', long, value_name = "NAME")]
+    /// TCP congestion control of the sender [default: the system's]
+    #[arg(short = 'C', long, value_name = "NAME", help_heading = SOCKETS)]
     congestion: Option<String>,
     /// TCP maximum segment size in bytes
-    #[arg(short = 'M', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=32_767))]
+    #[arg(short = 'M', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=32_767), help_heading = SOCKETS, hide_short_help = true)]
     set_mss: Option<u32>,
-    /// Send immediately instead of waiting to fill a segment (TCP_NODELAY)
-    #[arg(short = 'N', long)]
+    /// Send immediately, without waiting to fill a segment (TCP_NODELAY)
+    #[arg(short = 'N', long, help_heading = SOCKETS, hide_short_help = true)]
     no_delay: bool,
-    /// Copy received data to user space at the receiving end, as other programs do, instead of discarding it in the
-    /// kernel
-    #[arg(long)]
+    /// Copy received data to the program, as other tools do, instead of discarding it in the kernel
+    #[arg(long, help_heading = SOCKETS, hide_short_help = true)]
     #[serde(default)]
     rx_copy: bool,
     #[command(flatten)]
@@ -55,51 +56,50 @@ pub struct TcpArgs {
 /// The arguments that both kinds of iperf3's test share.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Iperf3Args {
-    /// Name or address
+    /// Name or address of the server
     #[serde(skip)]
     host: String,
-    /// Port of the server [default: 5201; with --tool, the tool's own]
+    /// Port of the server [default: 5201; with --tool, the tool's default]
     #[arg(short, long)]
     port: Option<u16>,
-    /// Measure with another program, against a server of its kind; an option that it lacks is an error
+    /// Measure with another program; the far end is a server of that program
     #[arg(long, value_name = "TOOL")]
     tool: Option<StreamTool>,
     /// Number of streams in each direction
     #[arg(short = 'P', long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=128))]
     parallel: u32,
-    /// The server sends
+    /// Receive: the server sends
     #[arg(short = 'R', long, conflicts_with = "bidir")]
     reverse: bool,
-    /// Both ends send
+    /// Send in both directions simultaneously
     #[arg(long)]
     bidir: bool,
-    /// Duration; seconds without a unit [default: 10]
+    /// Duration: 500ms, or a number of seconds [default: 10]
     #[arg(short, long, value_name = "TIME", value_parser = duration, conflicts_with = "bytes")]
     time: Option<Nanos>,
-    /// Number of bytes in each direction instead of a duration: K, M and G are 2^10, 2^20 and 2^30
+    /// Stop after this many bytes in each direction, in place of --time; K, M and G are 2^10, 2^20 and 2^30
     #[arg(short = 'n', long, value_name = "SIZE", value_parser = size)]
     bytes: Option<u64>,
-    /// Omit this time at the start, in whole seconds
+    /// Omit this time at the start, in seconds, a whole number
     #[arg(short = 'O', long, value_name = "TIME", default_value = "0", value_parser = omit)]
     omit: Nanos,
-    /// Interval between reports; seconds without a unit
+    /// Time between reports: 500ms, or a number of seconds
     #[arg(short, long, value_name = "TIME", default_value = "1", value_parser = interval)]
     interval: Nanos,
-    /// Payload rate of each stream in bit/s: K, M and G are 10^3, 10^6 and 10^9; 0 means no limit [default: 0 for TCP,
-    /// 1M for UDP]
+    /// Payload bits per second of each stream; K, M and G are 10^3, 10^6 and 10^9, 0 is no limit [default: 0 for TCP, 1M for UDP]
     #[arg(short = 'b', long, value_name = "RATE", value_parser = bitrate)]
     pub(crate) bitrate: Option<u64>,
     /// Size of the socket buffers at both ends (SO_SNDBUF, SO_RCVBUF)
-    #[arg(short = 'w', long, value_name = "SIZE", value_parser = |text: &str| small_size(text, LARGEST_WINDOW))]
+    #[arg(short = 'w', long, value_name = "SIZE", value_parser = |text: &str| small_size(text, LARGEST_WINDOW), help_heading = SOCKETS, hide_short_help = true)]
     window: Option<u32>,
-    /// TOS byte (traffic class in IPv6): decimal, hexadecimal with 0x, or octal with 0
-    #[arg(short = 'S', long, value_name = "NUMBER", value_parser = tos, conflicts_with = "dscp")]
+    /// Type-of-service byte: decimal, hexadecimal with 0x, or octal with 0
+    #[arg(short = 'S', long, value_name = "NUMBER", value_parser = tos, conflicts_with = "dscp", help_heading = NETWORK, hide_short_help = true)]
     tos: Option<u8>,
-    /// DSCP: 0 to 63, or a name (cs0 to cs7, af11 to af43, ef)
-    #[arg(long, value_name = "DSCP", value_parser = dscp)]
+    /// DSCP: 0 to 63, or a name from cs0 to cs7, af11 to af43, ef
+    #[arg(long, value_name = "DSCP", value_parser = dscp, help_heading = NETWORK)]
     dscp: Option<u8>,
-    /// Time-out for a connection; milliseconds without a unit, as in iperf3 [default: 20s]
-    #[arg(long, value_name = "TIME", value_parser = connect_timeout)]
+    /// Fail if connecting takes longer than this; a number without a unit is milliseconds, as in iperf3 [default: 20s]
+    #[arg(long, value_name = "TIME", value_parser = connect_timeout, help_heading = NETWORK, hide_short_help = true)]
     connect_timeout: Option<Nanos>,
 }
 
@@ -295,7 +295,7 @@ fn omit(text: &str) -> Result<Nanos> {
     ensure!(
         Input,
         Duration::from(time).subsec_nanos() == 0 && time <= Nanos::from_secs(LONGEST_OMIT_S.into()),
-        "must be whole seconds, as iperf3's protocol has it, at most {LONGEST_OMIT_S}"
+        "must be whole seconds (by iperf3's protocol), at most {LONGEST_OMIT_S}"
     );
     Ok(time)
 }

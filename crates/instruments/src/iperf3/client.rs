@@ -218,12 +218,12 @@ impl<'a> Client<'a> {
         if let Some(stream) = remote.streams.iter().find(|stream| unknown(stream.id)) {
             let id = stream.id;
             return wrong(format!(
-                "its results are of a stream {id}, which there is not"
+                "its results contain a stream {id} that does not exist"
             ));
         }
         if let Some(spec) = known.iter().find(|spec| remote.stream(spec.id).is_none()) {
             let id = spec.id;
-            return wrong(format!("its results say nothing of stream {id}"));
+            return wrong(format!("its results lack stream {id}"));
         }
         if let (Transport::Udp, Some(streams)) = (plan.protocol, &mut tested.streams) {
             run::settle(streams, sides, &remote, control, SETTLE);

@@ -151,7 +151,7 @@ impl ControlChannel {
         self.fill(&mut bytes, deadline, "a cookie of 37 bytes")?;
         Cookie::parse(bytes).ok_or_else(|| {
             ControlError::Protocol(
-                "36 letters and a zero are iperf3's cookie, not what came".to_owned(),
+                "iperf3's cookie is 36 letters and a zero byte, and this is different".to_owned(),
             )
         })
     }
@@ -216,7 +216,7 @@ impl ControlChannel {
         self.fill(&mut byte, deadline, wanted)?;
         let state = ControlState::parse(byte[0]).ok_or_else(|| {
             ControlError::Protocol(format!(
-                "it sent the byte {:#04x} where {wanted} was due: that is not iperf3's protocol",
+                "it sent the byte {:#04x} instead of {wanted}: that is not iperf3's protocol",
                 byte[0]
             ))
         })?;
@@ -254,7 +254,7 @@ impl ControlChannel {
 
     /// Returns the error for a state that is not allowed at this point.
     pub(crate) fn unexpected(&self, state: ControlState, wanted: &str) -> ControlError {
-        ControlError::Protocol(format!("it sent {state} where {wanted} was due"))
+        ControlError::Protocol(format!("it sent {state} instead of {wanted}"))
     }
 
     fn send(&mut self, bytes: &[u8], what: &str) -> ControlResult<()> {
@@ -267,7 +267,7 @@ impl ControlChannel {
     fn fill(&mut self, buffer: &mut [u8], deadline: Instant, what: &str) -> ControlResult<()> {
         let gone = |why: &dyn fmt::Display| {
             Err(ControlError::Connection(format!(
-                "{why} where {what} was due"
+                "{why} instead of sending {what}"
             )))
         };
         let begun = Instant::now();
@@ -288,7 +288,7 @@ impl ControlChannel {
                     if Instant::now() >= deadline {
                         let waited = begun.elapsed().as_secs_f64();
                         return Err(ControlError::TimedOut(format!(
-                            "{what} did not come within {waited:.1} s"
+                            "{what} did not arrive within {waited:.1} s"
                         )));
                     }
                 }

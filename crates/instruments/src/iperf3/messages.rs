@@ -28,8 +28,8 @@ const CLIENT_VERSION: &str = concat!("farwire ", env!("CARGO_PKG_VERSION"));
 /// farwire's own parameter, which iperf3 ignores: whether receivers copy received data.
 const RX_COPY: &str = "farwire_rx_copy";
 /// The reason why there is no figure of loss if [`StreamResults::omitted`] is absent and a start was omitted.
-pub(super) const LOSS_UNKNOWN: &str = "unknown: the receiving iperf3, older than 3.14, counts from the very start and does not say \
-    what it lost in the omitted part of it";
+pub(super) const LOSS_UNKNOWN: &str = "unknown: the receiving iperf3 is older than 3.14, which counts from the very start and \
+    does not report the losses of the omitted part";
 /// The number of characters of a wrong value that an error quotes.
 const QUOTED: usize = 40;
 
@@ -242,7 +242,7 @@ impl StreamResults {
                 (None, None) => None,
                 _ => bail!(
                     Peer,
-                    "omitted_errors and omitted_packets come together or not at all"
+                    "omitted_errors and omitted_packets must come together"
                 ),
             },
             seconds: times.map(|(start, end)| end - start).filter(|s| *s > 0.0),

@@ -235,7 +235,7 @@ impl TestLoop<'_> {
             self.moved = (now, moved);
         } else if now.saturating_duration_since(since) >= self.silence {
             return Err(ControlError::TimedOut(format!(
-                "nothing moved on any stream for {} s",
+                "no stream transferred data for {} s",
                 self.silence.as_secs_f64()
             )));
         }

@@ -153,7 +153,7 @@ impl ErrorCode {
     /// Returns the meaning of the code, for failures that a client can cause or wait out.
     fn meaning(self) -> Option<&'static str> {
         if self == Self::CONGESTION_NOT_ALLOWED {
-            return Some("the server's host has this congestion control but does not allow it");
+            return Some("the server's host has this congestion control, but does not allow it");
         }
         Some(match self.code {
             5 => "the test is too long",
@@ -171,8 +171,8 @@ impl ErrorCode {
             123 => "the server could not set the MSS",
             124 => "the server could not set the window",
             134 => "the server does not have this congestion control",
-            142 => "the server does not take tests from this client",
-            144 => "nothing reached the server for too long",
+            142 => "the server refuses tests from this client",
+            144 => "the server received nothing for too long",
             160 => "the test took longer than the server allows",
             200..=207 => "the server could not open or keep a stream",
             _ => return None,

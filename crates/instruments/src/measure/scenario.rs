@@ -148,7 +148,7 @@ impl Kind {
                     || format!("it has {}", known.collect::<Vec<_>>().join(", ")),
                     |near| format!("did you mean `{near}`?"),
                 );
-                let refused = Error::other(format_args!("no option of {}; {near}", self.0));
+                let refused = Error::other(format_args!("not an option of {}; {near}", self.0));
                 return Err(refused.at(name));
             }
         }
@@ -365,7 +365,7 @@ mod tests {
         };
         let error = refused("ping", "parallel = 3");
         assert!(
-            error.starts_with("parallel: no option of ping; it has size, count"),
+            error.starts_with("parallel: not an option of ping; it has size, count"),
             "{error}"
         );
         let error = refused("ping", "count = 'x'");

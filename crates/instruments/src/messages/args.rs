@@ -16,16 +16,16 @@ use record::{Direction, Metric, Statistic};
 /// The far end and the settings of the TCP connection.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ConnectionArgs {
-    /// Name or address of `farwire serve`, optionally with a port [default port: 5203]
+    /// Name or address of `farwire serve`, and its port if it is not 5203: HOST:PORT
     #[serde(skip)]
     pub(crate) host: String,
-    /// Number of runs of each size, each on a separate connection
+    /// Number of runs of each size, each on its own connection
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
-    /// Leave Nagle's algorithm on, as nettest does
+    /// Keep Nagle's algorithm on, as nettest does
     #[arg(long)]
     pub(crate) nagle: bool,
-    /// Largest TCP segment in bytes, to send and to announce [default: the path's]
+    /// TCP maximum segment size in bytes [default: the path's]
     #[arg(short = 'M', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(88..=32_767))]
     pub(crate) set_mss: Option<u32>,
 }
@@ -33,7 +33,7 @@ pub(crate) struct ConnectionArgs {
 /// The messages to send.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Messages {
-    /// Message size in bytes, 1 to 1,000,000: one size, a list (1,64,1KiB) or a doubling range (1..131072)
+    /// Message size in bytes: 64, a list 1,64,1KiB, or a doubling range 1..131072; at most 1,000,000
     #[arg(
         short,
         long,
@@ -45,7 +45,7 @@ pub(crate) struct Messages {
     /// Use the sizes and counts of a published table
     #[arg(long, value_name = "NAME")]
     pub(crate) sweep: Option<Sweep>,
-    /// Messages per run [default: 100]; a sweep's counts are scaled so that the largest equals this
+    /// Messages per run [default: 100]; scales the counts of a sweep so that this is the largest
     #[arg(short, long, visible_alias = "iterations", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub(crate) count: Option<u64>,
 }
@@ -103,7 +103,7 @@ impl Messages {
             ensure!(
                 Input,
                 load.size as u64 <= largest,
-                "a message of {} bytes is too large: at most {largest}",
+                "a message of {} bytes is too large: at most {largest} are allowed",
                 load.size
             );
         }

@@ -31,9 +31,9 @@ use record::table::Table;
 use record::{Direction, Figure, Measurement, Metric, Sample};
 use stats::t_interval;
 
-/// Throughput of messages in one direction, as nettest measures it
+/// Measure the throughput of messages in one direction, as nettest did
 ///
-/// Each message is one send call. The far end discards the messages and sends one byte after the last one.
+/// Each message is one send call. The far end discards the messages, and sends one byte at the end.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct BlastArgs {
     #[command(flatten)]
@@ -204,9 +204,9 @@ fn with_facts(plan: &BlastArgs) -> Measurement {
     Measurement::default()
         .with_fact(
             "goodput",
-            "payload (L7): iterations x size / elapsed, from the first send to the far end's byte that says it has all",
+            "payload (L7): iterations x size / elapsed, from the first send to the far end's byte that confirms all of it",
         )
-        .with_fact("messages", "each is one call of send(2), also the smallest")
+        .with_fact("messages", "each is one call of send(2), even the smallest")
         .with_fact("nagle", nagle_in_words(plan.connection.nagle))
         .with_fact("variation", VARIATION)
         .with_fact("interval", GOODPUT_INTERVAL)

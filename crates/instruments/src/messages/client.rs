@@ -56,7 +56,7 @@ impl MessageTarget {
             .map_err(|broken| self.error_at("answering the request", broken))?;
         let wrong = || {
             format!(
-                "{}: is `farwire serve` of this version there?",
+                "{}: no `farwire serve` of this version answers",
                 self.address
             )
         };
@@ -67,7 +67,7 @@ impl MessageTarget {
         let mss = format!("{mss} bytes of payload in a full segment");
         let sndbuf = SockRef::from(socket).send_buffer_size()?;
         let buffers = format!(
-            "{sndbuf} bytes to send (SO_SNDBUF), {} bytes to receive at the far end (SO_RCVBUF), as a connection begins",
+            "{sndbuf} bytes to send (SO_SNDBUF), {} bytes to receive at the far end (SO_RCVBUF), at the start of a connection",
             grant.rcvbuf
         );
         let facts = [("mss", mss), ("socket_buffers", buffers)];

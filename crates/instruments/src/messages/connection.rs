@@ -47,7 +47,7 @@ pub(crate) enum MessageError {
     #[error("{0}")]
     Stopped(StopCause),
     /// The peer was silent for too long.
-    #[error("it neither sent nor took anything for {} s", .0.as_secs_f64())]
+    #[error("it neither sent nor received anything for {} s", .0.as_secs_f64())]
     Silent(Duration),
     /// The peer closed the connection properly, between two messages.
     #[error("it closed the connection")]
@@ -56,7 +56,7 @@ pub(crate) enum MessageError {
     #[error("it closed the connection after {0} bytes of a message")]
     ClosedWithin(usize),
     /// The line is too long or not text.
-    #[error("came {0:?} where a line of text of at most {LONGEST_LINE} bytes was due")]
+    #[error("it sent {0:?} instead of a line of text of at most {LONGEST_LINE} bytes")]
     NoLine(String),
     /// The connection failed.
     #[error("the connection broke: {0}")]

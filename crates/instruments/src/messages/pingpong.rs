@@ -38,9 +38,9 @@ use record::{Direction, Figure, Measurement, Metric, Sample};
 use stats::losses::Losses;
 use stats::t_interval;
 
-/// Round-trip time of messages, as nettest measures it
+/// Measure the round-trip time of messages, as nettest did
 ///
-/// The far end sends each message back once all of it has arrived; then the next message follows.
+/// The far end returns each message after it has received all of it. Then the next message follows.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct PingpongArgs {
     #[command(flatten)]
@@ -49,13 +49,13 @@ pub struct PingpongArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub(super) messages: Messages,
-    /// Way in which both ends wait for a message
+    /// Method by which both ends wait for a message
     #[arg(long, value_enum, default_value_t)]
     pub(super) wait: WaitMode,
-    /// Use UDP, with one datagram per message of at most 65,507 bytes
+    /// Use UDP, with one datagram of at most 65,507 bytes per message
     #[arg(short, long)]
     pub(super) udp: bool,
-    /// Over UDP, count a message as lost and its answer as late after this time
+    /// Over UDP, count a message as lost after this time without an answer
     #[arg(short = 'W', long, value_name = "TIME", default_value = "1s", value_parser = above_zero, requires = "udp")]
     pub(super) timeout: Nanos,
     #[command(flatten)]
@@ -163,8 +163,7 @@ fn check_datagrams(loads: &[MessageLoad]) -> Result<(), Failure> {
         .find(|load| load.size > LARGEST_DATAGRAM.into());
     too_large.map_or(Ok(()), |load| {
         Err(Failure::bad_input(format_args!(
-            "a message of {} bytes does not fit a UDP datagram: at most {LARGEST_DATAGRAM}; \
-             choose smaller sizes, or TCP",
+            "a message of {} bytes does not fit into a UDP datagram: use at most {LARGEST_DATAGRAM}, or TCP",
             load.size
         )))
     })
@@ -287,7 +286,7 @@ impl Runs<'_> {
         ensure!(
             Peer,
             answer == message,
-            "{} sends back other bytes than it got",
+            "{} returns other bytes than it received",
             self.far.address
         );
         self.retransmitted += u64::from(TcpInfo::of(stream.socket())?.total_retrans);
@@ -300,7 +299,7 @@ impl Runs<'_> {
         let mut address = far.address;
         let socket = endpoint::udp(address, far.local.as_ref())?;
         let (stream, grant) = self.request(Some(socket.local_addr()?.port()))?;
-        let port = grant.udp.context("the far end grants no UDP port")?;
+        let port = grant.udp.context("the far end offers no UDP port")?;
         if port != address.port() {
             address.set_port(port);
             socket.connect(address)?;
@@ -360,7 +359,7 @@ impl Runs<'_> {
         ensure!(
             Peer,
             counts.answered <= result.received && result.received <= counts.sent,
-            "{} counts {} messages, of {} that were sent and {} that it answered",
+            "{} counts {} messages, but {} were sent and {} answered",
             far.address,
             result.received,
             counts.sent,
@@ -390,7 +389,7 @@ impl Runs<'_> {
         let text = if asked == granted {
             asked.to_string()
         } else {
-            format!("{asked}; the far end has no core to spare: {granted}")
+            format!("{asked}; the far end has no free core: {granted}")
         };
         self.measurement.facts.insert("wait".to_owned(), text);
     }
@@ -428,7 +427,8 @@ impl Runs<'_> {
         match host_overhead(self.load.size, self.plan.wait, pause, stop) {
             Ok(overhead) => Some(2.0 * overhead.as_secs_f64() * 1e3),
             Err(error) => {
-                let cause = format!("none: no loopback to estimate the hosts' part on: {error:#}");
+                let cause =
+                    format!("none: there is no loopback to estimate the hosts' part: {error:#}");
                 self.measurement.facts.insert("interval".to_owned(), cause);
                 None
             }
@@ -471,26 +471,22 @@ impl DatagramCounts {
 /// sample.
 fn with_facts(plan: &PingpongArgs, keep: bool) -> Measurement {
     let transport = match plan.udp_timeout() {
-        None => {
-            "TCP: from handing the message to the kernel to having read the whole of it back".into()
-        }
+        None => "TCP: from handing the message to the kernel until all of it is read back".into(),
         Some(timeout) => format!(
-            "UDP: one message at a time; lost without an answer within {} s, and the next one follows; means are of \
-             answered messages",
+            "UDP: one message at a time, lost without an answer within {} s; means are over answered messages",
             timeout.as_secs_f64()
         ),
     };
     let kept = if keep {
         "every message's round-trip time is a sample"
     } else {
-        "more than 20000 messages: the times of the runs are samples, those of single messages were kept in a \
-         histogram of 0.01 %"
+        "more than 20000 messages: the samples are the times of runs, and single messages are in a histogram of 0.01 %"
     };
     let nagle = nagle_in_words(plan.connection.nagle);
     Measurement::default()
         .with_fact(
             "rtt",
-            format!("{transport}; user space, both hosts included"),
+            format!("{transport}; user space, including both hosts"),
         )
         .with_fact("samples", kept)
         .with_fact("nagle", format!("{nagle}, at both ends"))
@@ -503,11 +499,11 @@ fn interval_in_words(keep: bool) -> String {
     let quantiles = if keep {
         measured::QUANTILE_INTERVAL
     } else {
-        "of quantiles by the ranks of all messages, as if they were independent of each other"
+        "of quantiles by the ranks of all messages, assuming independent messages"
     };
     format!(
-        "of the mean: Student's t over the runs; {quantiles}; their lower ends less twice the mean over loopback, which bounds \
-         the hosts' part; of loss: Wilson's, which takes lost messages for independent, since each waits for the time-out of the one \
-         before"
+        "of the mean: Student's t over the runs; {quantiles}; the lower ends are reduced by twice the mean over loopback, the \
+         upper bound of the hosts' part; of loss: Wilson's, for independent losses, because each message waits for the timeout \
+         of the one before"
     )
 }

@@ -135,8 +135,8 @@ impl MessageRoundTrips {
 }
 
 /// The method behind [`goodput_interval`], stated among the facts of a measurement.
-pub(super) const GOODPUT_INTERVAL: &str = "Student's t over the runs' goodputs; the upper end without twice what a message takes over loopback, which \
-     bounds the hosts' part of a run";
+pub(super) const GOODPUT_INTERVAL: &str = "Student's t over the runs' goodputs; the upper end leaves out twice the time of a \
+     message over loopback, the upper bound of the hosts' part of a run";
 
 /// Returns the 95 % interval of the network's goodput for runs of `bytes`: Student's t interval over the goodputs of
 /// the runs. Its upper end excludes the time `hosts_s` in seconds that the hosts add to a run.
@@ -221,7 +221,7 @@ pub(super) fn host_overhead(
             .collect();
         hosts.sort_unstable();
         let nine_in_ten = hosts.get(hosts.len() * 9 / 10).copied();
-        nine_in_ten.context("no message came back over loopback")
+        nine_in_ten.context("no message returned over loopback")
     })
 }
 

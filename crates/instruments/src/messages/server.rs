@@ -134,7 +134,7 @@ impl MessageServer {
         };
         if memory > limits.memory.0 {
             return over_limit(format!(
-                "{memory} bytes of memory are more than the {} of a test here",
+                "{memory} bytes of memory exceed the {} of a test here",
                 limits.memory.0
             ));
         }
@@ -142,7 +142,7 @@ impl MessageServer {
             && latency >= limits.idle
         {
             return over_limit(format!(
-                "a latency of {} s is more than the {} s of silence that are allowed here",
+                "a latency of {} s exceeds the {} s of silence that are allowed here",
                 latency.as_secs_f64(),
                 limits.idle.as_secs_f64()
             ));

@@ -27,7 +27,7 @@ pub struct MessageSizes(Vec<usize>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sweep {
-    /// The 25 sizes of nettest's tables, 1 to 131,072 bytes, with its iteration counts
+    /// The 25 sizes of nettest's tables, 1 to 131,072 bytes, with their iteration counts
     Nettest,
 }
 
@@ -130,7 +130,7 @@ impl FromStr for MessageSizes {
                 None => sizes.push(size(part)?),
                 Some((low, high)) => {
                     let (low, high) = (size(low)?, size(high)?);
-                    ensure!(Input, low <= high, "{part}: the range runs backwards");
+                    ensure!(Input, low <= high, "{part}: the range is descending");
                     let doubling = std::iter::successors(Some(low), |size| size.checked_mul(2));
                     sizes.extend(doubling.take_while(|size| *size < high));
                     sizes.push(high);
@@ -152,7 +152,7 @@ fn size(text: &str) -> Result<usize> {
         Err(_) => text.trim().parse()?,
     };
     if bytes.0 == 0 {
-        bail!(Input, "a message has at least 1 byte");
+        bail!(Input, "a message must have at least 1 byte");
     }
     usize::try_from(bytes.0).context("too large")
 }

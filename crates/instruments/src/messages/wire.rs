@@ -50,10 +50,10 @@ const WAITS: [(&str, WaitMode); 2] = [("block", WaitMode::Block), ("spin", WaitM
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum WaitMode {
-    /// Sleep in the kernel until it arrives
+    /// Sleep in the kernel until the message arrives
     #[default]
     Block,
-    /// Poll without sleeping: occupies a core at each end, and keeps the wake-up out of the round-trip time
+    /// Busy-wait: uses a core at each end, but adds no wake-up latency
     Spin,
 }
 
@@ -175,7 +175,7 @@ impl FromStr for MessageRequest {
         ensure!(
             Peer,
             words.next() == Some(GREETING),
-            "a request starts with `{GREETING} `; this is farwire's far end of pingpong, blast and transfer"
+            "a request must start with `{GREETING} `; this is farwire's far end of pingpong, blast and transfer"
         );
         let mode = words.next().unwrap_or_default();
         let mut fields = LineFields::parse(words)?;
@@ -309,7 +309,7 @@ impl<'a> LineFields<'a> {
         ensure!(
             Peer,
             words.next() == Some(first),
-            "came {line:?} where a line starts with `{first} `"
+            "it sent {line:?} instead of a line that starts with `{first} `"
         );
         Self::parse(words)
     }

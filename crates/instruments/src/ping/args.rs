@@ -19,10 +19,10 @@ use record::pace::PathPace;
 use record::profile::{Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::{Measurement, Metric, Statistic};
 
-/// ICMP echo, as ping(8) measures it
+/// Measure the round-trip time and loss of ICMP echo requests, as ping(8) does
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct PingArgs {
-    /// Name or address
+    /// Name or address to ping
     #[serde(skip)]
     host: String,
     #[command(flatten)]

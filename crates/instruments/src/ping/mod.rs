@@ -29,7 +29,7 @@ use super::echo_stats::EchoStats;
 use crate::codec::ones_complement_sum;
 use crate::endpoint::{self, Local};
 use crate::failure::check_stop;
-use crate::instrument::{interval, intervals};
+use crate::instrument::{NETWORK, interval, intervals};
 use crate::iperf3::args::{dscp, tos};
 use crate::measured::{QUANTILE_INTERVAL, failed, failure};
 use netio::stop::STOP_INTERVAL;
@@ -47,26 +47,26 @@ const LONGEST_IPV4_HEADER: usize = 60;
 /// The echo requests
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct PingPlan {
-    /// Payload size in bytes
+    /// Payload size in bytes of a request
     #[arg(short, long, value_name = "BYTES", default_value_t = 56, value_parser = clap::value_parser!(u16).range(..=65_507))]
     pub(crate) size: u16,
-    /// Number of echo requests
+    /// Number of requests
     #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) count: u32,
-    /// Interval between requests: seconds, or a time such as 20ms
+    /// Time between requests: 20ms, or a number of seconds
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: Nanos,
-    /// Count a request as lost, and its answer as late, after this time
+    /// Count a request as lost after this time without an answer
     #[arg(short = 'W', long, value_name = "TIME", default_value = "3s")]
     pub(crate) timeout: Nanos,
-    /// TOS byte (traffic class in IPv6): decimal, hexadecimal with 0x, or octal with 0
-    #[arg(short = 'S', long, value_name = "NUMBER", value_parser = tos, conflicts_with = "dscp")]
+    /// Type-of-service byte: decimal, hexadecimal with 0x, or octal with 0
+    #[arg(short = 'S', long, value_name = "NUMBER", value_parser = tos, conflicts_with = "dscp", help_heading = NETWORK, hide_short_help = true)]
     pub(crate) tos: Option<u8>,
-    /// DSCP: 0 to 63, or a name (cs0 to cs7, af11 to af43, ef)
-    #[arg(long, value_name = "DSCP", value_parser = dscp)]
+    /// DSCP: 0 to 63, or a name from cs0 to cs7, af11 to af43, ef
+    #[arg(long, value_name = "DSCP", value_parser = dscp, help_heading = NETWORK)]
     pub(crate) dscp: Option<u8>,
     /// TTL (hop limit in IPv6)
-    #[arg(short, long, value_name = "HOPS", value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(short, long, value_name = "HOPS", value_parser = clap::value_parser!(u8).range(1..), help_heading = NETWORK, hide_short_help = true)]
     pub(crate) ttl: Option<u8>,
 }
 
@@ -235,7 +235,7 @@ impl<'a> Pinger<'a> {
         ensure!(
             Peer,
             !self.tally.flooded(),
-            "{target} answers without end: more than any network makes of {sent} requests"
+            "{target} sends answers without end, more than any network makes of {sent} requests"
         );
         Ok(())
     }
@@ -328,12 +328,12 @@ fn with_hosts_part(mut measurement: Measurement, host_ms: f64) -> Measurement {
     measurement
         .with_fact(
             "rtt interval",
-            format!("{QUANTILE_INTERVAL}; its lower end less the hosts' part at most"),
+            format!("{QUANTILE_INTERVAL}; the lower end is reduced by the greatest part of the hosts"),
         )
         .with_fact(
             "host",
-            "the hosts' part of a round trip at most: twice the 90th percentile of what a send call here lasts, \
-             once for sending here and once for echoing there",
+            "upper bound of the hosts' part of a round trip: twice the 90th percentile of a send call here, once for sending \
+             here and once for echoing there",
         )
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn measure(
     let stop = session.stop.within(plan.longest() + GRACE);
     let launcher = session.launcher();
     let measurement = launcher.measure(&tool, &arguments, &stop, |output| parse(output, plan));
-    let stamps = "as the tool takes them, printed with three digits";
+    let stamps = "as the tool measures them, printed with three digits";
     Ok(measurement
         .with_fact("rtt", plan.describe(target))
         .with_fact("timestamps", stamps))
@@ -123,8 +123,8 @@ fn sending_times(answers: &[EchoReply], sent: u64, interval: Duration) -> Vec<f6
 fn schedule(sent: u64, took_s: f64, plan: &PingPlan) -> String {
     let asked_s = plan.interval().as_secs_f64() * (sent - 1) as f64;
     format!(
-        "none: ping waits for at least the interval after each request, so {sent} requests took {took_s:.3} s where intervals alone are \
-         {asked_s:.3} s; whether it kept up cannot be judged"
+        "none: ping waits at least the interval after each request, so {sent} requests took {took_s:.3} s, and the intervals \
+         alone are {asked_s:.3} s; whether ping kept up cannot be judged"
     )
 }
 
@@ -265,7 +265,7 @@ rtt min/avg/max/mdev = 1.740/1.745/1.750/0.005 ms
         let facts = parse(&captured(ANSWERED, 0), &PLAN).facts;
         let schedule = &facts["schedule"];
         assert!(
-            schedule.contains("3 requests took 0.200 s where intervals alone are 0.200 s"),
+            schedule.contains("3 requests took 0.200 s, and the intervals alone are 0.200 s"),
             "{schedule}"
         );
     }

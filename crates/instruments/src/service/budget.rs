@@ -130,10 +130,10 @@ impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let most = self.most;
         match self.what {
-            Unit::Tests => write!(f, "{most} tests run already"),
-            Unit::Connections => write!(f, "{most} connections are open already"),
-            Unit::Waiting => write!(f, "{most} connections wait for their test already"),
-            Unit::Memory => write!(f, "there are {} of memory", Bytes(most)),
+            Unit::Tests => write!(f, "{most} tests are already running"),
+            Unit::Connections => write!(f, "{most} connections are already open"),
+            Unit::Waiting => write!(f, "{most} connections are already waiting for their tests"),
+            Unit::Memory => write!(f, "{} of memory are available", Bytes(most)),
         }?;
         f.write_str(if self.of_source {
             " for this address"
@@ -166,10 +166,13 @@ mod tests {
         let (one, other) = (source("192.0.2.1"), source("192.0.2.2"));
         let first = budget.take(Some(one), 2).unwrap();
         let refused = budget.take(Some(one), 1).unwrap_err();
-        assert_eq!(refused.to_string(), "2 tests run already for this address");
+        assert_eq!(
+            refused.to_string(),
+            "2 tests are already running for this address"
+        );
         let second = budget.take(Some(other), 1).unwrap();
         let refused = budget.take(Some(other), 1).unwrap_err();
-        assert_eq!(refused.to_string(), "3 tests run already");
+        assert_eq!(refused.to_string(), "3 tests are already running");
         drop((first, second));
         let _all = budget.take(Some(one), 2).unwrap();
         assert_eq!(lock(&budget.taken).by_source.len(), 1);

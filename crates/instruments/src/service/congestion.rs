@@ -80,12 +80,12 @@ pub(super) fn set_congestion(socket: &Socket, name: &str) -> Result<()> {
     set.map_err(|error: io::Error| {
         let (problem, which, remedy) = match error.kind() {
             io::ErrorKind::PermissionDenied => (
-                "is available on this host but not allowed to this user; allowed are",
+                "is available on this host, but not allowed to this user; allowed are",
                 "allowed",
                 String::new(),
             ),
             _ => (
-                "is not available; there are",
+                "is not available; available are",
                 "available",
                 format!("; as root, `modprobe tcp_{name}` loads it where the kernel has it"),
             ),

@@ -178,7 +178,7 @@ impl Log {
         if let Some(text_log) = &self.text_log {
             let times = match count {
                 1 => String::new(),
-                count => format!(" ({count} refusals, of {peer} the last)"),
+                count => format!(" ({count} refusals, the last of {peer})"),
             };
             let words = format!("{refused_at}, {peer}, {protocol}, REFUSED: {why}{times}");
             text_log.queue(log_line(&words));
@@ -300,7 +300,9 @@ fn lost(count: &AtomicU64, say: fn(u64) -> String) -> Option<String> {
 
 fn lost_lines(lost: u64) -> String {
     let now = now();
-    format!("{now} farwire: {lost} lines of this log were lost here: they were not read in time")
+    format!(
+        "{now} farwire: {lost} lines of this log are missing here, because they were not read in time"
+    )
 }
 
 fn lost_entries(lost: u64) -> String {

@@ -116,7 +116,7 @@ pub(crate) struct TestResources {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AdmissionRefusal {
     /// The client's address is in none of the allowed networks.
-    #[error("this address may not test here")]
+    #[error("this address is not allowed to test here")]
     NotAllowed,
     /// A resource is used up.
     #[error("busy: {0}")]
@@ -474,10 +474,13 @@ mod tests {
         let first = test("192.0.2.1:9").unwrap();
         assert_eq!(
             message(test("192.0.2.1:10")),
-            "busy: 1 tests run already for this address"
+            "busy: 1 tests are already running for this address"
         );
         let second = test("192.0.2.2:9").unwrap();
-        assert_eq!(message(test("192.0.2.3:9")), "busy: 2 tests run already");
+        assert_eq!(
+            message(test("192.0.2.3:9")),
+            "busy: 2 tests are already running"
+        );
         drop((first, second));
         assert!(test("192.0.2.1:9").is_ok());
     }

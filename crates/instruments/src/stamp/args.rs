@@ -12,7 +12,9 @@ use clap::Args;
 use model::BitsPerSec;
 
 use crate::failure::{Blame, Failure};
-use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, estimated, intervals};
+use crate::instrument::{
+    CommonArgs, FarEnd, Instrument, MeasureOutput, OUTPUT, estimated, intervals,
+};
 use crate::iperf3::client::Iperf3Server;
 use crate::iperf3::plan::{Iperf3Test, MOST_STREAMS, Transport, Until};
 use crate::iperf3::{self, tcp, udp};
@@ -27,29 +29,29 @@ use record::profile::{Headline, HostLimit, InstrumentProfile, SampleKind};
 use record::{Figure, Measurement, Metric, Phase, Statistic};
 use serde::{Deserialize, Serialize};
 
-/// STAMP (RFC 8762): delay, delay variation, loss and reordering of packets in each direction
+/// Measure the delay, delay variation, loss and reordering of packets in each direction, with STAMP
 ///
-/// HOST runs `farwire serve`, or any STAMP or TWAMP Light reflector without authentication.
+/// The far end is `farwire serve`, or any STAMP (RFC 8762) or TWAMP Light reflector without authentication.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct ProbeArgs {
     /// Name or address of the reflector, optionally with its port
     #[arg(value_name = "HOST[:PORT]")]
     #[serde(skip)]
     host: String,
-    /// UDP port of the reflector, unless HOST includes one
+    /// UDP port of the reflector, unless HOST contains it
     #[arg(short, long, default_value_t = wire::PORT)]
     port: u16,
     #[command(flatten)]
     #[serde(flatten)]
     plan: ProbePlan,
-    /// Probe a second time while TCP streams or a UDP stream load the path to the same far end: tcp:3, udp:10mbit
+    /// Then probe again under load: three TCP streams (tcp:3) or a UDP stream (udp:10mbit) to the same far end
     #[arg(long, value_name = "LOAD")]
     under: Option<LoadKind>,
     /// Port of the far end for the load
     #[arg(long, value_name = "PORT", default_value_t = 5201, requires = "under")]
     under_port: u16,
-    /// Write a line per probe as CSV to this file
-    #[arg(long, value_name = "FILE")]
+    /// Write a CSV line for every probe to FILE
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     #[serde(skip)]
     csv: Option<PathBuf>,
     #[command(flatten)]
@@ -211,14 +213,14 @@ impl FromStr for LoadKind {
             "tcp" => {
                 let streams: u32 = amount
                     .parse()
-                    .map_err(|_| Error::Input(format!("`{amount}` is no number of streams")))?;
+                    .map_err(|_| Error::Input(format!("`{amount}` is not a number of streams")))?;
                 let most = MOST_STREAMS;
                 ensure!(Input, (1..=most).contains(&streams), "1 to {most} streams");
                 Ok(Self::Tcp(streams))
             }
             "udp" => amount.parse().map(Self::Udp).map_err(Into::into),
             _ => Err(Error::Input(format!(
-                "`{kind}` is no load: tcp:3 is three TCP streams, udp:10mbit a UDP stream"
+                "`{kind}` is not a load: write tcp:3 for three TCP streams, or udp:10mbit for a UDP stream"
             ))),
         }
     }

@@ -306,15 +306,15 @@ impl ProbeResults {
     /// Returns the facts that define each kind of figure and its interval, and name what is not available.
     fn facts(&self, plan: &ProbePlan) -> BTreeMap<String, String> {
         let probe = format!(
-            "STAMP (RFC 8762), {} payload bytes of UDP, one in {:?}; an answer after {:?} is late and its probe lost",
+            "STAMP (RFC 8762), {} payload bytes of UDP, one every {:?}; a probe without an answer within {:?} is lost",
             plan.size,
             plan.interval(),
             plan.timeout()
         );
         let rtt = format!(
-            "user space to user space, with what both hosts add; intervals: {QUANTILE_INTERVAL}; of the mean by batch means"
+            "user space to user space, including both hosts; intervals: {QUANTILE_INTERVAL}; of the mean by batch means"
         );
-        let variation = "ipdv: RFC 3393, of neighbouring probes, without its sign; pdv: RFC 5481, delay less the least of its direction";
+        let variation = "ipdv: RFC 3393, of neighbouring probes, absolute value; pdv: RFC 5481, delay minus the least delay of the direction";
         let facts = [
             ("far_end", self.far_end()),
             ("loss", self.loss(plan)),
@@ -331,40 +331,42 @@ impl ProbeResults {
     fn network_rtt(&self) -> String {
         let far_end = &self.log.far_end;
         if self.delays.iter().all(|delays| delays.network.is_none()) {
-            return "not known: kernel stamps are missing".to_owned();
+            return "unknown: kernel time stamps are missing".to_owned();
         }
         let what = match (far_end.is_farwire, far_end.follows_up) {
             (true, true) => {
-                "kernel stamps at all four points, the far end's time of sending by Follow-Up Telemetry (RFC 8972)"
+                "kernel time stamps at all four points, the far end's sending time by Follow-Up Telemetry (RFC 8972)"
             }
             (false, true) => {
-                "kernel stamps here, the far end's own stamps there, its time of sending by Follow-Up Telemetry (RFC 8972)"
+                "kernel time stamps here, the far end's own time stamps there, its sending time by Follow-Up Telemetry (RFC 8972)"
             }
             (_, false) => {
-                "kernel stamps here; the far end does not say when answers really left, so that their way out of it is in the figure"
+                "kernel time stamps here; the far end does not report when answers really left, so their way out of it is included"
             }
         };
-        format!("rtt less host: {what}; interval: {STAMP_ERROR_MS} ms a direction for the stamps")
+        format!(
+            "rtt minus host: {what}; interval: {STAMP_ERROR_MS} ms per direction for the time stamps"
+        )
     }
 
     fn one_way_delay(&self) -> String {
         let Some(offset) = self.offset else {
-            return "not known: kernel stamps are missing".to_owned();
+            return "unknown: kernel time stamps are missing".to_owned();
         };
         match offset.relation {
             ClockRelation::Same => format!(
-                "both ends read the same clock: the far end proved that it runs on this kernel; interval: {STAMP_ERROR_MS} ms for the stamps"
+                "both ends read the same clock: the far end proved that it runs on this kernel; interval: {STAMP_ERROR_MS} ms for the time stamps"
             ),
             ClockRelation::Synchronised => {
                 let far_error = self.log.far_end.error;
                 format!(
-                    "both clocks are synchronised, so they say: this one to {:.3} ms, the far end's to {:.3} ms; the interval has both, and {STAMP_ERROR_MS} ms for the stamps",
+                    "both clocks report that they are synchronised: this one to {:.3} ms, the far end's to {:.3} ms; the interval includes both, and {STAMP_ERROR_MS} ms for the time stamps",
                     self.own_error_ms.unwrap_or_default(),
                     far_error.map_or(0.0, |error| error.seconds() * 1e3)
                 )
             }
             ClockRelation::Unrelated => format!(
-                "variation only: nothing relates the two clocks; the fastest packets allow an offset of {:.3} to {:.3} ms; drift between the clocks is in pdv",
+                "variation only: the relation of the two clocks is unknown; the fastest packets allow an offset of {:.3} to {:.3} ms; pdv includes the drift between the clocks",
                 offset.low, offset.high
             ),
         }
@@ -373,11 +375,11 @@ impl ProbeResults {
     fn loss(&self, plan: &ProbePlan) -> String {
         let by_direction = match self.losses.split {
             Some(split) => format!(
-                "by direction from the far end's count, exact up to the last answer that came back, that to probe {}, with {} after it unknown",
+                "by direction from the far end's count, exact up to the last answer, to probe {}; {} later ones are unknown",
                 self.log.probes.len() as u64 - split.unresolved,
                 split.unresolved
             ),
-            None => "not by direction: the far end gives no count of its own that fits".to_owned(),
+            None => "not by direction: the far end has no consistent count".to_owned(),
         };
         format!(
             "no answer within {:?}; {by_direction}; interval: {LOSS_INTERVAL}",
@@ -393,7 +395,7 @@ impl ProbeResults {
         let not = if far_end.is_farwire { "" } else { "not " };
         let form = if error.ptp { "PTP" } else { "NTP" };
         let ttl = self.log.answers.last().map_or(0, |answer| answer.ttl);
-        format!("{not}farwire, stamps in {form}'s form, probes arrive there with TTL {ttl}")
+        format!("{not}farwire, time stamps in {form} format, probes arrive there with TTL {ttl}")
     }
 
     /// Returns the facts about irregularities, if there are any.
@@ -407,17 +409,17 @@ impl ProbeResults {
             (
                 "clock_steps",
                 self.impossible,
-                "answers have stamps that cannot be, as if a clock was set: they are in rtt only",
+                "answers have impossible time stamps, as if a clock was set: they count for rtt only",
             ),
             (
                 "host_overflow",
                 self.log.overflowed.most,
-                "answers, at most, found this host's socket full: they are in the loss, and are not the network's; its interval covers them",
+                "answers, at most, arrived at a full socket of this host: they count as lost, but the network did not lose them; the interval of the loss covers them",
             ),
             (
                 "far_overflow",
                 self.far_overflow(),
-                "requests of all its clients, at most, found the far end's socket full: they may be in the loss, and are not the network's; its interval covers them",
+                "requests of all clients, at most, arrived at a full socket of the far end: they may count as lost, but the network did not lose them; the interval of the loss covers them",
             ),
         ];
         let counts = counts.into_iter().filter(|(_, count, _)| *count > 0);

@@ -39,16 +39,16 @@ pub(crate) const EXTENDED_SIZE: u16 = 104;
 /// The probes
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ProbePlan {
-    /// UDP payload size in bytes; a probe below 104 contains no extensions of RFC 8972
-    #[arg(short, long, value_name = "BYTES", default_value_t = EXTENDED_SIZE)]
+    /// Payload bytes of a probe; below 104, without the extensions of RFC 8972
+    #[arg(short, long, value_name = "BYTES", default_value_t = FULL)]
     pub(crate) size: u16,
     /// Number of probes
     #[arg(short, long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) count: u32,
-    /// Interval between probes: seconds, or a time such as 10ms or 500us
+    /// Time between probes: 500us, or a number of seconds
     #[arg(short, long, value_name = "TIME", default_value = "10ms", value_parser = interval)]
     pub(crate) interval: Nanos,
-    /// Count a probe as lost, and its answer as late, after this time
+    /// Count a probe as lost after this time without an answer
     #[arg(short = 'W', long, value_name = "TIME", default_value = "2s", value_parser = above_zero)]
     pub(crate) timeout: Nanos,
 }
@@ -98,7 +98,7 @@ impl ProbePlan {
         if !(BASE..=LONGEST).contains(&size) {
             bail!(
                 Input,
-                "a probe has {BASE} to {LONGEST} payload bytes, not {size}"
+                "a probe must have {BASE} to {LONGEST} payload bytes, not {size}"
             );
         }
         let base = if self.is_extended() {
@@ -109,7 +109,7 @@ impl ProbePlan {
         if size != base && size - base < HEADER {
             bail!(
                 Input,
-                "a probe cannot have {size} payload bytes: padding takes {HEADER} at least; take {base} or {}",
+                "a probe cannot have {size} payload bytes, because padding needs at least {HEADER}: use {base} or {}",
                 base + HEADER
             );
         }
@@ -132,7 +132,7 @@ impl Sender {
         // The socket comes first, because the kernel needs a moment to begin to stamp received packets.
         let socket = endpoint::udp(target, local).or_bad_input()?;
         let socket = TimestampedUdp::new(socket)
-            .context("the kernel stamps no packets of this socket")
+            .context("the kernel does not time-stamp packets of this socket")
             .or_machine()?;
         // The identifier 0 would mean a sender without sessions.
         let (ssid, challenge) = (fastrand::u16(1..), fastrand::u64(..));
@@ -295,7 +295,7 @@ impl Sender {
             if self.log.flooded() {
                 bail!(
                     Peer,
-                    "{} sends packets without end: {} answers to {} probes and {} that are none",
+                    "{} sends packets without end: {} answers to {} probes, and {} other packets",
                     self.target,
                     self.log.answers.len(),
                     self.log.probes.len(),
@@ -307,11 +307,11 @@ impl Sender {
 
     fn refused(&self, by: std::net::IpAddr) -> Error {
         let what = match self.log.answered() {
-            0 => "no STAMP reflector listens there (farwire serve has one; on 8620 when it may not use 862)".to_owned(),
-            answered => format!("the reflector is gone after {}", counted(answered, "answer")),
+            0 => "no STAMP reflector listens there (farwire serve has one, on port 8620 if it may not use 862)".to_owned(),
+            answered => format!("the reflector disappeared after {}", counted(answered, "answer")),
         };
         Error::Peer(format!(
-            "{} refuses, says {by} (ICMP port unreachable): {what}",
+            "{} refuses, as {by} reports (ICMP port unreachable): {what}",
             self.target
         ))
     }
@@ -320,8 +320,8 @@ impl Sender {
         let probes = counted(self.log.probes.len(), "probe");
         let garbage = match self.log.garbage {
             0 => String::new(),
-            1 => "; a packet came that answers none of them".to_owned(),
-            count => format!("; {count} packets came that answer none of them"),
+            1 => "; one packet arrived that answers none of them".to_owned(),
+            count => format!("; {count} packets arrived that answer none of them"),
         };
         let unreachable = self
             .log

@@ -352,7 +352,7 @@ fn four_states_with_sums_above_100_percent_are_refused() {
     let refused = |law| built(law).unwrap_err().to_string();
     assert_eq!(
         refused(chain("1%", "70%", "31%", "0%")),
-        "box.up.loss: p32 = 31% and p31 = 70% is out of range: what leads out of state 3, p31 and p32, is at most 100% together"
+        "box.up.loss: p32 = 31% and p31 = 70% is out of range: p31 and p32, which leave state 3, must not exceed 100% together"
     );
     assert!(refused(chain("60%", "1%", "1%", "41%")).contains("p14 = 41% and p13 = 60%"));
 }
@@ -472,7 +472,7 @@ fn a_held_packet_leaves_after_its_timeout() {
     let never = up(vec![("box.up.reorder", holding("1%", 2, 0))]);
     assert_eq!(
         Link::new(&never).unwrap_err().to_string(),
-        "box.up.reorder: timeout = 0ns is out of range: a packet is held for more than 0 and at most 3600s"
+        "box.up.reorder: timeout = 0ns is out of range: a packet must be held for more than 0 and at most 3600s"
     );
     let mut link = Link::new(&all).unwrap();
     link.offer(Nanos(0), Side::A, packet(0, Bytes(100)));
@@ -529,7 +529,7 @@ fn a_copy_follows_after_its_delay() {
     let long = up(vec![("box.up.duplicate", copies(4_000_000_000_000))]);
     assert_eq!(
         Link::new(&long).unwrap_err().to_string(),
-        "box.up.duplicate: delay = 4000s is out of range: a delay is at most 3600s"
+        "box.up.duplicate: delay = 4000s is out of range: a delay must be at most 3600s"
     );
 }
 

@@ -49,7 +49,7 @@ const BATCH: usize = 32;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is no such interface in this network namespace.
-    #[error("interface {0}: no such interface here")]
+    #[error("interface {0}: there is no such interface")]
     NoInterface(String),
     /// The privilege to open packet sockets is missing.
     #[error("interface {0}: opening a packet socket needs CAP_NET_RAW")]
@@ -136,10 +136,10 @@ impl AfPacket {
             joins: gso::kernel_takes_udp_gso(),
         };
         let bound = opened.listen();
-        bound.map_err(failed(first, "binding the packet socket"))?;
+        bound.map_err(failed(first, "cannot bind the packet socket"))?;
         for (port, name) in names.iter().enumerate() {
             let entered = opened.enter_promiscuous_mode(port);
-            entered.map_err(failed(name, "entering promiscuous mode"))?;
+            entered.map_err(failed(name, "cannot enter promiscuous mode"))?;
         }
         Ok(opened)
     }
@@ -217,11 +217,11 @@ fn open(
     let call = |call| failed(interface, call);
     let socket = socket::open().map_err(|e| match e.raw_os_error() {
         Some(libc::EPERM) => OpenError::NotPermitted(interface.to_owned()),
-        _ => call("opening a packet socket")(e),
+        _ => call("cannot open a packet socket")(e),
     })?;
-    socket::configure(&socket).map_err(call("switching on virtio headers"))?;
-    filter::attach(&socket, takes, &[]).map_err(call("choosing frames by their length"))?;
-    Ring::map(socket, length, slots).map_err(call("mapping the receive ring"))
+    socket::configure(&socket).map_err(call("cannot switch on virtio headers"))?;
+    filter::attach(&socket, takes, &[]).map_err(call("cannot filter frames by their length"))?;
+    Ring::map(socket, length, slots).map_err(call("cannot map the receive ring"))
 }
 
 fn failed(interface: &str, call: &'static str) -> impl FnOnce(io::Error) -> OpenError {

@@ -65,7 +65,7 @@ pub enum TunnelOutError {
     #[error(transparent)]
     Queues(#[from] OffloadError),
     /// Frames could overtake each other.
-    #[error("{0}: trains would overtake packets")]
+    #[error("{0}: trains of packets would overtake single packets")]
     Order(&'static str),
 }
 
@@ -138,7 +138,7 @@ fn open_tap() -> Result<(File, u32), TunnelOutError> {
         .write(true)
         .custom_flags(libc::O_NONBLOCK)
         .open("/dev/net/tun")
-        .map_err(failed("opening /dev/net/tun"))?;
+        .map_err(failed("cannot open /dev/net/tun"))?;
     // SAFETY: an ifreq is a name and a union of plain data, for all of which zero is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(NAME) {
@@ -152,7 +152,7 @@ fn open_tap() -> Result<(File, u32), TunnelOutError> {
     let length = libc::c_int::try_from(TUNNEL_LEN).expect("24");
     // SAFETY: TUNSETVNETHDRSZ reads an int, which `length` is.
     check(unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETVNETHDRSZ, &raw const length) })
-        .map_err(failed("setting the length of a tap's header"))?;
+        .map_err(failed("cannot set the length of a tap's header"))?;
     // SAFETY: TUNSETOFFLOAD takes its argument by value.
     check(unsafe {
         libc::ioctl(
@@ -161,7 +161,9 @@ fn open_tap() -> Result<(File, u32), TunnelOutError> {
             libc::c_ulong::from(OFFLOADS),
         )
     })
-    .map_err(failed("having a tap take tunnels' trains (Linux 6.17)"))?;
+    .map_err(failed(
+        "cannot let a tap accept tunnelled trains (Linux 6.17)",
+    ))?;
     // SAFETY: TUNSETIFF wrote the name of the tap into the request, terminated by a zero byte.
     let index = unsafe { libc::if_nametoindex(request.ifr_name.as_ptr()) };
     Ok((tap, index))

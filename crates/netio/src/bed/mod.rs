@@ -101,7 +101,7 @@ pub enum BedError {
     #[error(transparent)]
     Offload(#[from] OffloadError),
     /// An interface did not come up.
-    #[error("interface {0} does not come up: it has no carrier")]
+    #[error("interface {0} has no carrier")]
     Down(String),
 }
 

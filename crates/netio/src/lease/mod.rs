@@ -93,7 +93,7 @@ pub enum PutBackOutcome {
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
     /// A running process holds it.
-    #[error("interface {interface} is already in use by another farwire{holder}")]
+    #[error("another farwire already uses interface {interface}{holder}")]
     InUse {
         /// The interface.
         interface: String,
@@ -101,7 +101,7 @@ pub enum LeaseError {
         holder: String,
     },
     /// The journal could not be written.
-    #[error("cannot keep the journal {path}: {source}")]
+    #[error("cannot write the journal {path}: {source}")]
     Journal {
         /// Path of the journal.
         path: PathBuf,
@@ -325,7 +325,7 @@ impl fmt::Display for ReplacedSetting {
         match self {
             Self::Feature { name, on } => write!(f, "{name} {}", if *on { "on" } else { "off" }),
             Self::Up(up) => f.write_str(if *up { "up" } else { "down" }),
-            Self::NoBridge(name) => write!(f, "out of the bridge {name}"),
+            Self::NoBridge(name) => write!(f, "removed from the bridge {name}"),
             Self::RouterSolicitations(count) => write!(f, "router_solicitations {count}"),
         }
     }

@@ -42,7 +42,7 @@ pub struct ActiveSandbox {
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// The process cannot continue as another user.
-    #[error("cannot go on as the user `{name}`: {source}")]
+    #[error("cannot change to the user `{name}`: {source}")]
     User {
         /// Name of the user.
         name: String,
@@ -53,10 +53,10 @@ pub enum SandboxError {
     #[error("cannot give up privileges: {0}")]
     Privileges(#[source] io::Error),
     /// The kernel has Landlock but refuses.
-    #[error("cannot give up files by Landlock: {0}")]
+    #[error("cannot restrict file access with Landlock: {0}")]
     Landlock(#[source] ::landlock::RulesetError),
     /// A privilege that was given up is still there.
-    #[error("privileges were given up, and thread {thread} still has {left}")]
+    #[error("privileges were given up, but thread {thread} still has {left}")]
     StillThere {
         /// Number of the thread.
         thread: String,
@@ -150,7 +150,7 @@ impl fmt::Display for ActiveSandbox {
         f.write_str(if self.landlock {
             "Landlock"
         } else {
-            "no Landlock (not in this kernel)"
+            "no Landlock (this kernel does not have it)"
         })
     }
 }

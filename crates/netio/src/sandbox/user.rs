@@ -92,7 +92,7 @@ impl OtherUser {
     fn obstacle(&self) -> Option<&'static str> {
         let has = |capability| caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false);
         if !has(Capability::CAP_SETUID) || !has(Capability::CAP_SETGID) {
-            return Some("CAP_SETUID and CAP_SETGID are not both held: run as root");
+            return Some("this process lacks CAP_SETUID or CAP_SETGID: run as root");
         }
         let maps = |file: &str, id: u32| {
             let map = fs::read_to_string(format!("/proc/self/{file}"));
@@ -100,7 +100,9 @@ impl OtherUser {
             map.map_or(true, |map| outside(&map, id).is_some())
         };
         let mapped = maps("uid_map", self.uid.as_raw()) && maps("gid_map", self.gid.as_raw());
-        (!mapped).then_some("the user namespace does not have it (/proc/self/uid_map, gid_map)")
+        (!mapped).then_some(
+            "the user namespace does not contain this user (/proc/self/uid_map, gid_map)",
+        )
     }
 }
 
@@ -113,7 +115,7 @@ mod tests {
         let error = OtherUser::named("no-such-user").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "cannot go on as the user `no-such-user`: there is no such user"
+            "cannot change to the user `no-such-user`: there is no such user"
         );
     }
 }

@@ -110,7 +110,7 @@ fn an_interface_cannot_be_leased_twice() {
     let pid = std::process::id();
     assert_eq!(
         error,
-        format!("interface wan is already in use by another farwire (pid {pid})")
+        format!("another farwire already uses interface wan (pid {pid})")
     );
 }
 

@@ -157,7 +157,7 @@ impl fmt::Display for ShareSummary {
             self.asked(f, share, self.asked_percent, " %")?;
         }
         if let Some(run) = self.run() {
-            write!(f, "; {run} in a row")?;
+            write!(f, "; average burst {run}")?;
             self.asked(f, run, self.asked_run, "")?;
         }
         Ok(())
@@ -175,15 +175,15 @@ impl ShareSummary {
     ) -> fmt::Result {
         let [low, high] = achieved.interval;
         let how = if self.by_correlation {
-            "is what the correlation leaves"
+            "expected with this correlation"
         } else {
-            "was asked for"
+            "requested"
         };
-        write!(f, " where {}{unit} {how}", ThreeDigits(asked))?;
+        write!(f, " ({}{unit} {how}", ThreeDigits(asked))?;
         if (low..=high).contains(&asked) {
-            Ok(())
+            f.write_str(")")
         } else {
-            f.write_str(" (outside, as 1 in 20 by chance)")
+            f.write_str(", outside of the interval, as 1 in 20 is by chance)")
         }
     }
 }
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(loss.run(), None);
         assert_eq!(copies.what, "copied");
         let text = loss.to_string();
-        assert!(text.ends_with("] % where 1 % was asked for"), "{text}");
+        assert!(text.ends_with("] % (1 % requested)"), "{text}");
     }
 
     #[test]
@@ -276,13 +276,13 @@ mod tests {
         let text = all[0].to_string();
         assert!(text.starts_with("box.up.netem: "), "{text}");
         assert!(
-            text.contains("] % where 1.75 % is what the correlation leaves; "),
+            text.contains("] % (1.75 % expected with this correlation); "),
             "{text}"
         );
         let bursts = after(400_000, "up.netem = 'loss gemodel 1% 10%'");
         let text = bursts[0].to_string();
-        assert!(text.contains("] % where 9.09 % was asked for; "), "{text}");
-        assert!(text.ends_with("where 10 was asked for"), "{text}");
+        assert!(text.contains("] % (9.09 % requested); "), "{text}");
+        assert!(text.ends_with("(10 requested)"), "{text}");
         // Packets that were dropped for lack of room are not part of the requested loss.
         assert_eq!(after(1_000, "up.netem = 'limit 5 delay 10ms loss 1%'"), []);
     }
@@ -301,7 +301,7 @@ mod tests {
         };
         assert_eq!(
             share.to_string(),
-            "box.up.loss: 200 of 10000 packets lost, 2 [1.74, 2.3] % where 1 % was asked for (outside, as 1 in 20 by chance)"
+            "box.up.loss: 200 of 10000 packets lost, 2 [1.74, 2.3] % (1 % requested, outside of the interval, as 1 in 20 is by chance)"
         );
     }
 

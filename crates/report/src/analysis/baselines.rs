@@ -45,7 +45,7 @@ const MEASURES: [Measure; 5] = [
         alike: None,
     },
     Measure {
-        name: "sleepers wake late by",
+        name: "wake-up latency",
         of: |baseline| baseline.timer_floor_us,
         shown: |late| format!("{late:.0} us"),
         alike: None,
@@ -64,7 +64,7 @@ pub(crate) fn in_words(baselines: &[Baseline]) -> String {
     let failures = baselines
         .iter()
         .filter_map(|one| one.failure.as_ref())
-        .map(|cause| format!("not all of it was measured: {cause}"));
+        .map(|cause| format!("not everything was measured: {cause}"));
     measured.chain(failures).collect::<Vec<_>>().join(", ")
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn changes(baselines: &[Baseline]) -> Vec<String> {
         differ(measure, least.1, most.1).then(|| {
             let [from, to] = moments([before.0, after.0]);
             format!(
-                "the machine itself changed between {from} and {to}: {} from {} to {}",
+                "this machine changed between {from} and {to}: {} from {} to {}",
                 measure.name,
                 (measure.shown)(before.1),
                 (measure.shown)(after.1)
@@ -126,7 +126,7 @@ pub(crate) fn against(reference: &[Baseline], record: &[Baseline]) -> Vec<String
         };
         differ(measure, least, most).then(|| {
             format!(
-                "{} with nothing in the way: {} against {}",
+                "{} without emulation: {} in the reference, {} in the record",
                 measure.name,
                 in_words(old),
                 in_words(new)
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(
             changes(&slower),
             [
-                "the machine itself changed between 10:02:00 UTC and 10:31:00 UTC: TCP from 10000 Mbit/s to 6600 Mbit/s"
+                "this machine changed between 10:02:00 UTC and 10:31:00 UTC: TCP from 10000 Mbit/s to 6600 Mbit/s"
             ]
         );
         let quicker = [baseline(2, 6.6e9, 0.05), baseline(31, 10e9, 0.05)];

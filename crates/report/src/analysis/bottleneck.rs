@@ -114,7 +114,7 @@ impl ChainBottleneck {
             .as_ref()
             .map(|change| changes::in_words(change, None, Metric::GoodputBitPerS));
         let mut words = format!(
-            "{}: the bottleneck is {} with {}; the next, {}, carries {factor:.1} times as much. The whole, {}, carries {}",
+            "{}: the bottleneck is {} with {}; the next segment, {}, carries {factor:.1} times as much. The whole path, {}, carries {}",
             self.instrument,
             slowest.path,
             rate(slowest),
@@ -126,7 +126,7 @@ impl ChainBottleneck {
             words += &format!(" ({against})");
         }
         if self.loses_elsewhere() {
-            words += ", less than any of its segments: what is between them limits it too";
+            words += ", less than any of its segments, so something between them limits it too";
         }
         if self.busy.is_empty() {
             words += &format!(

@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn loss_and_a_shared_server_are_named_as_bounds() {
         let lossy = bound("toffee = 'drop=1'", None).unwrap();
-        assert_eq!(lossy.name, "Padhye's law of loss");
+        assert_eq!(lossy.name, "Padhye's loss model");
         let served = bound("toffee = 'delay=1ms'", None).unwrap();
         assert_eq!(served.name, "TOFFEE's server");
         assert!((served.bit_per_s / 8e6 - 0.9653).abs() < 1e-3, "{served:?}");

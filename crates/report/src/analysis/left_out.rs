@@ -28,12 +28,12 @@ pub(super) fn of_all<'r>(runs: impl Iterator<Item = &'r Run>) -> Vec<String> {
         }
     }
     let line = |(figures, runs): (String, Vec<(u32, String)>)| match runs.as_slice() {
-        [(number, cause)] => format!("run {number} does not count for {figures}: {cause}"),
+        [(number, cause)] => format!("run {number} is left out of {figures}: {cause}"),
         _ => {
             let (first, cause) = &runs[0];
             let numbers: Vec<String> = runs.iter().map(|(number, _)| number.to_string()).collect();
             let numbers = numbers.join(", ");
-            format!("runs {numbers} do not count for {figures}: in run {first} {cause}")
+            format!("runs {numbers} are left out of {figures}; in run {first}: {cause}")
         }
     };
     found.into_iter().map(line).collect()
@@ -71,13 +71,13 @@ mod tests {
         assert_eq!(
             of_all([&record.runs[0], &second].into_iter()),
             [format!(
-                "runs 1, 2 do not count for ping.lost_percent.mean, ping.rtt_ms.p99: in run 1 {cause}"
+                "runs 1, 2 are left out of ping.lost_percent.mean, ping.rtt_ms.p99; in run 1: {cause}"
             )]
         );
         assert_eq!(
             of_all(std::iter::once(&second)),
             [format!(
-                "run 2 does not count for ping.lost_percent.mean, ping.rtt_ms.p99: {cause}"
+                "run 2 is left out of ping.lost_percent.mean, ping.rtt_ms.p99: {cause}"
             )]
         );
     }

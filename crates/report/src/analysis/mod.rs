@@ -542,7 +542,7 @@ pub(crate) mod tests {
             Some(ConfidenceInterval { ends: stated, of })
         );
         let findings = crate::findings::findings(&Analysis::of(&record));
-        let told = "ping.rtt_ms.median within ± 1 % takes 173 runs; 5 count";
+        let told = "ping.rtt_ms.median within ± 1 % needs 173 runs; there are 5 valid runs";
         assert!(
             findings.iter().any(|line| line.contains(told)),
             "{findings:?}"
@@ -736,7 +736,7 @@ pub(crate) mod tests {
             ),
             (
                 Verdict::Met,
-                "ping.rtt_ms.median: a spread over the runs, one at either end left out, of at most 50 %",
+                "ping.rtt_ms.median: a spread over the runs, without the lowest and the highest, of at most 50 %",
                 "3.33 % (published: 20.00 %)"
             )
         );
@@ -764,8 +764,7 @@ pub(crate) mod tests {
         let cause = "2 of 100 packets up left more than 1 ms late";
         assert_eq!(check.verdict, Verdict::Invalid);
         assert_eq!(check.measured.as_str(), cause);
-        let told =
-            format!("run 1 does not count for ping.lost_percent.mean, ping.rtt_ms.p99: {cause}");
+        let told = format!("run 1 is left out of ping.lost_percent.mean, ping.rtt_ms.p99: {cause}");
         let findings = crate::findings::findings(&analysis).join("\n");
         let [junit, html] = [
             crate::formats::junit::junit(&record).unwrap(),

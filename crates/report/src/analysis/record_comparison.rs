@@ -179,7 +179,7 @@ impl Compared {
         let metric = self.figure.metric;
         if self.is_too_few() {
             let enough = self.shift.enough();
-            return format!("cannot tell: {enough} runs in each would do");
+            return format!("too few runs: {enough} per record needed");
         }
         changes::in_words(&self.change, Some(&self.shift), metric)
     }
@@ -260,11 +260,13 @@ fn hosts(reference: &Record, record: &Record) -> Vec<String> {
     .into_iter()
     .filter(|(_, old, new)| old != new);
     let mut words: Vec<String> = pairs
-        .map(|(what, old, new)| format!("{what}: {old} against {new}"))
+        .map(|(what, old, new)| format!("{what}: {old} in the reference, {new} in the record"))
         .collect();
     for (tool, old) in &old.tools {
         if let Some(new) = new.tools.get(tool).filter(|new| *new != old) {
-            words.push(format!("{tool}: {old} against {new}"));
+            words.push(format!(
+                "{tool}: {old} in the reference, {new} in the record"
+            ));
         }
     }
     words.extend(baselines::against(&reference.baselines, &record.baselines));
@@ -283,7 +285,7 @@ fn check_alike(reference: &Record, record: &Record, across_links: bool) -> Resul
     );
     require!(
         old.quick == new.quick,
-        "one of the records was shortened by --quick, the other not"
+        "only one of the records was shortened by --quick"
     );
     let mut across = Vec::new();
     for case in &old.cases {
@@ -297,17 +299,20 @@ fn check_alike(reference: &Record, record: &Record, across_links: bool) -> Resul
         ] {
             require!(
                 alike,
-                "records of different scenarios: case `{}` has another {what}",
+                "records of different scenarios: case `{}` differs in its {what}",
                 case.name
             );
         }
         if case.link != other.link {
             let links = [link(&case.link), link(&other.link)];
-            let links = format!("case `{}`: {} against {}", case.name, links[0], links[1]);
+            let links = format!(
+                "case `{}`: {} in the reference, {} in the record",
+                case.name, links[0], links[1]
+            );
             require!(
                 across_links,
-                "the links differ: {links}; if that is on purpose, have both links as cases of one scenario and name \
-                 one as its `reference`, or compare with --across-links"
+                "the links differ: {links}; to compare links, make them cases of one scenario with one of them as its \
+                 `reference`, or use --across-links"
             );
             across.push(links);
         }
@@ -431,7 +436,7 @@ mod tests {
         let (reference, mut other) = (record(), record());
         assert!(compare(&reference, &other).hosts.is_empty());
         other.head.host.cpus = 64;
-        assert!(compare(&reference, &other).hosts[0].ends_with(" against 64"));
+        assert!(compare(&reference, &other).hosts[0].ends_with(" 64 in the record"));
     }
 
     #[test]
@@ -467,7 +472,9 @@ mod tests {
         let [across] = &comparison.across[..] else {
             panic!("{:?}", comparison.across);
         };
-        assert!(across.starts_with("case `slow`: ") && across.ends_with(" against delay 1ms"));
+        assert!(
+            across.starts_with("case `slow`: ") && across.ends_with(" delay 1ms in the record")
+        );
         assert!(compare(&reference, &reference).across.is_empty());
     }
 
@@ -477,8 +484,8 @@ mod tests {
         assert_eq!(comparison.untold(), comparison.compared.len());
         for one in &comparison.compared {
             let words = one.words();
-            assert!(words.starts_with("cannot tell: "), "{words}");
-            assert!(words.ends_with("4 runs in each would do"), "{words}");
+            assert!(words.starts_with("too few runs: "), "{words}");
+            assert!(words.ends_with("4 per record needed"), "{words}");
         }
         let enough = compare(&repeated(4, 1.0, 1), &repeated(4, 1.0, 2));
         assert_eq!(enough.untold(), 0);
@@ -525,7 +532,8 @@ mod tests {
             comparison.unwrap().hosts
         };
         assert!(hosts(&reference).is_empty());
-        let words = "TCP with nothing in the way: 1000 Mbit/s against 500.0 Mbit/s";
+        let words =
+            "TCP without emulation: 1000 Mbit/s in the reference, 500.0 Mbit/s in the record";
         assert_eq!(hosts(&record), [words]);
     }
 }

@@ -104,7 +104,7 @@ pub(super) fn trends(trends: &[Trend], cases: &[CaseFigures<'_>]) -> Vec<Expecta
             match beside[..] {
                 [] => own.join(", "),
                 _ => format!(
-                    "{} (each against the one before, {}: {})",
+                    "{} (each compared with the one before, {}: {})",
                     own.join(", "),
                     percent(trend.beyond()),
                     beside.join(", ")
@@ -233,7 +233,7 @@ fn interval_words(decision: &Decision) -> Option<String> {
             interval.map(|[low, high]| format!("{low:.3} to {high:.3}"))
         }
         Decision::TooFew => Some("too few runs".to_owned()),
-        Decision::NoRatio => Some("a ratio takes values above 0".to_owned()),
+        Decision::NoRatio => Some("a ratio needs values above 0".to_owned()),
     }
 }
 

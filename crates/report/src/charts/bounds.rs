@@ -35,17 +35,18 @@ pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
         .enumerate()
         .map(|(part, bounded)| Drawing {
             file: format!("theory-{}", part + 1),
-            caption: "Goodput in percent of the limit that binds, or of what a law of loss expects"
-                .to_owned(),
+            caption:
+                "Goodput in percent of the lowest limit, or of the expectation of a loss model"
+                    .to_owned(),
             below: String::new(),
             about: Metric::GoodputBitPerS.meaning().to_owned(),
             svg: draw(bounded),
         });
     ChartQuestion {
-        heading: "Measured against theory",
-        note: "The limit is the least of what rates, headers, loss and a shared server allow under a case's conditions (docs/theory.md); \
-               the whole box is 100 %. A law of loss is no limit but a model's average, of senders that wait for time-outs more often than today's: it is called expected, and can be \
-               passed. Without a law (several streams, BBR) only what is not lost binds. Cases without a limit among their conditions are left out."
+        heading: "Measured and theory",
+        note: "The limit is the lowest of what rates, headers, loss and a shared server allow under the conditions of a case (docs/theory.md); \
+               the full box is 100 %. A loss model gives no limit but an average, for senders that wait for timeouts more often than today's: the figure calls it expected, and goodput \
+               can exceed it. Without a model (several streams, BBR), only the packets that are not lost are a limit. Cases without a limit are left out."
             .to_owned(),
         drawings: drawings.collect(),
     }
@@ -85,7 +86,7 @@ fn draw(bounded: &[BoundedGoodput]) -> String {
     let mut svg = open(
         WIDTH,
         height,
-        "Measured goodput in percent of the limit that binds, or of what a law of loss expects",
+        "Measured goodput in percent of the lowest limit, or of the expectation of a loss model",
         "",
     );
     for (row, bounded) in bounded.iter().enumerate() {

@@ -44,7 +44,7 @@ pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
     ChartQuestion {
         heading: "Distribution of delays",
         note: format!(
-            "All runs of a case together. The axis ends where every case has {} % of its delays; what is later counts. \
+            "All runs of a case together. The axis ends where every case has {} % of its delays; later ones are counted. \
              Curves have at most {MOST_POINTS} steps.",
             SHOWN_SHARE * 100.0
         ),

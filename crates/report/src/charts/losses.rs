@@ -36,9 +36,9 @@ pub(super) fn question(cases: &[CaseFigures<'_>]) -> ChartQuestion {
         }
     }
     ChartQuestion {
-        heading: "Losses in a row",
-        note: "How many runs of consecutive lost probes had each length, over all runs of a case. In the legend: how many of all were lost. Hollow: as many as were to be \
-               expected if each probe were lost on its own with the same probability."
+        heading: "Bursts of losses",
+        note: "Number of bursts of consecutive lost probes by their length, over all runs of a case. Legend: the share of lost probes. Hollow: the number expected if each \
+               probe were lost independently with the same probability."
             .to_owned(),
         drawings,
     }
@@ -94,7 +94,7 @@ fn draw(
     let mut curves = Vec::new();
     for (look, (case, losses)) in cases.iter().enumerate() {
         let point = |(length, count): (&u64, &u64)| Point {
-            hover: format!("{case}: {} {length} in a row", counted(*count, "time")),
+            hover: format!("{case}: {} {length} in a burst", counted(*count, "time")),
             ..Point::at(*length as f64, *count as f64)
         };
         let label = format!("{case}: {} of {:.0}", losses.lost, losses.sent);
@@ -102,7 +102,7 @@ fn draw(
         curves.push(Curve::new(Some(label), look, Shape::Marked, points));
         let expected = |length: u64| Point {
             hover: format!(
-                "{case}: {:.1} times {length} in a row expected of independent losses",
+                "{case}: {:.1} times {length} in a burst expected for independent losses",
                 losses.expected(length)
             ),
             ..Point::at(length as f64, losses.expected(length))
@@ -116,9 +116,9 @@ fn draw(
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let plot = Plot {
         x: if longest <= 8 {
-            Axis::counts("losses in a row", longest)
+            Axis::counts("losses in a burst", longest)
         } else {
-            Axis::fitting("losses in a row", points().map(|point| point.x))
+            Axis::fitting("losses in a burst", points().map(|point| point.x))
         },
         y: Axis::fitting("how often", points().map(|point| point.y)),
         height: 200.0,
@@ -128,7 +128,7 @@ fn draw(
     let [file, more] = super::part(part);
     Drawing {
         file: file_name(&["losses", instrument, way.unwrap_or("both")]) + &file,
-        svg: plot.draw(&format!("Losses in a row of {instrument}")),
+        svg: plot.draw(&format!("Bursts of losses of {instrument}")),
         caption: format!(
             "{instrument}{}",
             way.map_or(String::new(), |way| format!(", {way}"))

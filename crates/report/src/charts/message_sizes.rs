@@ -45,8 +45,8 @@ pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
         .iter()
         .flat_map(|family| of_family(analysis, family));
     ChartQuestion {
-        heading: "Against the size of a message",
-        note: "Means over the runs; bars: 95 % intervals, each mark says of what, a little apart so that none hides another. Hollow: published.".to_owned(),
+        heading: "By message size",
+        note: "Means over the runs. Bars: 95 % intervals, whose scope each mark names; marks are moved slightly apart so that none hides another. Hollow: published values.".to_owned(),
         drawings: drawings.collect(),
     }
 }
@@ -119,10 +119,7 @@ fn draw(
     let [file, more] = super::part(part);
     Drawing {
         file: file_name(&["sizes", &family.to_string()]) + &file,
-        svg: plot.draw(&format!(
-            "{title} of {} against message size",
-            family.instrument
-        )),
+        svg: plot.draw(&format!("{title} of {} by message size", family.instrument)),
         caption: format!("{}: {title}{way}", family.instrument) + &more,
         below: String::new(),
         about: meaning::of(family.metric, family.statistic, family.direction, None),

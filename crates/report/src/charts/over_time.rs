@@ -105,14 +105,14 @@ fn note(panels: &[Panel<'_>], shared: &[SharedMaxima], most: usize) -> String {
         }
     }
     if any(TrackQuantity::RoundTrip) {
-        parts.push("RTT: of each probe, at the moment it was sent.".to_owned());
+        parts.push("RTT: of each probe, at its sending time.".to_owned());
     }
     if tracks().any(|track| track.is_smoothed) {
-        parts.push("TCP's own is as the sending kernel smooths it.".to_owned());
+        parts.push("The RTT of TCP is the smoothed value of the sending kernel.".to_owned());
     }
     if any(TrackQuantity::Loss) {
         parts.push(
-            "Loss: the share of neighbouring probes, ten or more; not drawn where none was lost."
+            "Loss: the share in groups of ten or more neighbouring probes; not drawn if none was lost."
                 .to_owned(),
         );
     }
@@ -123,19 +123,19 @@ fn note(panels: &[Panel<'_>], shared: &[SharedMaxima], most: usize) -> String {
         parts.push("Dashed beside a goodput: the published mean.".to_owned());
     }
     if panels.iter().any(|panel| panel.seen.requested.is_some()) {
-        parts.push("Dashed beside a sent rate: the rate that was asked for.".to_owned());
+        parts.push("Dashed beside a sent rate: the requested rate.".to_owned());
     }
     if shared.iter().flatten().any(Option::is_none) {
         parts.push("The vertical axes differ.".to_owned());
     }
     if tracks().any(|track| track.is_thinned) {
         parts.push(format!(
-            "Curves have at most {most} points: of neighbouring intervals the mean, of neighbouring probes the least and the greatest."
+            "Curves have at most {most} points: the mean of neighbouring intervals, the least and the greatest of neighbouring probes."
         ));
     }
     if panels.iter().any(|panel| panel.left_out > 0) {
         parts.push(format!(
-            "Of a case's repeats the first {MOST_REPEATS} are drawn."
+            "The first {MOST_REPEATS} repeats of a case are drawn."
         ));
     }
     parts.join(" ")
@@ -150,13 +150,13 @@ fn has_rate(seen: &ObservedGroup) -> bool {
 fn in_words(quantity: RateQuantity) -> &'static str {
     match quantity {
         RateQuantity::Goodput => {
-            "Goodput: the payload that arrived in each interval over its length."
+            "Goodput: the payload that arrived in each interval, divided by its length."
         }
         RateQuantity::IpCapacity => {
-            "IP-layer capacity: the IP packets that arrived in each interval over its length."
+            "IP-layer capacity: the IP packets that arrived in each interval, divided by its length."
         }
         RateQuantity::Sent => {
-            "Sent rate: the payload that the sender handed to its socket in each interval over its length; not all of it need have arrived."
+            "Sent rate: the payload that the sender handed to its socket in each interval, divided by its length; not all of it need have arrived."
         }
     }
 }

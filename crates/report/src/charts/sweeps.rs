@@ -29,9 +29,9 @@ pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
         }
     }
     ChartQuestion {
-        heading: "Against the swept conditions",
+        heading: "By the swept conditions",
         note:
-            "Means over the runs; bars: 95 % intervals, each mark says of what. Hollow: published."
+            "Means over the runs. Bars: 95 % intervals, whose scope each mark names. Hollow: published values."
                 .to_owned(),
         drawings,
     }
@@ -135,8 +135,8 @@ fn draw(
     let [file, more] = super::part(part);
     Drawing {
         file: file_name(&["sweep", path, &name.to_string()]) + &file,
-        svg: plot.draw(&format!("{column} of {} against {path}", name.instrument)),
-        caption: format!("{}: {column} against {path}", name.instrument) + &more,
+        svg: plot.draw(&format!("{column} of {} by {path}", name.instrument)),
+        caption: format!("{}: {column} by {path}", name.instrument) + &more,
         below: String::new(),
         about: meaning::of(name.metric, name.statistic, name.direction, name.phase),
     }

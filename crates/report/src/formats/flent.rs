@@ -109,7 +109,7 @@ fn file(
         .fold(0.0, f64::max);
     require!(
         length_s <= LONGEST_S,
-        "case `{}`, repeat {}: its samples span {length_s:.0} s: a data file of flent has at most {LONGEST_S} s",
+        "case `{}`, repeat {}: the samples span {length_s:.0} s, more than the {LONGEST_S} s of a flent data file",
         case.name,
         run.repeat
     );
@@ -227,7 +227,7 @@ fn metadata(record: &Record, case: &Case, run: &Run, meta: &Meta<'_>) -> Value {
     json!({
         "NAME": meta.test,
         "TITLE": meta.title,
-        "NOTE": format!("{}: {}; box: {box_of}; bed: {bed}; seed {}", record.plan().title, case.title, run.seed),
+        "NOTE": format!("{}: {}; link: {box_of}; bed: {bed}; seed {}", record.plan().title, case.title, run.seed),
         "TIME": time,
         "T0": time,
         "LENGTH": meta.length_s.ceil(),

@@ -81,11 +81,8 @@ impl Page<'_> {
     fn order(&self) -> String {
         let plan = self.record.plan();
         match plan.order {
-            Order::Random => format!(
-                "each round in an order of its own, drawn by seed {}",
-                plan.seed
-            ),
-            Order::AsWritten => format!("as written; seed {}", plan.seed),
+            Order::Random => format!("each round in a random order (seed {})", plan.seed),
+            Order::AsWritten => format!("in the order of the scenario; seed {}", plan.seed),
         }
     }
 
@@ -442,7 +439,7 @@ mod tests {
         }
         record.head.plan.trends.clear();
         let page = html(&record).unwrap();
-        assert!(page.contains("nothing was expected"), "{page}");
+        assert!(page.contains("no expectations defined"), "{page}");
         assert!(!page.contains("expectations met"), "{page}");
     }
 

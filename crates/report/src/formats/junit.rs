@@ -20,7 +20,7 @@ pub(crate) fn junit(record: &Record) -> Result<String> {
     for check in &analysis.trends {
         let unmet = std::slice::from_ref(check);
         let status = match check.verdict {
-            Verdict::Incomplete => skipped("cases of it are incomplete"),
+            Verdict::Incomplete => skipped("some of its cases are incomplete"),
             _ => status(unmet, &[]),
         };
         let mut test = TestCase::new(check.expected.clone(), status);
@@ -60,7 +60,7 @@ fn of_case(figures: &CaseFigures<'_>) -> TestCase {
 fn skipped(cause: &str) -> TestCaseStatus {
     let mut status = TestCaseStatus::skipped();
     status.set_message(format!(
-        "{cause}; --resume with the record's directory does the rest"
+        "{cause}; --resume with the record's directory continues the experiment"
     ));
     status
 }

@@ -54,15 +54,15 @@ macro_rules! formats {
 }
 
 formats! {
-    /// Tables for the terminal
+    /// Text tables for the terminal
     "text": Terminal(text::text),
-    /// The tables as Markdown
+    /// The same tables as Markdown
     "md": Document(markdown::markdown),
-    /// A page that stands alone, with figures
+    /// A self-contained page with figures
     "html": Document(html::html),
-    /// Every sample, one a line
+    /// Every sample, one per line
     "csv": Stream(csv::write_csv),
-    /// The record as one document, indented
+    /// The record as one indented document
     "json": Stream(json::write_json),
     /// Every figure of every run, one JSON object a line
     "jsonl": Stream(jsonl::write_jsonl),
@@ -70,7 +70,7 @@ formats! {
     "junit": Document(junit::junit),
     /// Every figure as a gauge of OpenMetrics, for Prometheus
     "openmetrics": Document(openmetrics::openmetrics),
-    /// Data files for flent, one for what ran at the same time
+    /// Data files for flent, one for each group of simultaneous instruments
     "flent": Files(flent::flent),
 }
 

@@ -105,7 +105,10 @@ mod tests {
                 "{elsewhere}"
             );
         }
-        assert!(text.contains("more: --details, or the report"), "{text}");
+        assert!(
+            text.contains("for more, use --details or open the report"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -116,7 +119,7 @@ mod tests {
         }
         record.head.plan.trends.clear();
         let text = text(&record, false, Terminal::NONE);
-        assert!(text.contains("nothing was expected"), "{text}");
+        assert!(text.contains("no expectations defined"), "{text}");
     }
 
     #[test]

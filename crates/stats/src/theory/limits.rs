@@ -131,12 +131,12 @@ impl fmt::Display for Explained {
         write!(f, "{measured} is {percent:.1} % of {most} ({name})")?;
         if self.is_impossible() {
             f.write_str(
-                ", more than can be delivered: it counts bytes put into a buffer, or those of another layer",
+                ", more than can be delivered: it probably counts bytes handed to a buffer, or bytes of another layer",
             )?;
         } else if self.least.cause.is_average() {
             write!(
                 f,
-                ", which is the law's mean and no limit; at most {} ({})",
+                ", which is the model's average and not a limit; the limit is {} ({})",
                 rate_in_words(self.binding.bit_per_s),
                 self.binding.cause.name()
             )?;
@@ -215,7 +215,7 @@ impl Cause {
             Self::Line => "line rate".to_owned(),
             Self::Shaper => "shaper".to_owned(),
             Self::Window => "receiver's window".to_owned(),
-            Self::Loss(law) => format!("{} law of loss", law.possessive()),
+            Self::Loss(law) => format!("{} loss model", law.possessive()),
             Self::Delivered => "packets not lost".to_owned(),
         }
     }

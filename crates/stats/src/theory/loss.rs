@@ -7,11 +7,11 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Congestion {
-    /// RFC 9438
+    /// CUBIC (RFC 9438)
     Cubic,
-    /// RFC 5681: additive increase, halved at a loss
+    /// Reno (RFC 5681), which halves its window at a loss
     Reno,
-    /// Paces by what it measured, so that no law says what a loss costs
+    /// BBR, for which there is no formula for the effect of loss
     Bbr,
 }
 

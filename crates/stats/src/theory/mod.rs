@@ -39,7 +39,7 @@ pub struct PathConditions {
 #[derive(Debug, Error, PartialEq)]
 pub enum Impossible {
     /// The MTU is out of range: at least 68 bytes by RFC 791, 1280 by RFC 8200, and at most 65535 by the length fields.
-    #[error("an MTU of {mtu} bytes cannot be: {ip} takes {least} to 65535")]
+    #[error("an MTU of {mtu} bytes is out of range: {ip} allows {least} to 65535")]
     Mtu {
         /// The given MTU, in bytes.
         mtu: u32,
@@ -49,19 +49,19 @@ pub enum Impossible {
         least: u32,
     },
     /// The RTT is 0.
-    #[error("an RTT of 0 would make every window enough: leave it out instead")]
+    #[error("an RTT of 0 allows any goodput: leave the RTT out")]
     NoRtt,
     /// A value has no effect without a round-trip time.
-    #[error("{0} acts by the round-trip time: state the RTT too")]
+    #[error("{0} depends on the round-trip time: state the RTT too")]
     NeedsRtt(&'static str),
     /// Every packet is lost.
     #[error("a loss of 100% lets nothing through")]
     AllLost,
     /// The window is 0, so that nothing can be sent.
-    #[error("a window of 0 bytes would let nothing through")]
+    #[error("a window of 0 bytes lets nothing through")]
     NoWindow,
     /// The message is longer than [`sizes::LONGEST`].
-    #[error("a message of {0} bytes is too long: {most} at most", most = sizes::LONGEST)]
+    #[error("a message of {0} bytes is too long: at most {most} are allowed", most = sizes::LONGEST)]
     Message(u64),
 }
 
@@ -138,13 +138,13 @@ pub(crate) mod tests {
             conditions.check().unwrap_err().to_string()
         };
         assert_eq!(gigabit().check(), Ok(()));
-        assert!(cause(|c| c.mtu = 67).contains("IPv4 takes 68 to 65535"));
+        assert!(cause(|c| c.mtu = 67).contains("IPv4 allows 68 to 65535"));
         assert!(cause(|c| c.mtu = 65_536).contains("65536"));
         let short = cause(|c| {
             c.stack.ipv6 = true;
             c.mtu = 1279;
         });
-        assert!(short.contains("IPv6 takes 1280"), "{short}");
+        assert!(short.contains("IPv6 allows 1280"), "{short}");
         assert!(cause(|c| c.rtt = Some(Nanos::ZERO)).contains("RTT of 0"));
         let all_lost = cause(|c| c.loss = Some("100%".parse().unwrap()));
         assert!(all_lost.contains("nothing through"));

@@ -42,7 +42,7 @@ pub const FASTEST_BLAST: f64 = 11_762_481.72;
 
 /// Returns the table, in its own order: Ethernet at 100 Mb/s, IPv4.
 pub fn overheads() -> [Overhead; 6] {
-    const GAP_LEFT_OUT: &str = "the gap of 12 bytes between frames is left out";
+    const GAP_LEFT_OUT: &str = "the gap of 12 bytes between frames is missing";
     let share = |part, of| TableValue::Share { part, of };
     let same = |what, number| Overhead {
         what,
@@ -51,7 +51,7 @@ pub fn overheads() -> [Overhead; 6] {
         why: "as published",
     };
     [
-        same("Fast Ethernet, bytes a second", 12_500_000),
+        same("Fast Ethernet, bytes/s", 12_500_000),
         Overhead {
             what: "Ethernet payload, most",
             published: share(1500, LONGEST + u64::from(PREAMBLE)),

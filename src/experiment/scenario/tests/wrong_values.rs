@@ -32,7 +32,7 @@ const CORRECTION_PHRASES: [&str; 9] = [
     "as in ",
     "such as ",
     "did you mean ",
-    "there are: ",
+    "use one of: ",
     "there is none",
     "write ",
     "must be ",

@@ -25,7 +25,7 @@ pub struct NetemSpec(#[schemars(with = "String")] pub Netem);
 
 describe! {
     NetemSpec: "netem" = "OPTIONS", as in "delay 100ms 10ms loss 1%", shapes Netem;
-    "What Linux's netem does, in tc's words: \"delay 100ms 10ms loss 1% 25%\""
+    "Options of tc-netem(8): \"delay 100ms 10ms loss 1%\"" + "farwire does what the kernel's netem does with them"
 }
 
 text_form!(NetemSpec);

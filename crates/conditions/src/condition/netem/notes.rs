@@ -30,7 +30,7 @@ fn limit(netem: &Netem) -> Option<String> {
         let bits = u128::from(u64::from(netem.limit) * FRAME_BITS) * 1_000_000_000;
         let mbit = bits / u128::from(longest) / 1_000_000;
         format!(
-            "limit {} counts the packets in flight too: at full frames no more than {mbit} Mbit/s pass; a higher limit lets more",
+            "limit {} also counts packets in flight: at most {mbit} Mbit/s of full frames pass; a higher limit lets more pass",
             netem.limit
         )
     })
@@ -46,10 +46,10 @@ fn delay_correlation(netem: &Netem) -> Option<String> {
         let what = if netem.distribution.is_some() {
             "with a distribution"
         } else {
-            "below 2.1s of jitter"
+            "with less than 2.1s of jitter"
         };
         format!(
-            "delay: the correlation of {correlation} has no effect {what}: the kernel keeps the low bits of each draw, and what is correlated are the high ones; jitter with a half-life, beside netem, is correlated in time"
+            "delay: the correlation of {correlation} has no effect {what}: the kernel uses the low bits of each draw, and only the high bits are correlated; for correlated delays, use jitter with a half-life beside netem"
         )
     })
 }
@@ -57,7 +57,7 @@ fn delay_correlation(netem: &Netem) -> Option<String> {
 fn jitter(netem: &Netem) -> Option<String> {
     (netem.jitter > LARGEST_JITTER).then(|| {
         let jitter = netem.jitter;
-        format!("delay: a jitter of {jitter} is 2.147s to the kernel, which holds 31 bits of it")
+        format!("delay: the kernel has 31 bits for a jitter, so {jitter} becomes 2.147s")
     })
 }
 
@@ -69,7 +69,7 @@ fn loss_correlation(netem: &Netem) -> Option<String> {
     let percent = share.long_run().share * 100.0;
     let NetemShare { share, .. } = share;
     Some(format!(
-        "loss: {share} with a correlation of {correlation} loses {percent:.3} % in the long run, because a correlation narrows what is drawn"
+        "loss: {share} with a correlation of {correlation} loses {percent:.3} % in the long run, because the correlation narrows the random draws"
     ))
 }
 
@@ -80,7 +80,7 @@ fn duplicate_correlation(netem: &Netem) -> Option<String> {
         .filter(|of| *of > Probability::ZERO)?;
     netem.duplicate_correlation().is_none().then(|| {
         format!(
-            "duplicate: tc does not pass the correlation of {stated} on where no other one is stated: it has no effect"
+            "duplicate: the correlation of {stated} has no effect, because tc sends it only together with another correlation"
         )
     })
 }
@@ -103,13 +103,13 @@ fn wrapped(netem: &Netem) -> Option<String> {
         return None;
     };
     Some(format!(
-        "loss: {pair} are 100% together, which can be 0 in the kernel's 32 bits: take a little less"
+        "loss: {pair} add up to 100%, which can overflow the kernel's 32 bits to 0: use slightly less"
     ))
 }
 
 fn seed(netem: &Netem) -> Option<String> {
     let seed = netem.seed?;
     Some(format!(
-        "seed {seed}: its draws are farwire's, not the sequence of the kernel's"
+        "seed {seed}: farwire draws other random numbers with it than the kernel"
     ))
 }

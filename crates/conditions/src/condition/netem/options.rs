@@ -40,7 +40,8 @@ pub(super) fn read(words: &mut Words<'_>) -> Result<Netem, String> {
     }
     if given.is_empty() {
         return Err(
-            "no option of netem: write them as for tc, as in delay 100ms 10ms loss 1%".to_owned(),
+            "not an option of netem: write options as for tc, such as delay 100ms 10ms loss 1%"
+                .to_owned(),
         );
     }
     check(&netem)?;
@@ -94,17 +95,17 @@ fn check(netem: &Netem) -> Result<(), String> {
     };
     let is_over = |one: Probability, other: Probability| one.percent() + other.percent() > 100.0;
     let wrong = if netem.limit == 0 {
-        "limit: netem would drop every packet: at least 1"
+        "limit: netem would drop every packet: write at least 1"
     } else if reorders && netem.delay == Nanos::ZERO {
-        "reorder: packets pass at once in place of a delay, and there is none: state delay too"
+        "reorder: reordered packets skip a delay, and there is none: state delay too"
     } else if netem.gap > 0 && !reorders {
-        "gap: tc refuses it without reorder: for every fifth packet write reorder 100% gap 5"
+        "gap: tc refuses gap without reorder: write reorder 100% gap 5 for every fifth packet"
     } else if netem.ecn && !loses {
-        "ecn: it marks what would be lost: state loss too, or leave ecn out"
+        "ecn: ecn marks packets instead of losing them: state loss too, or leave ecn out"
     } else if netem.distribution.is_some()
         && (netem.delay == Nanos::ZERO || netem.jitter == Nanos::ZERO)
     {
-        "distribution: it is of a jitter: state both times, as in delay 100ms 10ms"
+        "distribution: a distribution needs a jitter: state both times, as in delay 100ms 10ms"
     } else {
         return match netem.loss {
             NetemLoss::State(of) if is_over(of.p13, of.p14) => {
@@ -186,7 +187,7 @@ fn loss(words: &mut Words<'_>) -> Result<NetemLoss, String> {
                 ecn: false,
             }))
         }
-        other => Err(format!("loss: `{other}` is none of its models: {KINDS}")),
+        other => Err(format!("loss: `{other}` is not a loss model: use {KINDS}")),
     }
 }
 
@@ -197,10 +198,10 @@ fn distribution(option: &str, words: &mut Words<'_>) -> Result<NetemDistribution
         "pareto" => Ok(NetemDistribution::Pareto),
         "paretonormal" => Ok(NetemDistribution::ParetoNormal),
         "uniform" => Err(format!(
-            "{option}: tc has no table for `uniform` and refuses it: leave distribution out, and it is uniform"
+            "{option}: tc refuses `uniform`: leave distribution out for uniform delays"
         )),
         other => Err(format!(
-            "{option}: `{other}` would be a file of tc's, and none is read here: {KNOWN}, or leave it out for uniform; jitter of law = \"table\" reads such files"
+            "{option}: farwire does not read tc's file `{other}` here: use {KNOWN}, or leave distribution out for uniform delays; a jitter with law = \"table\" reads such files"
         )),
     }
 }
@@ -228,13 +229,11 @@ fn slot(words: &mut Words<'_>) -> Result<NetemSlot, String> {
             .map_or(Ok(least), |word| time(OPTION, word))?;
         if most < least {
             return Err(format!(
-                "slot: {most} is below {least}: the longer time comes second"
+                "slot: {most} is less than {least}: write the longer time second"
             ));
         }
         if most == Nanos::ZERO {
-            return Err(
-                "slot: without a time between slots there are none: as in slot 10ms".to_owned(),
-            );
+            return Err("slot: state the time between slots, as in slot 10ms".to_owned());
         }
         NetemSlotDelay::Uniform(least, most)
     } else {
@@ -250,7 +249,7 @@ fn slot(words: &mut Words<'_>) -> Result<NetemSlot, String> {
                 }
                 NetemSlotDelay::Table(law, mean, jitter)
             }
-            other => return Err(format!("slot: `{other}` is no time: {RIGHT}")),
+            other => return Err(format!("slot: `{other}` is not a time: {RIGHT}")),
         }
     };
     let mut limit = |key: &str, right: &str| {

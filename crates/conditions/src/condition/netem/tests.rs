@@ -147,10 +147,10 @@ fn rates_have_the_same_meaning_as_in_tc() {
 #[test]
 fn netem_errors_contain_advice() {
     for case in [
-        " => write them as for tc",
-        "gap 5 delay 10ms => for every fifth packet write reorder 100% gap 5",
+        " => write options as for tc",
+        "gap 5 delay 10ms => write reorder 100% gap 5 for every fifth packet",
         "delay 10ms 1ms distribution uniform => leave distribution out",
-        "delay 10ms 1ms distribution experimental => normal, pareto or paretonormal, or leave it out",
+        "delay 10ms 1ms distribution experimental => normal, pareto or paretonormal, or leave distribution out",
         "delay 10ms distribution normal => state both times",
         "delay 100 => 100us before iproute2 6.9, and for 100ns since",
         "delay => a time, as in delay 100ms",
@@ -158,19 +158,19 @@ fn netem_errors_contain_advice() {
         "delay 1ms delay 2ms => delay: given twice",
         "latency 1ms delay 2ms => delay: given twice",
         "loss 101% => loss: `101%` is out of range",
-        "loss -1% => loss: `-1%` is none of its models",
-        "loss random => loss random: what it needs is missing",
+        "loss -1% => loss: `-1%` is not a loss model",
+        "loss random => loss random: its value is missing",
         "loss state 60% 10% 10% 10% 60% => p13 and p14 together",
         "loss state 1% 60% 60% => p31 and p32 together",
         "ecn => state loss too",
         "loss 0% ecn => state loss too",
         "reorder 25% 50% => state delay too",
-        "delay 1ms reorder 0% gap 3 => tc refuses it without reorder",
-        "slot 10ms 5ms => the longer time comes second",
+        "delay 1ms reorder 0% gap 3 => tc refuses gap without reorder",
+        "slot 10ms 5ms => write the longer time second",
         "slot 0ms => as in slot 10ms",
         "slot distribution normal 10ms 0ms => jitter above 0",
         "slot distribution custom 10ms 1ms => slot distribution: `custom`",
-        "slot => what it needs is missing",
+        "slot => its value is missing",
         "slot 1ms bytes 3 packets 4 => `packets`: netem has no such option",
         "slot 10ms packets => as in packets 10",
         "limit 0 => at least 1",
@@ -213,14 +213,14 @@ fn deviations_of_netem_from_its_options_are_noted_once() {
     let notes =
         |text: &str| warnings::of_link(&link(text).to_link("box").unwrap().config).join("\n");
     for case in [
-        "delay 100ms => no more than 121 Mbit/s pass",
-        "limit 99 delay 10ms 1ms 25% => no effect below 2.1s of jitter",
+        "delay 100ms => at most 121 Mbit/s of full frames pass",
+        "limit 99 delay 10ms 1ms 25% => no effect with less than 2.1s of jitter",
         "limit 99 delay 10ms 1ms 25% distribution normal => no effect with a distribution",
-        "limit 99 delay 3s 2500ms => is 2.147s to the kernel",
+        "limit 99 delay 3s 2500ms => becomes 2.147s",
         "loss 10% 25% => loses 1.7",
-        "duplicate 1% 50% => tc does not pass the correlation of 50% on",
-        "loss state 1% 50% 50% => p31 and p32 are 100% together",
-        "limit 9 seed 7 => not the sequence of the kernel's",
+        "duplicate 1% 50% => the correlation of 50% has no effect",
+        "loss state 1% 50% 50% => p31 and p32 add up to 100%",
+        "limit 9 seed 7 => other random numbers with it than the kernel",
     ] {
         let (options, note) = case.split_once(" => ").unwrap();
         let notes = notes(&format!("netem = '{options}'\n[up]\nnetem = '{options}'"));

@@ -64,7 +64,7 @@ impl<'a> Words<'a> {
     /// Returns the next word, which `option` needs; `right` is an example of it.
     pub(super) fn need(&mut self, option: &str, right: &str) -> Result<&'a str, String> {
         self.next()
-            .ok_or_else(|| format!("{option}: what it needs is missing: {right}"))
+            .ok_or_else(|| format!("{option}: its value is missing: {right}"))
     }
 
     /// Returns the next word if it is a number, which begins with a digit.
@@ -114,10 +114,10 @@ pub(super) fn time(option: &str, word: &str) -> Result<Nanos, String> {
 
 /// Reads a rate in whole bytes per second, rounded down as by tc.
 pub(super) fn rate(word: &str) -> Result<u64, String> {
-    let right = "write it as 10mbit, or in bytes a second as 1mbps";
+    let right = "write it as 10mbit, or in bytes per second as 1mbps";
     if word.ends_with('%') {
         return Err(format!(
-            "rate: `{word}` would be of a device's speed, and here is none: {right}"
+            "rate: `{word}` is a share of a device's speed, and a link has none: {right}"
         ));
     }
     let wrong = || format!("rate: `{word}` is not a rate: {right}");
@@ -128,7 +128,7 @@ pub(super) fn rate(word: &str) -> Result<u64, String> {
     let bytes = number * bits / 8.0;
     if bytes < 1.0 {
         return Err(format!(
-            "rate: `{word}` is below a byte a second, which netem takes for no rate at all: leave rate out, or {right}"
+            "rate: `{word}` is below a byte per second, which netem takes for no limit: leave rate out, or {right}"
         ));
     }
     #[expect(

@@ -182,7 +182,7 @@ impl ExtraStage {
             let at = step.at;
             now = step.parameters.or(&now);
             let mut change = || {
-                require!(last <= at, "at": "{at} is behind {last}: put the schedule in order of time");
+                require!(last <= at, "at": "{at} comes after {last}: put the schedule in order of time");
                 let mut effect = now.effect()?;
                 if let (Effect::Trace(new), Some(Effect::Trace(last))) =
                     (&mut effect, stage.effects().last())

@@ -97,10 +97,10 @@ impl SlotsStage {
             (true, None) => {
                 let min = self.min.unwrap_or_default();
                 let max = self.max.unwrap_or(min);
-                require!(min <= max, "max": "{max} is below min, {min}");
+                require!(min <= max, "max": "{max} is less than min, {min}");
                 require!(
                     self.jitter.is_none(),
-                    "jitter": "it is of delay: leave it or min and max out"
+                    "jitter": "jitter belongs to delay: leave jitter out, or min and max"
                 );
                 let spread = Nanos((max.0 - min.0) / 2);
                 let varies = spread > Nanos::ZERO;
@@ -110,7 +110,9 @@ impl SlotsStage {
                 )
             }
             (true, Some(_)) => {
-                return Err(Error::other("either delay, with jitter, or min and max").at("delay"));
+                return Err(
+                    Error::other("state either delay, with jitter, or min and max").at("delay"),
+                );
             }
             (false, delay) => {
                 let jitter = self.jitter.as_ref();
@@ -119,7 +121,7 @@ impl SlotsStage {
                 });
                 require!(
                     is_ordered,
-                    "jitter": "slots keep the order of packets: leave free or per-flow out"
+                    "jitter": "slots keep the order of packets: leave free and per-flow out"
                 );
                 let jitter = jitter.and_then(JitterSpec::to_model);
                 let delay = needed(delay, "min", "min = \"1ms\", max = \"4ms\"")?;

@@ -116,11 +116,11 @@ pub(crate) struct TestParameters {
 /// The search algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 pub(crate) enum Algorithm {
-    /// Ten rows up per clean feedback until the first congestion, then one row
+    /// RFC 9097: ten steps per clean feedback until the first congestion, then one
     #[default]
     #[value(name = "B", alias = "b")]
     B,
-    /// Doubles the row on every second clean feedback, and retries that some time after congestion
+    /// TR-471 "multiply and retry": doubles the rate on every second clean feedback, and retries after a while
     #[value(name = "C", alias = "c")]
     C,
 }
@@ -206,18 +206,18 @@ impl fmt::Display for SetupAnswer {
         f.write_str(match self.0 {
             1 => "accepts",
             2 => "does not speak this protocol version",
-            3 => "wants the other setting of jumbo datagrams",
-            4 => "has no key to authenticate with",
+            3 => "requires the other setting of jumbo datagrams",
+            4 => "has no key for authentication",
             5 => {
-                "asks for authentication, which farwire does not speak: it needs a server without a key"
+                "requires authentication, which farwire does not support: use a server without a key"
             }
-            6 => "asks for another mode of authentication",
+            6 => "requires another mode of authentication",
             7 => "could not authenticate the request",
-            8 => "finds the request's time too far from its own",
-            9 => "wants to be told the bandwidth needed, which farwire does not know beforehand",
+            8 => "refuses the request because its time differs too much from the server's",
+            9 => "requires the bandwidth in advance, which farwire does not know",
             10 => "has no capacity left for another test: try again later",
-            11 => "wants the other setting of traditional (1500 byte) datagrams",
-            12 => "finds the connections' numbers wrong",
+            11 => "requires the other setting of traditional (1500 byte) datagrams",
+            12 => "refuses the numbers of the connections",
             13 => "could not open a socket for the test",
             number => return write!(f, "answers with {number}, which has no meaning"),
         })

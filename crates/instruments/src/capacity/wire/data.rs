@@ -361,7 +361,7 @@ mod tests {
             FeedbackMessage::decode(&bytes, Version::NEWEST)
                 .unwrap_err()
                 .to_string(),
-            "status feedback of 168 bytes, where 204 are right"
+            "status feedback of 168 bytes instead of 204"
         );
     }
 
@@ -403,7 +403,7 @@ mod tests {
         let error = LoadHeader::decode(&LoadHeader::default().encode()[..31]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "load PDU of 31 bytes, where 32 are right"
+            "load PDU of 31 bytes instead of 32"
         );
     }
 }

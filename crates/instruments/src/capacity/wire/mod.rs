@@ -70,10 +70,10 @@ pub(crate) const RANDOM_SIZE: u32 = 0x8000_0000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MalformedMessage {
     /// The number of bytes, and the correct number.
-    #[error("{0} of {1} bytes, where {2} are right")]
+    #[error("{0} of {1} bytes instead of {2}")]
     Length(&'static str, usize, usize),
     /// The identifier, and the correct one.
-    #[error("identifier 0x{1:04x} where {0} has 0x{2:04x}")]
+    #[error("identifier 0x{1:04x} instead of 0x{2:04x} for {0}")]
     Identifier(&'static str, u16, u16),
     /// A field, by its name in the RFC, and its invalid value.
     #[error("{0} with {1} {2}")]

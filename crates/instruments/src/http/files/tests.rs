@@ -175,7 +175,7 @@ fn a_file_of_the_wrong_size_is_a_failure() {
     let measurement = fetch(&target, &one_by_one(1, Some("4b")));
     let cause = measurement.failure.unwrap();
     assert!(
-        cause.contains("gave 3 bytes where 4 were asked for"),
+        cause.contains("sent 3 bytes instead of the requested 4"),
         "{cause}"
     );
 }

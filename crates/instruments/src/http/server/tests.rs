@@ -85,7 +85,7 @@ fn an_unavailable_congestion_control_is_refused() {
     };
     let error = format!("{:#}", start(config).unwrap_err());
     assert!(
-        error.contains("`warp` is not available; there are: "),
+        error.contains("`warp` is not available; available are: "),
         "{error}"
     );
 }
@@ -95,7 +95,7 @@ fn a_port_in_use_is_one_clear_error() {
     let first = start(ServeConfig::on_loopback()).unwrap();
     let config = on_port(first.address("http").unwrap().port());
     let error = start(config).unwrap_err().to_string();
-    assert!(error.contains("is in use by another program"), "{error}");
+    assert!(error.contains("another program uses "), "{error}");
 }
 
 #[test]

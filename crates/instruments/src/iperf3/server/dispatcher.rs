@@ -149,7 +149,7 @@ impl<K: Copy + Eq + Hash + Debug, S> WaitingTests<K, S> {
         while tests.contains_key(&key) {
             control.check_peer()?;
             if Instant::now() > deadline {
-                let text = format!("another test of {key:?} keeps waiting for its streams");
+                let text = format!("another test of {key:?} is still waiting for its streams");
                 return Err(ControlError::TimedOut(text));
             }
             let waited = self.left.wait_timeout(tests, STOP_INTERVAL);
@@ -200,7 +200,7 @@ impl<K: Eq + Hash, S> QueuedTest<'_, K, S> {
                     accepted.iter().for_each(&meanwhile);
                 }
                 Err(_) => {
-                    let text = format!("{} of {count} streams came", accepted.len());
+                    let text = format!("{} of {count} streams arrived", accepted.len());
                     return Err(ControlError::TimedOut(text));
                 }
             }

@@ -282,7 +282,7 @@ mod tests {
             (
                 "kept",
                 1,
-                "has this congestion control but does not allow it",
+                "has this congestion control, but does not allow it",
             ),
             ("none", 2, "does not have this congestion control"),
         ] {

@@ -138,14 +138,14 @@ impl ServerTest<'_> {
             Some(name) if plan.protocol == Transport::Tcp && !choices.has(name) => {
                 let (problem, code) = if choices.withholds(name) {
                     (
-                        "this host has but does not allow (net.ipv4.tcp_allowed_congestion_control)",
+                        "this host has, but does not allow (net.ipv4.tcp_allowed_congestion_control)",
                         ErrorCode::CONGESTION_NOT_ALLOWED,
                     )
                 } else {
                     ("this host does not have", ErrorCode::CONGESTION)
                 };
                 let text =
-                    format!("it asked for the TCP congestion control {name:?}, which {problem}");
+                    format!("it requested the TCP congestion control {name:?}, which {problem}");
                 Err(TestFailure::with(ControlError::Protocol(text), code))
             }
             _ => Ok(()),
@@ -158,7 +158,7 @@ impl ServerTest<'_> {
         let most = self.limits.duration;
         if let Some(asked) = plan.duration().filter(|asked| *asked > most) {
             let text = format!(
-                "it asked for {} s of test; {} s are allowed",
+                "it requested a test of {} s; {} s are allowed",
                 asked.as_secs(),
                 most.as_secs()
             );
@@ -167,7 +167,7 @@ impl ServerTest<'_> {
         let TestResources { memory, .. } = needs(plan, most);
         if memory > self.limits.memory.0 {
             let text = format!(
-                "it asked for {memory} bytes of buffers; {} are allowed",
+                "it requested {memory} bytes of buffers; {} are allowed",
                 self.limits.memory
             );
             return refuse(text, ErrorCode::MEMORY);
@@ -291,7 +291,7 @@ impl ServerTest<'_> {
             }
             if began.elapsed() > longest {
                 return Err(ControlError::Overdue(format!(
-                    "TEST_END (4) did not come within {} s",
+                    "TEST_END (4) did not arrive within {} s",
                     longest.as_secs()
                 )));
             }

@@ -203,7 +203,7 @@ mod tests {
                 scope.spawn(move || {
                     let cause = failing_within(Duration::from_secs(2), steps, &[]);
                     assert!(cause.contains(awaited), "{steps}: {cause}");
-                    assert!(cause.contains("did not come within"), "{cause}");
+                    assert!(cause.contains("did not arrive within"), "{cause}");
                 });
             }
         });
@@ -224,17 +224,17 @@ mod tests {
     fn a_server_of_another_protocol_is_recognised() {
         let cause = failing(0, b"SSH-2.0-OpenSSH_9.2\r\n");
         assert!(
-            cause.contains("0x53 where PARAM_EXCHANGE (9) was due"),
+            cause.contains("0x53 instead of PARAM_EXCHANGE (9)"),
             "{cause}"
         );
         let cause = failing(1, &[ControlState::TestRunning.byte()]);
         assert!(
-            cause.contains("it sent TEST_RUNNING (2) where CREATE_STREAMS (10)"),
+            cause.contains("it sent TEST_RUNNING (2) instead of CREATE_STREAMS (10)"),
             "{cause}"
         );
         let cause = failing(4, &[ControlState::DisplayResults.byte()]);
         assert!(
-            cause.contains("DISPLAY_RESULTS (14) where the end of the test"),
+            cause.contains("DISPLAY_RESULTS (14) instead of the end of the test"),
             "{cause}"
         );
     }
@@ -262,7 +262,7 @@ mod tests {
             ),
             (
                 text(&strange.to_json().to_string()),
-                "of a stream 7, which there is not",
+                "a stream 7 that does not exist",
             ),
         ] {
             let failure = failing(6, &last);

@@ -208,15 +208,13 @@ impl<'a> TcpReport<'a> {
             // After an omitted start, the two ends start counting at different moments, one way apart.
             if total.spec.sends && theirs > total.bytes_with_omitted {
                 return Some(format!(
-                    "the ends disagree: the far end says that it received {theirs} bytes on stream {id}, \
-                     of {} that were sent",
+                    "the ends disagree: the far end reports {theirs} bytes received on stream {id}, but {} were sent",
                     total.bytes_with_omitted
                 ));
             }
             (!total.spec.sends && self.plan.omit.is_zero() && theirs < total.bytes).then(|| {
                 format!(
-                    "the ends disagree: the far end says that it sent {theirs} bytes on stream {id}, \
-                     of which {} were received",
+                    "the ends disagree: the far end reports {theirs} bytes sent on stream {id}, but {} were received",
                     total.bytes
                 )
             })
@@ -306,29 +304,29 @@ impl<'a> TcpReport<'a> {
             measurement.facts.insert(name.to_owned(), text.to_owned());
         };
         let window = match self.plan.until {
-            Until::For(_) => "until the client's word that the test is over",
+            Until::For(_) => "until the client's message that the test is over",
             Until::Bytes(_) => "until the last byte",
         };
         fact(
             "goodput",
             &format!(
-                "payload bytes (L7) that the receiver read, over its time {window}; in intervals of a sender, \
-                 what the receiver acknowledged"
+                "payload bytes (L7) that the receiver read, over its time {window}; in the intervals of a sender, the \
+                 acknowledged bytes"
             ),
         );
         fact(
             "interval",
-            "of what the network carried meanwhile, to which sampling adds nothing: all that the receiver read, and at most what \
-             the kernel of this end sent until then, or received, with what TCP sent again (TCP_INFO), in the time from the first byte \
-             on; what was in flight when an omitted start ended may belong to either side",
+            "of the network's throughput in this time, without sampling error: at least all that the receiver read, at most all \
+             that the kernel of this end sent or received until then, including retransmissions (TCP_INFO), over the time from \
+             the first byte on; data in flight at the end of an omitted start may belong to either part",
         );
         if let Some(layers) = self.layers(true).or(self.layers(false)) {
             fact(
                 "layers",
                 &format!(
-                    "computed from goodput with {:.1} bytes of payload a segment (TCP_INFO of this end) and {} bytes of \
-                     IPv{} and TCP headers; L2 without FCS, L1 with FCS, preamble and gap; retransmissions and \
-                     acknowledgements are not in them",
+                    "computed from goodput with {:.1} bytes of payload per segment (TCP_INFO of this end) and {} bytes of IPv{} \
+                     and TCP headers; L2 without FCS, L1 with FCS, preamble and gap; retransmissions and acknowledgements are \
+                     not included",
                     layers.payload,
                     layers.headers(),
                     if self.ipv6 { 6 } else { 4 },
@@ -342,9 +340,9 @@ impl<'a> TcpReport<'a> {
         fact(
             "receiving",
             if self.plan.rx_copy {
-                "what is received is copied to memory of the program, at both ends"
+                "received data are copied to the memory of the program, at both ends"
             } else {
-                "the kernel discards what this end receives without copying it (MSG_TRUNC)"
+                "the kernel discards received data of this end without copying them (MSG_TRUNC)"
             },
         );
         fact(

@@ -148,7 +148,7 @@ impl DataStream {
 
     /// Starts the thread.
     pub(super) fn start(&mut self, sending: &Arc<SharedStreamState>, start: Instant) -> Result<()> {
-        let socket = self.socket.clone().context("a stream that is closed")?;
+        let socket = self.socket.clone().context("a closed stream")?;
         socket.set_nonblocking(false)?;
         socket.set_write_timeout(Some(BLOCK_TIMEOUT))?;
         socket.set_read_timeout(Some(BLOCK_TIMEOUT))?;
@@ -163,7 +163,11 @@ impl DataStream {
                 .set(outcome.err().map(|error| error.to_string()));
         };
         let thread = thread::Builder::new().name(format!("tcp {}", self.spec.id));
-        self.thread = Some(thread.spawn(run).context("no thread for a stream")?);
+        self.thread = Some(
+            thread
+                .spawn(run)
+                .context("cannot start the thread of a stream")?,
+        );
         Ok(())
     }
 
@@ -317,7 +321,7 @@ fn send(
             Err(error) if is_timeout(&error) => 0,
             Err(error) => {
                 control.give_back(wanted);
-                return Err(error).context("the far end broke a stream that was sent on");
+                return Err(error).context("the far end broke a sending stream");
             }
         };
         control.give_back(wanted - written);
@@ -349,13 +353,13 @@ fn receive(
         };
         match taken {
             Ok(0) if !test.control.is_stopped() => {
-                bail!(Peer, "the far end closed a stream that was received on");
+                bail!(Peer, "the far end closed a receiving stream");
             }
             Ok(0) => return Ok(()),
             Ok(count) => counters.add(count, start),
             Err(error) if is_timeout(&error) => {}
             Err(error) if !test.control.is_stopped() => {
-                return Err(error).context("the far end broke a stream that was received on");
+                return Err(error).context("the far end broke a receiving stream");
             }
             // After the test the far end may close the connection at any time.
             Err(_) => return Ok(()),

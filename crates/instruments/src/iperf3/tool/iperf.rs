@@ -38,7 +38,7 @@ impl StreamProgram for Iperf {
         ensure!(
             Tool,
             plan.protocol == Transport::Tcp || plan.bitrate.is_some(),
-            "iperf sends datagrams at a rate only: say which"
+            "iperf sends datagrams only at a rate: add --bitrate"
         );
         super::one_way_time("iperf", plan).map(drop)
     }
@@ -66,7 +66,7 @@ impl StreamProgram for Iperf {
             Some(Local::Interface(name)) => {
                 bail!(
                     Tool,
-                    "iperf takes an address to bind to, not an interface ({name})"
+                    "iperf can bind to an address, but not to an interface ({name})"
                 )
             }
             None => None,
@@ -118,9 +118,9 @@ impl StreamProgram for Iperf {
         match plan.protocol {
             Transport::Tcp if !down => measurement.with_fact(
                 "sent rate",
-                "what iperf handed to its socket (L7): up to a socket buffer more than arrived, which it does not say",
+                "bytes that iperf handed to its socket (L7): up to a socket buffer more than arrived, which iperf does not report",
             ),
-            _ => measurement.with_fact("goodput", "what the receiving end's iperf counted (L7)"),
+            _ => measurement.with_fact("goodput", "bytes that the receiving iperf counted (L7)"),
         }
     }
 }
@@ -428,7 +428,7 @@ pub(crate) mod tests {
         };
         Iperf.check(&plan(Some(1))).unwrap();
         let error = Iperf.check(&plan(None)).unwrap_err().to_string();
-        assert!(error.contains("at a rate only"), "{error}");
+        assert!(error.contains("only at a rate"), "{error}");
     }
 
     #[test]
@@ -440,6 +440,6 @@ pub(crate) mod tests {
             ..StreamTest::new("127.0.0.1:1".parse().unwrap(), &plan)
         };
         let error = command_line(&Iperf, &test);
-        assert!(error.unwrap_err().to_string().contains("not an interface"));
+        assert!(error.unwrap_err().to_string().contains("not to an interface"));
     }
 }

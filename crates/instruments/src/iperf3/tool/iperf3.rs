@@ -37,7 +37,7 @@ impl StreamProgram for Iperf3 {
             ensure!(
                 Tool,
                 time.subsec_nanos() == 0,
-                "iperf3 tests for whole seconds, not for {time:?}"
+                "iperf3 tests whole seconds only, not {time:?}"
             );
         }
         Ok(())
@@ -85,7 +85,7 @@ impl StreamProgram for Iperf3 {
         // iperf3's own message is more useful than serde_json's error about invalid text.
         let Ok(report) = serde_json::from_str::<Value>(&output.text()) else {
             return Measurement::failed(format!(
-                "iperf3 ended with code {} and no whole JSON: {}",
+                "iperf3 ended with code {} and incomplete JSON: {}",
                 output.code,
                 output.last_line()
             ));
@@ -118,7 +118,7 @@ impl StreamProgram for Iperf3 {
         let measurement = super::with_pace(measurement, plan, SentDatagrams::of);
         measurement.with_fact(
             "goodput",
-            "what the receiving end's iperf3 counted (L7), over its own time",
+            "bytes that the receiving iperf3 counted (L7), over its own time",
         )
     }
 }
@@ -145,7 +145,7 @@ fn failure(report: &Value) -> Option<String> {
     match number(&report["end"]["sum_received"], "bytes") {
         Some(bytes) if bytes > 0.0 => None,
         Some(_) => Some("nothing arrived".to_owned()),
-        None => Some("iperf3 does not say what arrived".to_owned()),
+        None => Some("iperf3 does not report what arrived".to_owned()),
     }
 }
 
@@ -415,7 +415,7 @@ pub(crate) mod tests {
             .parse(&captured("{\"start\":", 1), &plan)
             .failure
             .unwrap();
-        assert!(cause.contains("code 1 and no whole JSON"), "{cause}");
+        assert!(cause.contains("code 1 and incomplete JSON"), "{cause}");
         let deep = "[".repeat(10_000);
         assert!(parse(&deep, &plan).failure.is_some());
     }

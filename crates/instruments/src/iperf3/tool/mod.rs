@@ -189,16 +189,15 @@ pub(crate) fn one_way_time(tool: &str, plan: &Iperf3Test) -> Result<Duration> {
     ensure!(
         Tool,
         plan.direction != TestDirection::Both,
-        "{tool} is used in one direction at a time"
+        "farwire uses {tool} in one direction at a time"
     );
-    ensure!(
-        Tool,
-        plan.omit.is_zero(),
-        "{tool} cannot leave the start out"
-    );
+    ensure!(Tool, plan.omit.is_zero(), "{tool} cannot omit the start");
     match plan.until {
         Until::For(time) => Ok(time),
-        Until::Bytes(_) => bail!(Tool, "{tool} is used for a time, not for a number of bytes"),
+        Until::Bytes(_) => bail!(
+            Tool,
+            "farwire uses {tool} for a time, not for a number of bytes"
+        ),
     }
 }
 
@@ -210,7 +209,7 @@ pub(crate) fn check_no_connect_timeout(tool: &str, test: &StreamTest<'_>) -> Res
     ensure!(
         Tool,
         test.connect_timeout.is_none(),
-        "{tool} cannot be told how long connecting may take: it has no such option"
+        "{tool} has no option for the time of connecting"
     );
     Ok(())
 }

@@ -38,7 +38,7 @@ impl StreamProgram for Nuttcp {
         if let Some(congestion) = &plan.congestion {
             bail!(
                 Tool,
-                "nuttcp cannot choose the congestion control {congestion}: it has no such option"
+                "nuttcp has no option for the congestion control {congestion}"
             );
         }
         super::one_way_time("nuttcp", plan).map(drop)
@@ -54,12 +54,12 @@ impl StreamProgram for Nuttcp {
         super::check_no_connect_timeout("nuttcp", test)?;
         let (target, plan) = (test.target, test.plan);
         if let Some(local) = test.local {
-            bail!(Tool, "nuttcp cannot bind to {local}: it has no such option");
+            bail!(Tool, "nuttcp has no option to bind to {local}");
         }
         ensure!(
             Tool,
             target.port() >= PORT,
-            "nuttcp takes control ports from {PORT} on, not {}",
+            "nuttcp allows control ports from {PORT} on, not {}",
             target.port()
         );
         let time = super::one_way_time("nuttcp", plan)?;
@@ -108,11 +108,8 @@ impl StreamProgram for Nuttcp {
                 .and_then(|report| sent(report, plan))
         };
         super::with_pace(measurement, plan, sent)
-            .with_fact("goodput", "what the receiving end's nuttcp counted (L7)")
-            .with_fact(
-                "connect",
-                "what nuttcp prints as RTT: the time that connecting took",
-            )
+            .with_fact("goodput", "bytes that the receiving nuttcp counted (L7)")
+            .with_fact("connect", "nuttcp's RTT, which is the time of connecting")
     }
 }
 
@@ -343,7 +340,7 @@ pub(crate) mod tests {
             connect_timeout: Some(Duration::from_secs(1)),
             ..StreamTest::new(target, &plain)
         });
-        assert!(error.contains("how long connecting may take"), "{error}");
+        assert!(error.contains("no option for the time of connecting"), "{error}");
         let plan = Iperf3Test {
             congestion: Some("reno".to_owned()),
             ..plain

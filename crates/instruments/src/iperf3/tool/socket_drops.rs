@@ -112,12 +112,12 @@ fn widen_direction(figures: &mut [Figure], direction: Direction, drops: Option<u
 
 fn in_words(drops: Option<u64>) -> String {
     let cause = match drops {
-        None => "a tool counts as lost what its own full socket dropped and does not say how much that was, so the loss of the network \
-                 may be none, and its goodput as much as was sent"
+        None => "a tool counts datagrams that its own full socket dropped as lost, and does not report their number, so the \
+                 network may have lost none, and its goodput may be the sent rate"
             .to_owned(),
         Some(0) => "no UDP socket of the receiving host was full".to_owned(),
         Some(drops) => format!(
-            "up to {} found a UDP socket of the receiving host full, and the tool counts them as lost",
+            "up to {} arrived at a full UDP socket of the receiving host, and the tool counts them as lost",
             counted(drops, "datagram")
         ),
     };

@@ -8,7 +8,7 @@ use clap::Args;
 use crate::Session;
 use crate::external::{FarTool, Tool};
 use crate::failure::{Blame, Failure};
-use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput};
+use crate::instrument::{CommonArgs, FarEnd, Instrument, MeasureOutput, SOCKETS};
 use crate::iperf3::args::Iperf3Args;
 use crate::iperf3::plan::{Iperf3Test, Transport};
 use crate::iperf3::udp;
@@ -25,17 +25,19 @@ const LONGEST_PAYLOAD: i64 = 65_507;
 /// The least payload, which has room for a time and a number of 8 bytes.
 const SHORTEST_PAYLOAD: i64 = 16;
 
-/// UDP goodput, loss, jitter and reordering, as iperf3 measures them, to or from any iperf3 or farwire server
+/// Measure UDP goodput, loss, jitter and reordering, as iperf3 does
+///
+/// The far end is `farwire serve` or any iperf3 server. Options have the letters of iperf3.
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct UdpArgs {
     #[command(flatten)]
     #[serde(flatten)]
     test: Iperf3Args,
     /// Payload of a datagram in bytes [default: the MSS of the control connection]
-    #[arg(short = 'l', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(SHORTEST_PAYLOAD..=LONGEST_PAYLOAD))]
+    #[arg(short = 'l', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(SHORTEST_PAYLOAD..=LONGEST_PAYLOAD), help_heading = SOCKETS)]
     length: Option<u32>,
-    /// Send one datagram per call, like programs without UDP_SEGMENT: slower, but without trains
-    #[arg(long, conflicts_with = "reverse")]
+    /// Send one datagram per call, without UDP segmentation offload (slower)
+    #[arg(long, conflicts_with = "reverse", help_heading = SOCKETS, hide_short_help = true)]
     #[serde(default)]
     no_gso: bool,
     #[command(flatten)]

@@ -215,7 +215,7 @@ mod tests {
         };
         let cause = against(address, &long).failure.unwrap();
         server.join().unwrap();
-        assert!(cause.contains("nothing moved on any stream"), "{cause}");
+        assert!(cause.contains("no stream transferred data"), "{cause}");
     }
 
     #[test]

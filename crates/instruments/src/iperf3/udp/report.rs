@@ -39,8 +39,8 @@ pub(crate) fn measurement(streams: &UdpStreams, sides: &TestResults) -> Measurem
             });
             if unsure > 0 {
                 let fact = format!(
-                    "{} came with a wrong checksum or found the receiver's socket full, and the kernel does not say which: the \
-                     interval of the loss covers both",
+                    "{} arrived with a wrong checksum or at a full socket of the receiver, and the kernel does not distinguish \
+                     them: the interval of the loss covers both",
                     counted(unsure, "datagram")
                 );
                 measurement = measurement.with_fact(&format!("checksums {way}"), fact);
@@ -150,7 +150,7 @@ impl UdpReport<'_> {
             (received.packets > sent.packets || received.errors.is_some_and(|lost| lost > sent.packets))
                 .then(|| {
                     format!(
-                        "the ends disagree: of {} datagrams sent on stream {id}, number {} came and {} are missing",
+                        "the ends disagree: of {} datagrams sent on stream {id}, number {} arrived and {} are missing",
                         sent.packets,
                         received.packets,
                         received.errors.unwrap_or(0)
@@ -226,36 +226,37 @@ impl UdpReport<'_> {
         };
         fact(
             "goodput",
-            "payload bytes (L7) after the first arrival, over the time to the last one, or over the time of sending if \
-             that is longer; where an iperf3 receives, its bytes over the time of sending",
+            "payload bytes (L7) after the first arrival, over the time to the last one, or over the sending time if that is \
+             longer; if iperf3 receives, its bytes over the sending time",
         );
         fact(
             "loss",
-            "of the network, copies and this host's drops apart; to the last datagram sent where farwire receives; as \
-             iperf3 counts where that receives: copies hide loss, and what came after the end is in neither count",
+            "of the network, without copies and this host's drops; up to the last datagram sent if farwire receives; as iperf3 \
+             counts if iperf3 receives: copies hide losses, and datagrams after the end are in neither count",
         );
         fact(
             "interval",
-            "95 %. Loss: of the probability with which a datagram is lost, from the observed bursts of losses, widened by what \
-             host and network cannot be told apart; where an iperf3 receives, from 0, since it does not tell what its own socket \
-             dropped. Goodput: of what the network carried meanwhile, to which sampling adds nothing: twice the first arrival for the edges, the sender's whole time for the least, and \
-             what the host dropped or came twice; where an iperf3 receives, between its bytes over its own time and over the time of sending",
+            "95 %. Loss: of the probability that a datagram is lost, from the observed bursts of losses, widened by losses that \
+             may belong to the host or to the network; if iperf3 receives, from 0, because iperf3 does not report what its own \
+             socket dropped. Goodput: of the network's throughput in this time, without sampling error: twice the first \
+             arrival for the edges, the sender's whole time for the least, and datagrams that the host dropped or that arrived \
+             twice; if iperf3 receives, between its bytes over its own time and over the sending time",
         );
         fact(
             "jitter",
-            "RFC 3550, from the kernel's receive stamps, one step a received train: datagrams that arrived as one share a \
-             stamp; over all streams the largest",
+            "RFC 3550, from the kernel's receive time stamps, one step per received train: datagrams that arrived together \
+             share a time stamp; the largest over all streams",
         );
         fact(
             "pacing",
-            "at the sender, from one train to the next; late is more than 50 us; a delay is made up for within about \
-             50 ms, in cuts of 2 % to 50 % of the gaps; what is 100 ms late is given up",
+            "at the sender, from one train to the next; late means more than 50 us; the sender makes up for a delay within \
+             about 50 ms by gaps that are 2 % to 50 % shorter; it skips what is 100 ms late",
         );
         fact(
             "layers",
             &format!(
-                "computed from goodput with {} bytes of payload a datagram, each in one packet; L2 without FCS, L1 \
-                 with FCS, preamble and gap",
+                "computed from goodput with {} bytes of payload per datagram, each in one packet; L2 without FCS, L1 with FCS, \
+                 preamble and gap",
                 self.streams.length()
             ),
         );
@@ -272,7 +273,7 @@ fn delays(flows: &[(u32, StreamView)]) -> Option<String> {
     let first = all.next()??;
     let pacing = all.try_fold(first, |sum, other| Some(sum.with(&other?)))?;
     Some(format!(
-        "{:.3} ms of the schedule given up, all streams together; {} sends held up by full buffers and tried again",
+        "{:.3} ms of the schedule skipped, over all streams; {} sends repeated because of full buffers",
         pacing.given_up_ns as f64 / 1e6,
         pacing.held_up
     ))

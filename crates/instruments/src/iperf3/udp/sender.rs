@@ -245,7 +245,7 @@ impl PacedStream {
 fn describe(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::ConnectionRefused => {
-            "the other end's host refuses the datagrams: nobody receives them there".to_owned()
+            "the far end's host refuses the datagrams: no program receives them there".to_owned()
         }
         _ => format!("the datagrams cannot be sent: {error}"),
     }

@@ -118,7 +118,7 @@ impl UdpStreams {
         ensure!(
             Peer,
             allowed.contains(&length),
-            "datagrams of {length} bytes: {} to {} are possible",
+            "datagrams of {length} bytes are out of range: {} to {}",
             allowed.start(),
             allowed.end()
         );
@@ -193,7 +193,7 @@ impl UdpStreams {
         thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || cpu.measure(|| work(&cpu)))
-            .context("no thread for the UDP streams")
+            .context("cannot start the thread of the UDP streams")
     }
 
     fn take_reading(&mut self, at: Instant, ending: ReadingKind) {

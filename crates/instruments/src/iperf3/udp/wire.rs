@@ -144,7 +144,7 @@ pub(crate) fn greet(socket: &UdpSocket, stop: &Stop) -> Result<()> {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 bail!(
                     Peer,
-                    "{peer} takes no datagrams: nothing listens there over UDP"
+                    "{peer} refuses datagrams: no program listens there over UDP"
                 )
             }
             Err(error) => return Err(error).with_context(|| format!("greeting {peer} over UDP")),
@@ -152,7 +152,7 @@ pub(crate) fn greet(socket: &UdpSocket, stop: &Stop) -> Result<()> {
     }
     bail!(
         Peer,
-        "{peer} did not answer the greeting over UDP within {} s: is UDP let through?",
+        "{peer} did not answer the greeting over UDP within {} s: a firewall may block UDP",
         ANSWER_TIMEOUT.as_secs()
     )
 }
@@ -261,6 +261,6 @@ mod tests {
         drop(server);
         let error = greet(&client, &Stop::default()).unwrap_err().to_string();
         assert!(error.contains(&name), "{error}");
-        assert!(error.contains("nothing listens"), "{error}");
+        assert!(error.contains("no program listens"), "{error}");
     }
 }

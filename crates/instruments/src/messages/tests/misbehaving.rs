@@ -84,7 +84,7 @@ fn a_silent_far_end_is_given_up() {
             .unwrap();
         assert!(cause.contains(state), "{cause}");
         assert!(
-            cause.contains("neither sent nor took anything for 2 s"),
+            cause.contains("neither sent nor received anything for 2 s"),
             "{cause}"
         );
     };

@@ -221,7 +221,7 @@ fn a_refusal_states_the_server_s_limit() {
     let refused = pingpong::measure(&far, &pingpong_of(&[1_000_000]), &session());
     let cause = refused.failure.unwrap();
     assert!(
-        cause.contains("1000000 bytes of memory are more than the 300000"),
+        cause.contains("1000000 bytes of memory exceed the 300000"),
         "{cause}"
     );
     let plan = TransferArgs {
@@ -244,7 +244,7 @@ fn a_busy_server_says_so() {
         .failure
         .unwrap();
     assert!(
-        cause.contains("refused: busy: 0 tests run already"),
+        cause.contains("refused: busy: 0 tests are already running"),
         "{cause}"
     );
 }
@@ -261,7 +261,7 @@ fn who_is_not_allowed_is_told_so() {
         .failure
         .unwrap();
     assert!(
-        cause.contains("refused: this address may not test here"),
+        cause.contains("refused: this address is not allowed to test here"),
         "{cause}"
     );
 }
@@ -271,7 +271,7 @@ fn garbage_is_answered_with_one_line_and_a_close() {
     let (_server, far) = server(ServiceLimits::default());
     let long = [b'x'; 100_000];
     for (garbage, cause) in [
-        (&b"GET / HTTP/1.1\r\n\r\n"[..], "a request starts with"),
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], "a request must start with"),
         (b"\xff\xfe\x00\n", "a line of text"),
         (&long, "a line of text of at most 256 bytes"),
         (

@@ -67,7 +67,7 @@ impl ObservedRun<'_> {
         }
         let late = value(Metric::LateTrainsPercent, Statistic::Mean);
         (late > MOST_LATE_PERCENT)
-            .then(|| format!("the sending host was late with {late:.0} % of its packets"))
+            .then(|| format!("the sending host sent {late:.0} % of its packets late"))
     }
 
     /// Returns the reason why the interval misses.
@@ -80,31 +80,31 @@ impl ObservedRun<'_> {
         let lateness = self.crossing.link.departure_error.p99_ns as f64 / 1e6;
         if metric.unit() == "ms" && beyond <= lateness {
             return format!(
-                "{by}: no more than the emulator's own lateness, {lateness:.3} ms at the 99th percentile"
+                "{by}: within the emulator's own departure error, p99 {lateness:.3} ms"
             );
         }
         let link = self.crossing.link;
         // In a download, one direction has only a few requests.
         let packet = 100.0 / link.up.packets.max(link.down.packets).max(1) as f64;
         if metric == Metric::LostPercent && beyond <= packet {
-            return format!("{by}: less than one packet is of all");
+            return format!("{by}: less than the share of one packet");
         }
         let width = interval[1] - interval[0];
         if width.is_finite() && beyond <= BY_CHANCE * width {
             let share = 100.0 * beyond / width;
             return format!(
-                "{by}, {share:.0} % of the interval's width: what one 95 % interval in twenty does"
+                "{by}, {share:.0} % of the interval's width: one 95 % interval in twenty misses by chance"
             );
         }
-        format!("{by}: the stated interval is too narrow here; nothing in the record says why")
+        format!("{by}: the interval is too narrow here, for a reason that the record does not show")
     }
 
     /// Returns the reason why there is no interval.
     fn unstated(&self) -> String {
         let fact = self.crossing.measurement.facts.get("interval");
         match fact.filter(|fact| fact.starts_with("none")) {
-            Some(fact) => format!("no interval stated: {fact}"),
-            None => "no interval stated: too few values for one".to_owned(),
+            Some(fact) => format!("no interval: {fact}"),
+            None => "no interval: too few values".to_owned(),
         }
     }
 }
@@ -113,12 +113,12 @@ impl ObservedRun<'_> {
 fn within(cell: &CalibrationCell) -> String {
     let above = cell.bias.is_some_and(|bias| bias > 0.0);
     match cell.figure.metric.unit() {
-        "ms" if above => "the hosts' own time is in it; the interval's lower end leaves room for that",
+        "ms" if above => "the figure contains the hosts' own time; the interval's lower end allows for that",
         "bit/s" if !above => {
-            "what was on its way at the end counts for the emulator, not for the receiver; the interval's upper end leaves \
-             room for that"
+            "packets in flight at the end count for the emulator, not for the receiver; the interval's upper end allows for \
+             that"
         }
-        _ => "it deviates within what it states",
+        _ => "the deviation is within the interval",
     }
     .to_owned()
 }

@@ -127,8 +127,8 @@ impl fmt::Display for Suite {
         let random = self.cells.iter().filter(|cell| !cell.is_count()).count();
         writeln!(
             f,
-            "\n{random} cells of intervals, {} of counts, which must be exact in every run; intervals that hold the truth in 95 % of \
-             runs make one of the {random} red in {:.2} of 1,000 suites",
+            "\n{random} cells of intervals, {} of counts, which must be exact in every run; if intervals contain the truth in 95 % of \
+             runs, one of the {random} is red in {:.2} of 1,000 suites",
             self.cells.len() - random,
             1e3 * self.false_alarms()
         )

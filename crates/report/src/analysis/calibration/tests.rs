@@ -447,7 +447,7 @@ fn an_interval_without_the_truth_misses_with_its_distance() {
     assert_eq!(cell.standing, CellStatus::Misses);
     let cause = cell.cause.as_deref().unwrap();
     assert!(
-        cause.starts_with("outside by 0.900 ms: the stated interval is too narrow"),
+        cause.starts_with("outside by 0.900 ms: the interval is too narrow"),
         "{cause}"
     );
     assert!(!report.is_met());
@@ -471,7 +471,7 @@ fn a_miss_within_the_departure_error_is_attributed_to_it() {
         .clone()
         .unwrap();
     assert!(
-        cause.contains("the emulator's own lateness, 0.500 ms"),
+        cause.contains("the emulator's own departure error, p99 0.500 ms"),
         "{cause}"
     );
 }
