@@ -21,7 +21,11 @@ fn several_scenarios_all_run_and_one_page_leads_to_their_reports() -> Result<()>
         .current_dir(small.path(""))
         .args(["run", "--no-baseline"]);
     let ended = process::run(command.args(["small.toml", "met.toml", "--out", "all"]))?;
-    let said = ends_with(&ended, 1, "failed, or not all expectations are met: small.toml")?;
+    let said = ends_with(
+        &ended,
+        1,
+        "failed, or not all expectations are met: small.toml",
+    )?;
     has(&said, "all reports: all/index.html")?;
     let page = fs::read_to_string(small.path("all/index.html"))?;
     for report in ["small/report.html", "met/report.html"] {

@@ -122,11 +122,7 @@ fn beyond_loopback_farwire_set_changes_a_link_with_the_token_and_the_fingerprint
     ensure!(code == Some(0), "{said}");
     has(&said, "delay 30ms in each direction (revision 2)")?;
     for (words, token, words_of_error) in [
-        (
-            "set link --delay 40ms",
-            Some("read"),
-            "read-only token",
-        ),
+        ("set link --delay 40ms", Some("read"), "read-only token"),
         ("set link --delay 40ms", Some("wrong"), "the token is wrong"),
         ("links", None, "requires a token"),
     ] {
@@ -212,7 +208,10 @@ fn a_token_and_a_certificate_that_are_none_are_refused_at_the_start_by_their_fil
     let empty = file("empty", "\n")?;
     for (flags, words) in [
         (vec!["--token-file", &short], "at least 16"),
-        (vec!["--token-file", &empty], "empty: the file contains no token"),
+        (
+            vec!["--token-file", &empty],
+            "empty: the file contains no token",
+        ),
         (
             vec!["--token-file", "/nowhere/token"],
             "/nowhere/token: cannot read",

@@ -109,8 +109,16 @@ fn a_lease_is_refused_of_what_could_not_be_taken_back_and_by_its_field() -> Resu
         ensure!(why.contains(words), "{query}: {refused:?}");
         Ok(())
     };
-    refused("?for=60s", shared, "at its end; change the link without a lease")?;
-    refused("?for=60s&dry_run=1", shared, "at its end; change the link without a lease")?;
+    refused(
+        "?for=60s",
+        shared,
+        "at its end; change the link without a lease",
+    )?;
+    refused(
+        "?for=60s&dry_run=1",
+        shared,
+        "at its end; change the link without a lease",
+    )?;
     let leased = exec.patch("?for=60s", r#"{"delay": "30ms"}"#)?;
     let id = leased.body["link"]["lease"]["id"].as_str();
     let id = format!("\r\nFarwire-Lease: {}", id.context("no id")?);
@@ -126,7 +134,11 @@ fn a_lease_is_refused_of_what_could_not_be_taken_back_and_by_its_field() -> Resu
     let good = exec.patch("", shared)?;
     ensure!(good.status == 200, "{good:?}");
     refused("", own, "a running link cannot give one of them its own")?;
-    refused("?dry_run=1", own, "a running link cannot give one of them its own")?;
+    refused(
+        "?dry_run=1",
+        own,
+        "a running link cannot give one of them its own",
+    )?;
     exec.end()
 }
 

@@ -114,7 +114,10 @@ fn is_refused(run: &Listening) -> Result<()> {
         let refused = patch(query)?;
         ensure!(refused.status == 409, "{refused:?}");
         let why = refused.body["detail"].as_str().context("a detail")?;
-        has(why, "conditions of a measured run are those of its scenario")?;
+        has(
+            why,
+            "conditions of a measured run are those of its scenario",
+        )?;
     }
     let tried = patch("?dry_run=1")?;
     ensure!(tried.status == 200, "{tried:?}");

@@ -300,7 +300,11 @@ fn where_all_nodes_are_down_or_drained_nothing_is_handed_in_and_busy_ones_are_wa
     process::succeeded(fake.submit(&["--detach"])?)?;
     fs::write(fake.path("nodes"), [nodes, "node3|idle|none\n"].concat())?;
     let output = fake.submit(&[])?;
-    let said = ends_with(&output, 3, "no node can run the shards: node3: no farwire; ")?;
+    let said = ends_with(
+        &output,
+        3,
+        "no node can run the shards: node3: no farwire; ",
+    )?;
     ensure!(fake.path("ended.4").exists(), "the array lives on: {said}");
     Ok(())
 }

@@ -302,7 +302,10 @@ mod tests {
             (|p| p.feedback_ms = 251, "feedback interval in ms of 251"),
             (|p| p.sub_interval_ms = 0, "sub-interval in ms of 0"),
             (|p| p.duration_s = 0, "duration in s of 0"),
-            (|p| p.duration_s = 21, "duration in s of 21 is out of range: 1 to 20"),
+            (
+                |p| p.duration_s = 21,
+                "duration in s of 21 is out of range: 1 to 20",
+            ),
         ];
         for (change, cause) in changes {
             let mut given = requested;

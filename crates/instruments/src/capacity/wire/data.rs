@@ -401,9 +401,6 @@ mod tests {
     #[test]
     fn a_truncated_load_header_states_the_right_length() {
         let error = LoadHeader::decode(&LoadHeader::default().encode()[..31]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "load PDU of 31 bytes instead of 32"
-        );
+        assert_eq!(error.to_string(), "load PDU of 31 bytes instead of 32");
     }
 }

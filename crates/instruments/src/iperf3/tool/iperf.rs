@@ -440,6 +440,11 @@ pub(crate) mod tests {
             ..StreamTest::new("127.0.0.1:1".parse().unwrap(), &plan)
         };
         let error = command_line(&Iperf, &test);
-        assert!(error.unwrap_err().to_string().contains("not to an interface"));
+        assert!(
+            error
+                .unwrap_err()
+                .to_string()
+                .contains("not to an interface")
+        );
     }
 }

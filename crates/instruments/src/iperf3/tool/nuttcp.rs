@@ -340,7 +340,10 @@ pub(crate) mod tests {
             connect_timeout: Some(Duration::from_secs(1)),
             ..StreamTest::new(target, &plain)
         });
-        assert!(error.contains("no option for the time of connecting"), "{error}");
+        assert!(
+            error.contains("no option for the time of connecting"),
+            "{error}"
+        );
         let plan = Iperf3Test {
             congestion: Some("reno".to_owned()),
             ..plain
