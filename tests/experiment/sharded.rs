@@ -100,7 +100,7 @@ fn a_merge_ends_with_1_where_not_all_that_is_expected_of_the_whole_is_met_though
     let merged = merge(&small, &shards)?;
     let said = stderr(&merged);
     ensure!(merged.status.code() == Some(1), "{said}");
-    has(&said, "not all that is expected is met")?;
+    has(&said, "not all expectations are met")?;
     let record = Record::read(&small.path("all"))?;
     ensure!(record.runs.len() == 2 && record.finished_at.is_some());
     Ok(())
