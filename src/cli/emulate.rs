@@ -36,8 +36,8 @@ use serde::Serialize;
 /// carrier returns. emulate needs CAP_NET_ADMIN and CAP_NET_RAW.
 ///
 /// At the end, emulate restores the interfaces, and nothing passes between them any more (--on-exit cut). If farwire is killed, a
-/// helper process sets the interfaces down within a second, so that both neighbours notice. `farwire emulate --restore`, or the
-/// next start on these interfaces, undoes that. An interface with addresses or routes would lose them when it is set down: emulate
+/// helper process restores them within a second, then sets them down, so that both neighbours notice, or joins them by a bridge
+/// (--on-exit bridge). `farwire emulate --restore`, or the next start on these interfaces, undoes that. An interface with addresses or routes would lose them when it is set down: emulate
 /// uses such an interface only with --force, and leaves it up.
 ///
 /// --links FILE.toml connects many pairs: a table [[links]] for each, with its interfaces `a` and `b` and its conditions, such as
@@ -60,7 +60,7 @@ pub(crate) struct EmulateArgs {
     /// State of the interfaces after farwire ends, for whatever reason
     #[arg(long, value_name = "STATE", default_value = "cut")]
     on_exit: OnExit,
-    /// Restore the interfaces that an earlier farwire left changed, and do nothing else
+    /// Restore the interfaces that an earlier farwire left changed, remove its bridge, and do nothing else
     #[arg(long, exclusive = true)]
     restore: bool,
     /// Use an interface even if it has addresses or routes, or carries the default route

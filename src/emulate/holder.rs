@@ -28,9 +28,9 @@ const READY: &str = "ready";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OnExit {
-    /// Nothing passes; an unexpected end also sets the interfaces down
+    /// Nothing passes; after an unexpected end, the interfaces are restored, then set down
     Cut,
-    /// A kernel bridge forwards everything, without delay or loss
+    /// The interfaces are restored, then a kernel bridge joins them, without delay or loss
     Bridge,
 }
 
