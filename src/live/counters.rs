@@ -43,9 +43,11 @@ pub(crate) struct DirectionCounters {
     pub(crate) marked: u64,
     /// Delivered packets whose bytes the link changed.
     pub(crate) edited: u64,
-    /// Packets and copies that the emulated network dropped, by cause.
+    /// Packets and copies that the emulated network dropped, by cause: `loss` (random), `queue_full`, `aqm`, `too_big` (for the path's MTU),
+    /// `policed`. The first two are always there, the others only if they occurred.
     pub(crate) dropped: BTreeMap<String, u64>,
-    /// Packets that the emulator itself lost, by cause. The emulated network does not cause these losses.
+    /// Packets that the emulator itself lost, by cause in words, such as `memory limit`; empty if it lost none. The emulated network does not
+    /// cause these losses.
     pub(crate) emulator_lost: BTreeMap<String, u64>,
     /// The delays of the delivered packets.
     pub(crate) delay: DelayCount,
@@ -72,7 +74,7 @@ pub(crate) struct ClassCounters {
     pub(crate) marked: u64,
     /// Packets among these whose bytes the link changed.
     pub(crate) edited: u64,
-    /// Dropped packets, by cause.
+    /// Dropped packets, by cause, as those of the direction.
     pub(crate) dropped: BTreeMap<String, u64>,
     /// The delays of the packets that were sent.
     pub(crate) delay: DelayCount,

@@ -177,7 +177,7 @@ pub(super) async fn put_schedule(
     responses(
         (status = OK, body = ChangeResponse), (status = BAD_REQUEST, body = Problem),
         (status = NOT_FOUND, body = Problem, description = "There is no such link or lease"),
-        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "The change would let packets overtake others; the lease ends after they have passed")
+        (status = UNPROCESSABLE_ENTITY, body = Problem, description = "Packets on their way would be overtaken. The lease stays, and farwire ends it as soon as they have passed: do not ask again")
     )
 )]
 pub(super) async fn end_lease(
@@ -197,7 +197,7 @@ pub(super) async fn end_lease(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct SinceQuery {
-    /// The revision from which to start; the link's start by default.
+    /// The revision from which to start; the link's start by default. The end is always the time of the request.
     since: Option<u64>,
 }
 

@@ -18,7 +18,7 @@ pub struct Jitter {
     ///
     /// A score is a standard normal variable z that wanders with time (Ornstein and Uhlenbeck 1930): after dt it is rho
     /// z + sqrt(1 - rho²) e, with rho = 2^(-dt / half-life) and a new e. The random part is the quantile of the law at
-    /// Phi(z), so that each packet's delay has exactly that law, whatever the packet rate.
+    /// Phi(z), so that each drawn delay has that law, whatever the packet rate.
     pub half_life: Option<Nanos>,
 }
 
