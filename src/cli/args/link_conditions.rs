@@ -106,6 +106,11 @@ impl ConditionsArgs {
         Ok(spec)
     }
 
+    /// Returns true if a file, a profile or a TOFFEE box is given, each of which describes a whole link.
+    pub(crate) fn has_whole_link(&self) -> bool {
+        self.link.is_some() || self.profile.is_some() || self.toffee.is_some()
+    }
+
     /// Folders below which files may name files, beside their own.
     pub(crate) fn allowed_files(&self) -> &[PathBuf] {
         &self.files.allow_files
