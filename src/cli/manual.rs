@@ -376,12 +376,7 @@ static ALL: &[(&str, Facts)] = &[
                     "Change the rate for one minute",
                     "farwire set link --rate 1mbit --for 60s",
                 ),
-                (
-                    "Drop everything until Ctrl-C ends the command",
-                    "farwire set link --loss 100% --for connection",
-                ),
                 ("End that lease early", "farwire set link --revert"),
-                ("Remove all conditions", "farwire set link --clear"),
             ],
             exit_status: API_CLIENT,
             environment: &[CLIENT_TOKEN, RUNTIME],

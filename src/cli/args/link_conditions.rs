@@ -20,8 +20,8 @@ use crate::toml_file;
 /// The heading of the conditions in help.
 pub(crate) const CONDITIONS_HEADING: &str = "Conditions, in each direction";
 /// Stands below the conditions in help.
-pub(crate) const ONE_DIRECTION: &str = "Each condition applies separately in each direction. Every flag except --toffee also exists as --up-... (upload, \
-     from the command's side or from IF_A) and --down-... (download, to it): --up-rate 1mbit.";
+pub(crate) const ONE_DIRECTION: &str = "Every flag except --toffee also exists as --up-... (upload, from the command's side or IF_A) and --down-... \
+     (download): --up-rate 1mbit.";
 /// The heading of the options that say where other conditions come from.
 const SOURCES_HEADING: &str = "More conditions";
 
