@@ -245,8 +245,9 @@ class Commands:
         return (
             f"{NOTE}# Conditions of a link\n\n"
             + f"The commands {where} take these as flags. A [link file](../conditions.md) and a [scenario](../scenarios.md) "
-            + "take the same by the keys. Each condition counts in both directions. `--up-NAME` and `--down-NAME`, or a table `up` "
-            + "or `down` in a file, set one direction only: up is from the client to the server, or from IF_A to IF_B.\n\n"
+            + "take the same by the keys. Each condition applies separately in each direction. `--up-NAME` and `--down-NAME`, or a "
+            + "table `up` or `down` in a file, set one direction only: up is upload, from the command's side or from IF_A; down is "
+            + "download. Without a rate there is no limit.\n\n"
             + table(["flag", "key", "what it does", "page"], rows)
             + "\n## Where the conditions come from\n\n"
             + "Flags override the file or the profile.\n\n"

@@ -265,7 +265,8 @@ static ALL: &[(&str, Facts)] = &[
                 ),
                 (
                     "FARWIRE_SERVER",
-                    "Set for the command: the IPv4 address of the far end.",
+                    "Set for the command: the IPv4 address of the far end, 10.77.0.2. Your shell expands $FARWIRE_SERVER before farwire starts: \
+                     write `sh -c '... $FARWIRE_SERVER'`, or 10.77.0.2.",
                 ),
                 TOKEN,
                 READ_TOKEN,
@@ -364,15 +365,18 @@ static ALL: &[(&str, Facts)] = &[
         Facts {
             examples: &[
                 (
-                    "Replace the conditions of the link named `link`",
-                    "farwire set link --delay 100ms --loss 2%",
+                    "Add 2 % loss to the link named `link`; its other conditions stay",
+                    "farwire set link --loss 2%",
                 ),
                 (
-                    "Change them for one minute",
+                    "Give it this delay and no other condition",
+                    "farwire set link --replace --delay 100ms",
+                ),
+                (
+                    "Change the rate for one minute",
                     "farwire set link --rate 1mbit --for 60s",
                 ),
                 ("End that lease early", "farwire set link --revert"),
-                ("Remove all conditions", "farwire set link --clear"),
             ],
             exit_status: API_CLIENT,
             environment: &[CLIENT_TOKEN, RUNTIME],

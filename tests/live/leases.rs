@@ -2,10 +2,10 @@
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::net::TcpStream;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use test_support::api::Exec;
 use test_support::process::{self, has, stderr};
@@ -201,6 +201,92 @@ fn farwire_set_says_by_what_its_lease_is_known_and_changes_and_ends_it_by_that()
     ensure!(code == Some(0), "{said}");
     ensure!(in_force()? == (true, false), "{}", exec.link()?);
     exec.end()
+}
+
+#[test_support::test(Namespaces)]
+fn farwire_set_keeps_the_conditions_that_it_does_not_name_unless_it_replaces_all() -> Result<()> {
+    let exec = Exec::start("--delay 20ms --up-loss 5%")?;
+    let at = exec.at.to_string();
+    let set = |words: &str| -> Result<(Option<i32>, String)> {
+        let mut set = process::farwire();
+        set.args(["set", "link", "--at", &at]);
+        set.args(words.split_whitespace());
+        let ran = process::run(set.env_remove("FARWIRE_TOKEN"))?;
+        let output = String::from_utf8([ran.stdout, ran.stderr].concat())?;
+        Ok((ran.status.code(), output))
+    };
+    let changes = |words: &str, conditions: Value| -> Result<()> {
+        let (code, output) = set(words)?;
+        ensure!(code == Some(0), "{words}: {output}");
+        let link = exec.link()?;
+        ensure!(link["conditions"] == conditions, "{words}: {link}");
+        Ok(())
+    };
+    let rated = json!({"delay": "20ms", "rate": "10mbit", "up": {"loss": "5%"}});
+    changes("--rate 10mbit", rated.clone())?;
+    let mut lossy = rated;
+    lossy["down"] = json!({"loss": "2%"});
+    changes("--down-loss 2%", lossy)?;
+    let in_both = json!({"delay": "20ms", "rate": "10mbit", "loss": "1%"});
+    changes("--loss 1%", in_both)?;
+    changes("--replace --loss 3%", json!({"loss": "3%"}))?;
+    let (code, output) = set("--profile in-flight")?;
+    ensure!(code == Some(0), "{output}");
+    let link = exec.link()?;
+    let has_loss_of_profile = link["conditions"]["loss"] != "3%";
+    ensure!(
+        has_loss_of_profile && link["conditions"]["delay"].is_string(),
+        "{link}"
+    );
+    changes("--clear", json!({}))?;
+    let before = exec.link()?["revision"].clone();
+    for (words, words_of_error) in [
+        ("", "the others stay, unless --replace is given"),
+        ("--replace", "name those to change"),
+        ("--replace --clear", "cannot be used with"),
+        ("--loss 1% --for 25h", "at most 24h"),
+    ] {
+        let (code, output) = set(words)?;
+        ensure!(code == Some(2), "{words}: {code:?} {output}");
+        ensure!(output.contains(words_of_error), "{words}: {output}");
+    }
+    ensure!(exec.link()?["revision"] == before);
+    exec.end()
+}
+
+#[test_support::test(Namespaces)]
+fn farwire_set_for_connection_holds_its_lease_until_it_ends() -> Result<()> {
+    let exec = Exec::start("--delay 20ms")?;
+    let at = exec.at.to_string();
+    let hold = || -> Result<(Child, String)> {
+        let mut set = process::farwire();
+        set.args(["set", "link", "--at", &at, "--loss", "100%"]);
+        set.args(["--for", "connection"]).stdout(Stdio::piped());
+        let mut child = set.env_remove("FARWIRE_TOKEN").spawn()?;
+        let output = BufReader::new(child.stdout.take().context("its output")?);
+        let lines = output
+            .lines()
+            .take(2)
+            .collect::<std::io::Result<Vec<_>>>()?;
+        Ok((child, lines.join("\n")))
+    };
+    let (mut child, output) = hold()?;
+    has(&output, "delay 20ms, loss 100% in each direction since ")?;
+    has(&output, " until its connection closes, then the conditions")?;
+    let lease = &exec.link()?["lease"];
+    ensure!(lease["for"] == "connection", "{lease}");
+    child.kill()?;
+    child.wait()?;
+    process::wait_for("the link to revert", || {
+        let link = exec.link()?;
+        let is_back = link["lease"].is_null() && link["conditions"] == json!({"delay": "20ms"});
+        Ok(is_back.then_some(()))
+    })?;
+    let (mut child, _) = hold()?;
+    exec.end()?;
+    let status = process::end_of(&mut child)?;
+    ensure!(status.code() == Some(1), "{status}");
+    Ok(())
 }
 
 /// Starts a farwire and a client that holds a lease and stays alive, in a namespace whose loopback then carries nothing.

@@ -20,8 +20,8 @@ use crate::toml_file;
 /// The heading of the conditions in help.
 pub(crate) const CONDITIONS_HEADING: &str = "Conditions, in each direction";
 /// Stands below the conditions in help.
-pub(crate) const ONE_DIRECTION: &str = "Every flag except --toffee also exists as --up-... (client to server, IF_A to IF_B) and --down-... (the \
-     other direction): --up-rate 1mbit.";
+pub(crate) const ONE_DIRECTION: &str = "Every flag except --toffee also exists as --up-... (upload, from the command's side or IF_A) and --down-... \
+     (download): --up-rate 1mbit.";
 /// The heading of the options that say where other conditions come from.
 const SOURCES_HEADING: &str = "More conditions";
 
@@ -104,6 +104,11 @@ impl ConditionsArgs {
         };
         spec.check().context("the link's conditions")?;
         Ok(spec)
+    }
+
+    /// Returns true if a file, a profile or a TOFFEE box is given, each of which describes a whole link.
+    pub(crate) fn has_whole_link(&self) -> bool {
+        self.link.is_some() || self.profile.is_some() || self.toffee.is_some()
     }
 
     /// Folders below which files may name files, beside their own.

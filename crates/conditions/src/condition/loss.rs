@@ -30,7 +30,7 @@ pub struct LossSpec {
 
 describe! {
     LossSpec: "loss" = "PERCENT[,burst=N][,ecn]", as in "1%,burst=8", shapes Loss;
-    "Random loss, one way: 1%, or 1%,burst=8"
+    "Random loss in each direction: 1%, or 1%,burst=8"
     + "With burst=8, the average burst of losses is 8 packets long. With 1%,ecn, packets that support ECN are marked instead of dropped"
 }
 

@@ -29,8 +29,8 @@ pub struct RateSpec {
 
 describe! {
     RateSpec: "rate" = "RATE[,burst=SIZE]", as in "10mbit", shapes Rate;
-    "Rate of the bottleneck: 10mbit, 1gbit"
-    + "With burst=32KiB, a token bucket lets bursts through: 10mbit,burst=32KiB. 0bit stops all traffic until a schedule or a change raises the rate"
+    "Rate of the bottleneck in each direction: 10mbit, 1gbit"
+    + "Without a rate, there is no limit. With burst=32KiB, a token bucket lets bursts through: 10mbit,burst=32KiB. 0bit stops all traffic until a schedule or a change raises the rate"
 }
 
 impl RateSpec {
