@@ -4,7 +4,8 @@
     scripts/links.py [DIRECTORY]
 
 Every relative link and picture of README, of the other pages at the top, of docs and of the crates must lead to a file, and to a
-heading of it where it names one. docs/SUMMARY.md must have every page below docs exactly once. Each wrong link is printed, and
+heading of it where it names one. docs/SUMMARY.md must have every page below docs exactly once. A path that a page at the top or a
+record of a decision has as code must exist. Each wrong link is printed, and
 the exit code is 1. Links to other sites are not followed. In a DIRECTORY with an index.html, such as target/book, the same is
 checked of all pages of HTML.
 """
@@ -24,6 +25,8 @@ COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?([^)<>\s]+)>?(?:\s+\"[^\"]*\")?\s*\)")
 REFERENCE = re.compile(r"^\s{0,3}\[[^\]]+\]:\s*<?([^>\s]+)>?", re.M)
 ATTRIBUTE = re.compile(r"(?:href|src)=\"([^\"]+)\"")
+# A path below a folder of the repository, as code, without a name to be filled in.
+PATH = re.compile(r"`((?:src|crates|tests|benches|examples|scripts|scenarios|fuzz|dist)(?:/[\w.-]+)+)/?`")
 ID = re.compile(r"(?:id|name)=\"([^\"]+)\"")
 
 
@@ -33,7 +36,7 @@ class Page:
     def __init__(self, path):
         self.path = path
         text = COMMENT.sub(lambda m: "\n" * m[0].count("\n"), path.read_text())
-        self.links, self.anchors = [], {*ID.findall(text), "top"}
+        self.links, self.paths, self.anchors = [], [], {*ID.findall(text), "top"}
         if path.suffix == ".html":
             for number, line in enumerate(text.split("\n"), 1):
                 self.links += [(number, unescape(unquote(link))) for link in ATTRIBUTE.findall(line)]
@@ -52,6 +55,7 @@ class Page:
                 name = slug(heading[1])
                 seen[name] = seen.get(name, -1) + 1
                 self.anchors.add(f"{name}-{seen[name]}" if seen[name] else name)
+            self.paths += [(number, path) for path in PATH.findall(line) if not re.search("[A-Z]{3}", path)]
             prose = CODE.sub("", line)
             for pattern in (LINK, REFERENCE, ATTRIBUTE):
                 self.links += [(number, target) for target in pattern.findall(prose)]
@@ -80,6 +84,10 @@ class Links:
                 why = self.why_wrong(page, link)
                 if why:
                     yield f"{page.path.relative_to(self.directory)}:{number}: {link}: {why}"
+            if page.path.parent in (self.directory, self.directory / "docs" / "decisions"):
+                for number, path in page.paths:
+                    if not (self.directory / path).exists():
+                        yield f"{page.path.relative_to(self.directory)}:{number}: {path}: there is no such file"
         yield from self.wrong_contents()
 
     def why_wrong(self, page, link):

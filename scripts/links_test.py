@@ -65,6 +65,12 @@ class Links(unittest.TestCase):
         self.assert_wrong({"README.md": "[a]\n\n[a]: b.md"}, "b.md: there is no such file")
         self.assert_wrong({"README.md": '<img src="b.svg">'}, "b.svg: there is no such file")
 
+    def test_a_path_as_code_at_the_top_or_in_a_decision_must_exist(self):
+        for page in ["README.md", "docs/decisions/0001-a.md"]:
+            self.assert_wrong({page: "See `src/old.rs`."}, f"{page}:1: src/old.rs: there is no such file")
+            self.assert_right({page: "See `src/new.rs`, `src/NAME.rs` and `make x`.", "src/new.rs": ""})
+        self.assert_right({"docs/a.md": "iperf3's `src/old.c`"})
+
     def test_other_sites_are_not_followed(self):
         self.assert_right({"README.md": "[a](https://rustup.rs) [b](mailto:a@b.c)"})
 
