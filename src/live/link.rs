@@ -666,10 +666,7 @@ impl Revision {
         match self.clock {
             clock if clock == ScheduleClock::default() => description.as_ref().to_owned(),
             ScheduleClock::Stopped { at } => {
-                format!(
-                    "{description}, schedule stopped at {:.3} s",
-                    seconds(at)
-                )
+                format!("{description}, schedule stopped at {:.3} s", seconds(at))
             }
             ScheduleClock::Running { from, .. } => {
                 format!(

@@ -181,10 +181,7 @@ fn check_content_type(form: BodyKind, headers: &HeaderMap) -> Result<(), Problem
     } else {
         Err(Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            format!(
-                "Content-Type must be {}",
-                form.content_types().join(" or ")
-            ),
+            format!("Content-Type must be {}", form.content_types().join(" or ")),
         ))
     }
 }

@@ -4,7 +4,6 @@
 //! that marks the experiment as finished. A file that was cut off anywhere lacks only the run that was being written.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Read, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,6 +22,7 @@ use crate::Measurement;
 use crate::error::{Error, Result};
 use crate::figure_name::FigureName;
 use crate::lateness::{self, LateBudget, LatePackets, RowDepartures};
+use crate::quantity::size;
 use crate::regular_file;
 use crate::summary::Summary;
 use stats::repeats;
@@ -572,11 +572,6 @@ impl<R: Read> Lines<R> {
         self.whole += length;
         Ok(Some(line))
     }
-}
-
-/// Formats a number of bytes in MiB.
-pub(crate) fn size(bytes: u64) -> impl Display {
-    format!("{} MiB", bytes >> 20)
 }
 
 fn parse_line<T: DeserializeOwned>(line: &[u8], upgrades: &[Upgrade]) -> Result<T> {

@@ -13,8 +13,9 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::output_directory::OutputDirectory;
+use crate::quantity::size;
 use crate::record::{
-    FILE, FoundRecord, LONGEST_LINE, Record, RecordHead, RecordLine, Run, file_of, read, size,
+    FILE, FoundRecord, LONGEST_LINE, Record, RecordHead, RecordLine, Run, file_of, read,
 };
 use crate::{Baseline, HostFacts};
 

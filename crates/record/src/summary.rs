@@ -517,9 +517,9 @@ impl fmt::Display for Summary {
         write!(
             f,
             "memory: {} held at most (limit {}), receive rings {}",
-            size(self.peak_held_bytes),
-            size(self.held_limit_bytes),
-            size(self.ring_bytes)
+            size(self.peak_held_bytes as u64),
+            size(self.held_limit_bytes as u64),
+            size(self.ring_bytes as u64)
         )?;
         if let Some(cause) = self.invalid() {
             write!(f, "\nINVALID: {cause}")?;

@@ -249,7 +249,7 @@ mod tests {
             })
             .into();
         let found = findings(&Analysis::of(&record))
-            .iter()
+            .into_iter()
             .filter(|line| line.starts_with("this machine changed"));
         assert_eq!(found.count(), 1);
         let shown = machine(&record.baselines).unwrap();

@@ -114,9 +114,9 @@ impl fmt::Display for AllLinks {
             write!(
                 f,
                 "\nmemory of all links: {} held at most (limit {}), receive rings {}",
-                size(of.peak_held_bytes),
-                size(of.held_limit_bytes),
-                size(of.ring_bytes)
+                size(of.peak_held_bytes as u64),
+                size(of.held_limit_bytes as u64),
+                size(of.ring_bytes as u64)
             )?;
         }
         let invalid = |link: &LinkTold| {

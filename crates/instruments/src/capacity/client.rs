@@ -58,7 +58,8 @@ pub(crate) fn measure(
     let Activation {
         parameters, rate, ..
     } = request.activate(args.direction(), requested)?;
-    check(requested, &parameters).with_context(|| format!("{target} accepts impossible parameters"))?;
+    check(requested, &parameters)
+        .with_context(|| format!("{target} accepts impossible parameters"))?;
     request.note_changes(requested, &parameters);
     let agreed = TestAgreement {
         peer: target,

@@ -250,8 +250,8 @@ fn whole_search(outcome: &TestOutcome) -> Option<String> {
     let rtt = least_rtt
         .filter(|ms| *ms != NO_DELAY)
         .map_or(String::new(), |ms| {
-        format!("; least round-trip time {ms} ms")
-    });
+            format!("; least round-trip time {ms} ms")
+        });
     Some(format!(
         "{sent} datagrams sent, {received} received, {missing} missing ({percent:.2} %), because the search itself exceeds the \
          capacity{rtt}"

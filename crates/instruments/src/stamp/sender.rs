@@ -40,7 +40,7 @@ pub(crate) const EXTENDED_SIZE: u16 = 104;
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ProbePlan {
     /// Payload bytes of a probe; below 104, without the extensions of RFC 8972
-    #[arg(short, long, value_name = "BYTES", default_value_t = FULL)]
+    #[arg(short, long, value_name = "BYTES", default_value_t = EXTENDED_SIZE)]
     pub(crate) size: u16,
     /// Number of probes
     #[arg(short, long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

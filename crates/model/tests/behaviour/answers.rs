@@ -226,7 +226,7 @@ fn effects_behave_as_they_state() {
         assert!(says.reorders || is_ordered, "{effect:?}");
         match says.holds {
             Holding::Never => assert_eq!(most, Nanos::ZERO, "{effect:?}"),
-            Holding::Awhile => assert!(most > Nanos::ZERO, "{effect:?}"),
+            Holding::Temporarily => assert!(most > Nanos::ZERO, "{effect:?}"),
             Holding::UntilChanged => assert!(did.left.is_empty(), "{effect:?}"),
         }
     }

@@ -223,10 +223,10 @@ mod tests {
         let draws = draws(
             seed.wrapping_mul(0x9e37_79b9_7f4a_7c15),
             middles.len() * runs,
-        )
-        .chunks(runs)
-        .zip(middles);
+        );
         draws
+            .chunks(runs)
+            .zip(middles)
             .map(|(draws, middle)| {
                 draws
                     .iter()

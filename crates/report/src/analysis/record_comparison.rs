@@ -249,10 +249,11 @@ impl fmt::Display for Missing {
 /// conditions.
 fn hosts(reference: &Record, record: &Record) -> Vec<String> {
     let (old, new) = (&reference.head.host, &record.head.host);
+    let [old_cpus, new_cpus] = [old, new].map(|host| host.cpus.to_string());
     let pairs = [
         ("kernel", &old.kernel, &new.kernel),
         ("CPU", &old.cpu, &new.cpu),
-        ("CPUs", &old.cpus.to_string(), &new.cpus.to_string()),
+        ("CPUs", &old_cpus, &new_cpus),
         ("memory", &old.memory, &new.memory),
         ("clock source", &old.clocksource, &new.clocksource),
         ("farwire", &reference.head.farwire, &record.head.farwire),
@@ -390,7 +391,7 @@ mod tests {
         one.measurements.remove(0);
         record.runs.clear();
         record.head.plan.cases.clear();
-        let mut draws = draws(seed, figures * runs as usize).iter();
+        let mut draws = draws(seed, figures * runs as usize).into_iter();
         for number in 0..figures {
             let mut case = case.clone();
             case.name = number.to_string();

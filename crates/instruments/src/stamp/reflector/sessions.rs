@@ -492,7 +492,7 @@ mod tests {
         let mut packet = request(0, ssid);
         let arrived = Arrival {
             source: ([10, 77, host, 1], 5000).into(),
-            ..arrived(packet.len(), 5000)
+            ..arrival_of(packet.len(), 5000)
         };
         sessions
             .reflect(&mut packet, &arrived, clock(now))
@@ -555,7 +555,7 @@ mod tests {
         let echoed = packet.clone();
         let later = Arrival {
             at: Some(seconds(1_700_000_001)),
-            ..arrived(BASE, 5000)
+            ..arrival_of(BASE, 5000)
         };
         let reading = ClockReading {
             wall: seconds(1_700_000_002),
