@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use instruments::serve::{self, Ports, ServeConfig, Server};
 
-/// What says nothing for so long waits for more, which does not come.
+/// A conversation that is silent for this time waits for more input, which does not come.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Bytes of one look at what it says, and how many looks.
+/// Bytes of one read of its answers, and the number of reads.
 const HEARD: usize = 64 * 1024;
 const LOOKS: usize = 64;
 const SERVICES: [&str; 3] = ["http", "messages", "iperf3"];
