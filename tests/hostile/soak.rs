@@ -21,11 +21,11 @@ use test_support::usage::Usage;
 
 const BEHAVED: u8 = 40;
 const MISBEHAVING: u8 = 10;
-/// After which memory has seen every kind of client.
+/// The time after which every kind of client has used memory.
 const WARM_UP: Duration = Duration::from_secs(60);
 const REST: Duration = Duration::from_secs(60);
 const REST_IN_FULL: Duration = Duration::from_secs(29 * 60);
-/// By how much memory may be above that after the warm-up.
+/// The greatest permitted ratio of the memory at the end to that after the warm-up.
 const GROWTH: f64 = 1.05;
 /// A misbehaving client's rest between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -113,7 +113,7 @@ impl Kind {
     }
 }
 
-/// What clients of each address have completed.
+/// The work that the clients of each address have completed.
 #[derive(Default)]
 struct Tally(BTreeMap<IpAddr, Completed>);
 
@@ -133,7 +133,7 @@ impl Tally {
         }
     }
 
-    /// What the far end logged of well-behaved clients is what they saw.
+    /// Checks that the far end logged the same work of well-behaved clients as they saw.
     fn check(&self, log: &Path) -> Result<()> {
         let mut logged = Self::default();
         for line in fs::read_to_string(log)?.lines() {
