@@ -114,7 +114,7 @@ fn datagrams(frame: &Passed) -> usize {
         return 0;
     }
     let payload = frame.len.saturating_sub(HEADERS);
-    if payload % LENGTH == 0 {
+    if payload.is_multiple_of(LENGTH) {
         payload / LENGTH
     } else {
         0

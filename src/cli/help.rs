@@ -144,10 +144,10 @@ fn subcommands(command: &Command, width: usize) -> Option<String> {
 
 /// The shown options of `command` by heading: positional arguments, options without a heading, headings in their order, and those
 /// that every command has.
-pub(crate) fn sections_of<'c>(
-    command: &'c Command,
+pub(crate) fn sections_of(
+    command: &Command,
     is_shown: impl Fn(&Arg) -> bool,
-) -> Vec<(&'c str, Vec<&'c Arg>)> {
+) -> Vec<(&str, Vec<&Arg>)> {
     let mut sections: Vec<(&str, Vec<&Arg>)> = vec![("Arguments", vec![]), ("Options", vec![])];
     let mut general = Vec::new();
     for arg in command.get_arguments() {

@@ -214,7 +214,11 @@ fn each_of_many_links_is_captured_into_a_file_of_its_own() -> Result<()> {
     both.args(["emulate", "--pcap", "-", "--links"])
         .arg(links.path());
     let refused = run(&mut both)?;
-    ends_with(&refused, 2, "can take the capture of one link only: name a PREFIX")?;
+    ends_with(
+        &refused,
+        2,
+        "can take the capture of one link only: name a PREFIX",
+    )?;
     Ok(())
 }
 

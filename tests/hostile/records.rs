@@ -379,7 +379,11 @@ fn check_of_a_resume_lists_what_would_run_and_be_used_and_changes_nothing() -> R
     records.with("one", &one_run)?;
     records.with("foreign", &foreign)?;
     for (name, code, said) in [
-        ("one", 0, vec!["slow: repeats 1 to 2", "\ninterfaces: none\n"]),
+        (
+            "one",
+            0,
+            vec!["slow: repeats 1 to 2", "\ninterfaces: none\n"],
+        ),
         (
             "foreign",
             0,

@@ -63,7 +63,7 @@ impl Guarded {
         let mut said = String::new();
         for line in &mut lines {
             let line = line?;
-            if let Some((_, pin)) = line.split_once("--pin ") {
+            if let Some((_, pin)) = line.split_once("--pin: ") {
                 started.pin = pin.to_owned();
             }
             if let Some((_, port)) = line.split_once("https://0.0.0.0:") {
@@ -132,7 +132,7 @@ fn beyond_loopback_farwire_set_changes_a_link_with_the_token_and_the_fingerprint
     }
     // Nobody listens there: farwire refuses before it connects.
     for case in [
-        "links --at 192.0.2.1:7700 --token-file all => the token would be sent unencrypted:  write --at https://192.0.2.1:7700",
+        "links --at 192.0.2.1:7700 --token-file all => the token would be sent unencrypted: write --at https://192.0.2.1:7700",
         "links --at 127.0.0.1:1 --pin PIN => has no TLS",
         "links --at localhost:7700 => https://",
     ] {

@@ -142,7 +142,10 @@ fn a_lease_reverts_when_its_connection_ends_and_nobody_else_changes_the_link_bef
         let now = exec.link()?;
         Ok((now["conditions"] == before["conditions"]).then_some(()))
     })?;
-    ensure!(exec.link()?["lease"].is_null(), "the lease stands");
+    ensure!(
+        exec.link()?["lease"].is_null(),
+        "the lease is still in force"
+    );
     exec.end()
 }
 

@@ -316,7 +316,7 @@ fn a_lease_of_a_connection_ends_with_a_client_that_nothing_is_heard_of_any_more(
     shell.env("FARWIRE", process::program());
     let ran = process::run(&mut shell)?;
     let said = stderr(&ran);
-    ensure!(ran.status.success(), "the lease stands: {said}");
+    ensure!(ran.status.success(), "the lease is still in force: {said}");
     Ok(())
 }
 

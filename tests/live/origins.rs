@@ -188,7 +188,7 @@ fn without_an_address_it_listens_where_only_its_user_reaches_it_and_clients_look
     has(&errors, "live page and API: unix:/run/farwire/link.sock")?;
     has(
         &errors,
-        "several farwires listen: name one of them with --at: unix:/run/farwire/link-2.sock, unix:/run/farwire/link.sock",
+        "several farwires listen: choose one with --at: unix:/run/farwire/link-2.sock, unix:/run/farwire/link.sock",
     )?;
     ensure!(ended.status.success(), "{errors}");
     Ok(())

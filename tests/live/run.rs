@@ -64,7 +64,7 @@ fn a_runs_link_is_watched_its_table_grows_and_nobody_changes_its_conditions() ->
     ensure!(
         link["fixed"]
             .as_str()
-            .is_some_and(|why| why.contains("scenario's")),
+            .is_some_and(|why| why.contains("those of its scenario")),
         "{link}"
     );
     is_refused(&run)?;

@@ -186,7 +186,7 @@ impl OnTerminal {
         self.await_line("what farwire said", |line| line.starts_with("farwire: "))?;
         let shown = self.shown.lock().expect("the reader does not panic");
         let screen = shown.screen();
-        ensure!(!screen.alternate_screen(), "the screen still stands");
+        ensure!(!screen.alternate_screen(), "the screen is still shown");
         ensure!(!screen.hide_cursor(), "the cursor is hidden");
         ensure!(
             tcgetattr(&self.slave)? == self.before,

@@ -119,7 +119,7 @@ fn on_time(exec: &Exec) -> Result<()> {
         value("late_packets_total")?,
     );
     let mean_us = value("departure_error_seconds_sum")? / count * 1e6;
-    println!("departures: {count}, {mean_us:.1} us late in the mean, {late} more than the budget");
+    println!("departures: {count}, {mean_us:.1} us late on average, {late} more than the budget");
     let is_judged = is_soak() && nix::unistd::geteuid().is_root();
     ensure!(
         !is_judged || value("run_valid")? == 1.0,

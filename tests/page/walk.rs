@@ -145,7 +145,7 @@ fn run_scenario(browser: &Browser, folder: &Path) -> Result<()> {
         Ok(file.is_file().then_some(()))
     })?;
     let scenario = fs::read_to_string(&file)?;
-    for words in ["loss = \"10%\"", "delay = \"60ms\"", "delay = \"26550us\""] {
+    for words in ["loss = \"10%\"", "delay = \"60ms\"", "delay = \"26.55ms\""] {
         ensure!(scenario.contains(words), "{words}: {scenario}");
     }
     let mut run = farwire();

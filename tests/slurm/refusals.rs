@@ -25,7 +25,7 @@ fn without_slurm_it_says_what_is_missing() -> Result<()> {
         .args(["--slurm", "--out"])
         .arg(&out);
     let output = process::run(command.env("PATH", directory.path()))?;
-    ends_with(&output, 3, "no sbatch on PATH")?;
+    ends_with(&output, 3, "sbatch is not on PATH")?;
     ensure!(!out.exists(), "something was written");
     let output = process::succeeds(command.arg("--print"))?;
     has(&stdout(&output), "#SBATCH --array=1")?;

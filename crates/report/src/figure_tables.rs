@@ -152,8 +152,7 @@ fn value(figures: &CaseFigures<'_>, name: &FigureName, scale: f64) -> FigureValu
         .case
         .published
         .iter()
-        .filter(|(published, _)| name.is_of(published))
-        .next()
+        .find(|(published, _)| name.is_of(published))
         .and_then(|(_, published)| published.in_words(scale));
     let Some(figure) = figures.figures.get(name) else {
         return FigureValue {
