@@ -66,13 +66,24 @@ pub(crate) fn read_checked<T: DeserializeOwned, E: Into<anyhow::Error>>(
         text: &text,
         also,
     };
-    let table = source.parse()?;
-    let held = source.read(&table)?;
-    check(&held).map_err(|error| source.refusal(&table, "", error))?;
-    Ok(held)
+    source.read_checked(check)
 }
 
 impl<'a> SourceFile<'a> {
+    /// What the text holds, if it passes `check`.
+    ///
+    /// # Errors
+    /// As of [`SourceFile::parse`], an unknown key or a value out of range, with file, line and key.
+    pub(crate) fn read_checked<T: DeserializeOwned, E: Into<anyhow::Error>>(
+        &self,
+        check: impl FnOnce(&T) -> Result<(), E>,
+    ) -> Result<T> {
+        let table = self.parse()?;
+        let held = self.read(&table)?;
+        check(&held).map_err(|error| self.refusal(&table, "", error))?;
+        Ok(held)
+    }
+
     /// The tables of the text, each that names the file of a distribution with its values.
     ///
     /// # Errors

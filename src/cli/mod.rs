@@ -1,6 +1,6 @@
 //! The commands, one in each file: it reads its arguments and runs them. [`args`] has the arguments that several commands share.
 
-mod args;
+pub(crate) mod args;
 mod calibrate;
 mod compare;
 mod completions;
@@ -11,7 +11,7 @@ mod link;
 mod links;
 mod man;
 mod measure;
-mod merge;
+pub(crate) mod merge;
 mod profiles;
 mod report;
 mod run;

@@ -201,7 +201,8 @@ impl ForwarderThread {
         Self::between(sets, ring_bytes, links, options)
     }
 
-    fn between<P: PortSet + Wakes + Send + 'static>(
+    /// As [`ForwarderThread::start_all`], between ports of any kind whose rings take so many bytes.
+    pub(super) fn between<P: PortSet + Wakes + Send + 'static>(
         sets: Vec<P>,
         ring_bytes: usize,
         joined: Vec<PlacedLink>,

@@ -27,7 +27,7 @@ use super::problem::Problem;
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("farwire-version");
 
 /// The largest body that is read.
-const LARGEST_BODY: usize = 64 << 10;
+pub(super) const LARGEST_BODY: usize = 64 << 10;
 
 /// What a browser may do with what it gets: nothing comes from elsewhere, nothing runs that is written into a page.
 const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \

@@ -1,5 +1,6 @@
 //! Strangers, hostile files and sudden ends: what the program does with the worst of its world.
 
+mod api_soak;
 mod capacity;
 mod closed_output;
 mod files;

@@ -14,13 +14,16 @@ use crate::spec::{
     Netem, NetemRate, NetemSlotDelay, PathSpec, Queue, Rate, Red, Slots, StageSpec, Toffee,
 };
 use crate::time::Nanos;
-use crate::units::{Bytes, Factor, Probability, QueueLimit};
+use crate::units::{BitsPerSec, Bytes, Factor, Probability, QueueLimit};
 
 /// The longest delay and the longest queue in time: a longer one is taken for a mistaken unit.
 const LONGEST: Nanos = Nanos::from_secs(3_600);
 
 /// The shortest time for which a rate lasts, and between two ticks of a controller: each costs a step whenever it is caught up.
 const SHORTEST_HOLD: Nanos = Nanos::from_millis(1);
+
+/// The most periods of a fluctuating rate in which one full frame is served: each costs a draw.
+const MOST_PERIODS: u64 = 1_000;
 
 /// The longest packet that a delay by size must carry within [`LONGEST`]: a whole GSO frame.
 const LARGEST_PACKET: Bytes = Bytes(65_550);
@@ -214,6 +217,11 @@ impl StageSpec {
         self.require(spread.fraction() < 1.0, "fluctuation.spread", spread, right)?;
         let within = (SHORTEST_HOLD..=LONGEST).contains(&hold);
         let right = "a rate lasts 1ms to 3600s";
+        self.require(within, "fluctuation.hold", hold, right)?;
+        let time_for_frame = |rate: BitsPerSec| rate.time_for(FULL_FRAME);
+        let frame = rate.rate.map_or(Nanos::ZERO, time_for_frame);
+        let within = hold.saturating_mul(MOST_PERIODS) >= frame;
+        let right = "a rate lasts at least a thousandth of the time that a full frame takes at it";
         self.require(within, "fluctuation.hold", hold, right)
     }
 

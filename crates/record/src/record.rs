@@ -369,21 +369,22 @@ impl Record {
 
 /// The run that counts of every case and repeat, which is the last of its attempts.
 #[derive(Clone, Debug)]
-pub struct Latest<'a>(HashMap<(&'a str, u32), &'a Run>);
+pub struct Latest<'a>(HashMap<&'a str, BTreeMap<u32, &'a Run>>);
 
 impl<'a> Latest<'a> {
     /// Of `runs`, the attempts of each in their order.
     pub(crate) fn of(runs: impl IntoIterator<Item = &'a Run>) -> Self {
-        let runs = runs.into_iter();
-        Self(
-            runs.map(|run| ((run.case.as_str(), run.repeat), run))
-                .collect(),
-        )
+        let mut latest = Self(HashMap::new());
+        for run in runs {
+            let case = latest.0.entry(run.case.as_str()).or_default();
+            case.insert(run.repeat, run);
+        }
+        latest
     }
 
     /// What `case` has of a repeat.
     pub fn run(&self, case: &str, repeat: u32) -> Option<&'a Run> {
-        self.0.get(&(case, repeat)).copied()
+        self.0.get(case)?.get(&repeat).copied()
     }
 
     /// The figure that decides how many repeats `case` has, one value of each run without fault, in the order of the
@@ -427,7 +428,9 @@ impl<'a> Latest<'a> {
 
     /// What a case has of its repeats, in their order.
     pub fn runs<A>(&self, case: &Case<A>) -> impl Iterator<Item = &'a Run> {
-        (1..=case.repeats.most).filter_map(|repeat| self.run(&case.name, repeat))
+        let all = self.0.get(case.name.as_str()).into_iter();
+        let runs = all.flat_map(|all| all.range(1..=case.repeats.most));
+        runs.map(|(_, run)| *run)
     }
 }
 

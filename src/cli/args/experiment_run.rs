@@ -92,6 +92,14 @@ pub(crate) struct FinishedExperiment {
     stop: Stop,
 }
 
+/// The runs that a record lacks: what they would do and use.
+pub(crate) struct RestOfRecord {
+    plan: Plan,
+    uses: Uses,
+    /// The same for people.
+    pub(crate) outline: String,
+}
+
 /// `--shard-by`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum ShardByArg {
@@ -214,15 +222,12 @@ impl ExperimentArgs {
 
     /// Says what the record in `directory` would go on with and what it would use, and changes nothing.
     fn check_resumed(&self, directory: &Path) -> Result<(), Failure> {
-        let (record, file) = RecordWriter::look(directory).or_bad_input()?;
-        let plan = measure::read_plan(record.plan()).or_bad_input()?;
-        refuse_files(&plan, &file, self.allowed()).or_bad_input()?;
-        let uses = Uses::of_record(&plan, tools(&plan).or_machine()?);
-        let missing = runner::missing(&plan, &record, self.redo_invalid);
-        let text = format!("{}{uses}", outline(&plan, Some(&missing)));
-        let text = printable_lines(&text);
-        crate::cli::show(self.json.as_deref(), &uses, &text, notes::beside())?;
-        self.check_machine(&plan)
+        let find_tools = |plan: &Plan| tools(plan).or_machine();
+        let rest =
+            RestOfRecord::in_directory(directory, self.allowed(), self.redo_invalid, find_tools)?;
+        let json = self.json.as_deref();
+        crate::cli::show(json, &rest.uses, &rest.outline, notes::beside())?;
+        self.check_machine(&rest.plan)
     }
 
     /// Refuses what the run would refuse of this machine; interfaces and hosts that exist are left alone.
@@ -291,6 +296,32 @@ impl ExperimentArgs {
             directory,
             command,
             stop,
+        })
+    }
+}
+
+impl RestOfRecord {
+    /// Reads the record in `directory`, whose instruments may send files from below the directory and from below those of `also`;
+    /// `find_tools` finds the programs that its instruments use. Nothing is changed.
+    ///
+    /// # Errors
+    /// There is no record that can be resumed, or it names other files; those of `find_tools`.
+    pub(crate) fn in_directory(
+        directory: &Path,
+        also: &[PathBuf],
+        redo_invalid: bool,
+        find_tools: impl FnOnce(&Plan) -> Result<BTreeMap<String, String>, Failure>,
+    ) -> Result<Self, Failure> {
+        let (record, file) = RecordWriter::look(directory).or_bad_input()?;
+        let plan = measure::read_plan(record.plan()).or_bad_input()?;
+        refuse_files(&plan, &file, also).or_bad_input()?;
+        let uses = Uses::of_record(&plan, find_tools(&plan)?);
+        let missing = runner::missing(&plan, &record, redo_invalid);
+        let text = format!("{}{uses}", outline(&plan, Some(&missing)));
+        Ok(Self {
+            plan,
+            uses,
+            outline: printable_lines(&text).into_owned(),
         })
     }
 }

@@ -69,13 +69,13 @@ enum PacketEnd {
 
 impl Filter {
     /// Whether it keeps a frame of this flow; `None` where it has none that can be read.
-    pub(super) fn matches(&self, flow: Option<&FiveTuple>) -> bool {
+    pub(crate) fn matches(&self, flow: Option<&FiveTuple>) -> bool {
         self.is_empty()
             || flow.is_some_and(|flow| self.conditions.iter().all(|one| one.matches(flow)))
     }
 
     /// Whether it keeps every frame.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.conditions.is_empty()
     }
 }

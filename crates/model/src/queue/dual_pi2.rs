@@ -50,6 +50,13 @@ const CLASSIC_MAX: f64 = 1.0 / (COUPLING * COUPLING);
 /// RTT_max, the worst round trip that the gains are made for.
 const RTT_MAX: f64 = 1e8;
 
+/// The probability does not grow while a delay that grows evenly is shorter than the target by 3 RTT_max: there the two terms of a tick
+/// add up to 0. One more keeps clear of rounding.
+const NEAR: Nanos = Nanos::from_millis(400);
+
+/// From this many ticks on, they are skipped where their outcome is known.
+const MANY: u64 = 1_000;
+
 /// Where the ramp of L4S marks ends, beyond its threshold.
 const RAMP: Nanos = Nanos::from_micros(400);
 
@@ -77,16 +84,7 @@ impl DualPi2Queue {
     /// Lets every tick up to `now` happen. Nothing else has happened since the last one.
     fn catch_up(&mut self, now: Nanos) {
         while self.next_tick <= now {
-            let is_settled = match self.longer_delay(self.next_tick) {
-                // Nothing waits, and nothing is left of what did.
-                None => self.base == 0.0 && self.before == 0.0,
-                // It grows from here on, and the probability can't.
-                Some(delay) => self.base == 1.0 && delay > self.before && delay >= self.target(),
-            };
-            if is_settled {
-                let ticks = (now - self.next_tick).0 / self.law.t_update.0;
-                self.next_tick += self.law.t_update.saturating_mul(ticks);
-            }
+            self.skip((now - self.next_tick).0 / self.law.t_update.0);
             self.tick();
             let next = self.next_tick + self.law.t_update;
             if next == self.next_tick {
@@ -96,15 +94,54 @@ impl DualPi2Queue {
         }
     }
 
+    /// Skips those of the next `ticks` whose outcome is known without them: there are millions if the queue was idle for long, or is
+    /// served slowly.
+    fn skip(&mut self, ticks: u64) {
+        let t_update = self.law.t_update;
+        let skipped = match self.longer_wait(self.next_tick) {
+            // Nothing waits, and nothing is left of what did.
+            None if self.base == 0.0 && self.before == 0.0 => ticks,
+            // Nothing waits, and the probability decreases by the same amount at every tick.
+            None if self.before == 0.0 && ticks > MANY => {
+                let decrease = self.alpha() * self.target() * ticks as f64;
+                self.base = (self.base - decrease).max(0.0);
+                ticks
+            }
+            None => 0,
+            Some(wait) => {
+                let (delay, grown) = (wait.0 as f64, wait.0 as f64 - self.before);
+                if self.base == 1.0 && grown > 0.0 && delay >= self.target() {
+                    // The delay grows from here on, and the probability can't.
+                    ticks
+                } else if self.base == 0.0 && grown <= t_update.0 as f64 && ticks > MANY {
+                    // The delay grows by `t_update` at every tick, and the probability stays 0 until it is near the target.
+                    let until_near = (self.law.target - NEAR - wait).0 / t_update.0;
+                    let skipped = ticks.min(until_near);
+                    let last = skipped.saturating_sub(1);
+                    if skipped > 0 {
+                        self.before = (wait + t_update.saturating_mul(last)).0 as f64;
+                    }
+                    skipped
+                } else {
+                    0
+                }
+            }
+        };
+        self.next_tick += t_update.saturating_mul(skipped);
+    }
+
     /// The RFC's `dualpi2_update`.
     fn tick(&mut self) {
-        let t_update = self.law.t_update.0 as f64;
-        let alpha = 0.1 * t_update / (RTT_MAX * RTT_MAX);
         let beta = 0.3 / RTT_MAX;
-        let delay = self.longer_delay(self.next_tick).unwrap_or(0.0);
-        let change = alpha * (delay - self.target()) + beta * (delay - self.before);
+        let wait = self.longer_wait(self.next_tick).unwrap_or_default();
+        let delay = wait.0 as f64;
+        let change = self.alpha() * (delay - self.target()) + beta * (delay - self.before);
         self.base = (self.base + change).clamp(0.0, 1.0);
         self.before = delay;
+    }
+
+    fn alpha(&self) -> f64 {
+        0.1 * self.law.t_update.0 as f64 / (RTT_MAX * RTT_MAX)
     }
 
     fn target(&self) -> f64 {
@@ -112,13 +149,12 @@ impl DualPi2Queue {
     }
 
     /// How long the first packet of either queue that came before `at` has waited then.
-    fn longer_delay(&self, at: Nanos) -> Option<f64> {
+    fn longer_wait(&self, at: Nanos) -> Option<Nanos> {
         let first = |lane: &Lane| {
             let first = lane.waiting.front().filter(|t| t.since < at)?;
-            Some((at - first.since).0)
+            Some(at - first.since)
         };
-        let longer = first(&self.l4s).max(first(&self.classic));
-        longer.map(|delay| delay as f64)
+        first(&self.l4s).max(first(&self.classic))
     }
 
     /// Takes a packet from the queue whose turn it is; whether that is the L4S queue.
@@ -258,5 +294,62 @@ impl QueueDiscipline for DualPi2Queue {
 
     fn backlog(&self) -> Backlog {
         self.backlog
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T_UPDATE: Nanos = Nanos::from_millis(1);
+
+    /// A queue whose controller has this probability, and in which a packet may wait.
+    fn queue(target: Nanos, base: f64, waits: bool) -> DualPi2Queue {
+        let law = DualPi2 {
+            target,
+            t_update: T_UPDATE,
+            ..DualPi2::default()
+        };
+        let mut queue = DualPi2Queue::new(Nanos::ZERO, QueueLimit::Packets(10), law);
+        queue.base = base;
+        if waits {
+            queue.classic.waiting.push_back(InFlight::for_test(100));
+        }
+        queue
+    }
+
+    #[test]
+    fn ticks_that_are_skipped_have_the_outcome_of_those_that_happen() {
+        let now = Nanos::from_secs(60);
+        for (target, base, waits) in [
+            (Nanos(10_000), 1.0, false),
+            (Nanos::from_secs(1), 1.0, false),
+            (Nanos::from_secs(50), 0.0, true),
+            (Nanos::from_secs(100), 0.0, true),
+            (Nanos::from_secs(100), 1.0, true),
+        ] {
+            let mut skipping = queue(target, base, waits);
+            skipping.catch_up(now);
+            let mut ticking = queue(target, base, waits);
+            while ticking.next_tick <= now {
+                ticking.tick();
+                ticking.next_tick += T_UPDATE;
+            }
+            let apart = (skipping.base - ticking.base).abs();
+            assert!(apart < 1e-9, "{target}, {base}, {waits}: {apart}");
+            assert_eq!(skipping.before, ticking.before, "{target}");
+            assert_eq!(skipping.next_tick, ticking.next_tick, "{target}");
+        }
+    }
+
+    #[test]
+    fn an_idle_day_takes_no_longer_than_a_moment() {
+        let mut idle = queue(Nanos(1), 1.0, false);
+        let mut waiting = queue(Nanos::from_secs(3_600), 0.0, true);
+        for day in 1..1_000 {
+            idle.catch_up(Nanos::from_secs(86_400 * day));
+            waiting.catch_up(Nanos::from_secs(86_400 * day));
+        }
+        assert!(idle.base > 0.0 && waiting.base == 1.0);
     }
 }

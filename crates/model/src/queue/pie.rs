@@ -90,12 +90,18 @@ impl PieQueue {
         while self.next_tick <= now {
             let before = self.control;
             self.control.tick(&self.law);
-            // Nothing has changed, so nothing will.
-            let ticks = match self.control == before {
-                true => (now - self.next_tick).0 / self.law.tupdate.0 + 1,
-                false => 1,
+            // After a tick that changed only the allowance, which falls to 0, all further ticks change nothing else either.
+            let apart_from_allowance = Control {
+                allowance: before.allowance,
+                ..self.control
             };
-            let next = self.next_tick + self.law.tupdate.saturating_mul(ticks);
+            let alike = match apart_from_allowance == before {
+                true => (now - self.next_tick).0 / self.law.tupdate.0,
+                false => 0,
+            };
+            let allowance = &mut self.control.allowance;
+            *allowance = *allowance - self.law.tupdate.saturating_mul(alike);
+            let next = self.next_tick + self.law.tupdate.saturating_mul(alike + 1);
             if next == Nanos::MAX {
                 return;
             }
@@ -231,5 +237,50 @@ impl QueueDiscipline for PieQueue {
 
     fn backlog(&self) -> Backlog {
         self.fifo.backlog()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::QueueLimit;
+
+    fn queue(max_burst: Nanos) -> PieQueue {
+        let law = Pie {
+            tupdate: Nanos::from_millis(1),
+            max_burst,
+            ..Pie::default()
+        };
+        let queue = Queue {
+            limit: QueueLimit::Packets(10),
+            discipline: Discipline::Pie(law),
+        };
+        PieQueue::new(Nanos::ZERO, &queue, law, Draws::new(1, 0, "box.up.rate"))
+    }
+
+    #[test]
+    fn an_allowance_shrinks_by_every_tick_of_an_idle_queue() {
+        let now = Nanos(12_345_678_900);
+        for max_burst in [0, 1_500_000, 12_000_000_000, 3_600_000_000_000].map(Nanos) {
+            let mut skipping = queue(max_burst);
+            skipping.catch_up(now);
+            let mut ticking = queue(max_burst);
+            while ticking.next_tick <= now {
+                ticking.control.tick(&ticking.law);
+                ticking.next_tick += ticking.law.tupdate;
+            }
+            assert_eq!(skipping.control, ticking.control, "{max_burst}");
+            assert_eq!(skipping.next_tick, ticking.next_tick, "{max_burst}");
+        }
+    }
+
+    #[test]
+    fn an_idle_day_takes_no_longer_than_a_moment() {
+        let mut idle = queue(Nanos::from_secs(3_600));
+        for day in 1..10_000 {
+            idle.control.allowance = idle.law.max_burst;
+            idle.catch_up(Nanos::from_secs(86_400 * day));
+        }
+        assert_eq!(idle.control.allowance, Nanos::ZERO);
     }
 }

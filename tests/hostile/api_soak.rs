@@ -1,0 +1,544 @@
+//! A link under load, while four clients of its API send the requests that cost most of all that the limits allow.
+//!
+//! The packets of the load meet the same conditions all the time: what the clients change takes time to check and to put into force,
+//! but is for packets that never come and for times that never come. Blocks of time with the clients alternate with blocks without
+//! them, so that both are of one machine at one time. The departure errors are those of the packet log.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::Ipv4Addr;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use hdrhistogram::Histogram;
+use nix::sys::stat::Mode;
+use nix::unistd::{geteuid, mkfifo};
+use serde_json::{Value, json};
+
+use test_support::api::{Exec, Listening};
+use test_support::usage::heap_kib;
+use test_support::{is_soak, process};
+
+/// How long everything lasts.
+struct Extent {
+    /// With clients, before anything is measured: afterwards the link keeps as much of its history as it ever does.
+    warm_up: Duration,
+    /// How often a block without clients and one with them follow each other.
+    rounds: u32,
+    /// A block without clients, and one with them.
+    alone: Duration,
+    together: Duration,
+    /// The begin of a block that is not measured: what the block before it left is done by then.
+    settling: Duration,
+}
+
+impl Extent {
+    /// 30 minutes with clients in a soak, which takes 42 minutes; otherwise a few seconds.
+    fn now() -> Self {
+        match is_soak() {
+            true => Self {
+                warm_up: Duration::from_secs(60),
+                rounds: 6,
+                alone: Duration::from_secs(100),
+                together: Duration::from_secs(300),
+                settling: Duration::from_secs(10),
+            },
+            false => Self {
+                warm_up: Duration::from_secs(1),
+                rounds: 1,
+                alone: Duration::from_secs(1),
+                together: Duration::from_secs(3),
+                settling: Duration::ZERO,
+            },
+        }
+    }
+}
+
+/// How many times as long as without clients 99 of 100 departures may be late with them.
+const MOST_TIMES: f64 = 1.5;
+
+/// How much more memory than at first the process may have at the end of a soak, and how much more than before the first client
+/// it may ever have when its clients are gone: what a link keeps of its changes and events takes 64 MiB.
+const FLAT: f64 = 1.05;
+const MOST_KEPT_KIB: u64 = 256 << 10;
+
+/// The conditions that the load meets: they stay the same.
+const LINK: &str = "--rate 200mbit --delay 10ms --queue 1000pkt";
+
+/// Datagrams both ways again and again, until `$all` are ended.
+const LOAD: &str = "\
+    (while :; do PROGRAM measure udp -b 20mbit -t 20s $FARWIRE_SERVER > /dev/null 2>&1 || sleep 0.1; done) & all=$!; \
+    (while :; do PROGRAM measure udp -b 20mbit -t 20s -R $FARWIRE_SERVER > /dev/null 2>&1 || sleep 0.1; done) & all=\"$all $!\"; \
+    echo on";
+
+/// Far behind the end of the test, in seconds.
+const NEVER_S: usize = 86_000;
+
+/// What a body may have, in bytes.
+const LARGEST_BODY: usize = 64 << 10;
+
+/// Captures that run at a time.
+const CAPTURES: usize = 4;
+
+/// The time between two readings: 400 a second, which with the other requests are as many as are answered.
+const READINGS: Duration = Duration::from_micros(2_500);
+
+/// How long a client waits after it was told that too many captures run.
+const PAUSE: Duration = Duration::from_millis(5);
+
+#[test_support::test(serial, Namespaces)]
+fn four_clients_that_ask_for_what_costs_most_take_no_packet_no_time_and_no_memory() -> Result<()> {
+    let extent = Extent::now();
+    let directory = tempfile::tempdir()?;
+    let log = directory.path().join("packets");
+    mkfifo(&log, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    let departures = Departures::follow(log.clone());
+    let mut exec = Exec::start(&format!("{LINK} --packet-log {}", log.display()))?;
+    let load = LOAD.replace("PROGRAM", process::program());
+    ensure!(exec.shell(&load)? == "on", "no load");
+    process::wait_for("the load to cross the link", || {
+        let counted = counters(&exec)?;
+        let is_there = |way: &str| counted[way]["delivered"].as_u64() > Some(1_000);
+        Ok((is_there("up") && is_there("down")).then_some(()))
+    })?;
+
+    let at_first = heap_kib(exec.pid())?;
+    let mut answers = besiege(&exec, extent.warm_up)?;
+    let (mut alone, mut together, mut memory) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..extent.rounds {
+        alone.push(measured(&extent, || {
+            rest(&exec, extent.alone, &mut memory)
+        })?);
+        together.push(measured(&extent, || {
+            answers.add(besiege(&exec, extent.together)?);
+            Ok(())
+        })?);
+    }
+    rest(&exec, extent.alone, &mut memory)?;
+
+    ensure!(exec.shell("kill $all; echo off")? == "off", "no end");
+    let counted = counters(&exec)?;
+    exec.end()?;
+    let departures = departures.join().expect("a reader does not panic")?;
+    answers.check()?;
+    check_losses(&counted)?;
+    check_memory(at_first, &memory)?;
+    departures.check(&alone, &together)
+}
+
+/// Does `what`, and gives the seconds since 1970 in which its outcome counts.
+fn measured(extent: &Extent, what: impl FnOnce() -> Result<()>) -> Result<Range<u64>> {
+    let begun = since_1970()? + extent.settling;
+    what()?;
+    Ok(begun.as_secs() + 1..since_1970()?.as_secs())
+}
+
+fn since_1970() -> Result<Duration> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?)
+}
+
+/// Waits without clients, and notes the memory that the process has at the end.
+fn rest(exec: &Exec, lasts: Duration, memory: &mut Vec<u64>) -> Result<()> {
+    thread::sleep(lasts);
+    memory.push(heap_kib(exec.pid())?);
+    Ok(())
+}
+
+fn counters(live: &Listening) -> Result<Value> {
+    let answer = live.get("/v1/links/link/counters")?;
+    ensure!(answer.status == 200, "{answer:?}");
+    Ok(answer.body)
+}
+
+/// The emulator itself lost no packet.
+fn check_losses(counted: &Value) -> Result<()> {
+    for way in ["up", "down"] {
+        let lost = counted[way]["emulator_lost"].as_object();
+        let lost = lost.context("no losses are counted")?;
+        println!(
+            "{way}: {} delivered, lost by the emulator itself: {lost:?}",
+            counted[way]["delivered"]
+        );
+        let all: u64 = lost.values().filter_map(Value::as_u64).sum();
+        ensure!(
+            all == 0,
+            "{way}: the emulator itself lost {all} packets: {lost:?}"
+        );
+    }
+    Ok(())
+}
+
+/// Without clients the process has no more memory than what the link keeps, and in a soak as much at the end as after the warm-up.
+fn check_memory(at_first: u64, memory: &[u64]) -> Result<()> {
+    println!(
+        "memory: {at_first} KiB before the first client, then {memory:?} KiB whenever none was there"
+    );
+    let most = memory.iter().copied().max().unwrap_or_default();
+    ensure!(
+        most <= at_first + MOST_KEPT_KIB,
+        "{at_first} KiB became {most} KiB"
+    );
+    let ends = memory.first().zip(memory.last());
+    let (warm, last) = ends.context("memory was never looked at")?;
+    ensure!(
+        !is_soak() || *last as f64 <= *warm as f64 * FLAT,
+        "memory grew from {warm} to {last} KiB"
+    );
+    Ok(())
+}
+
+/// The departure errors of packets in nanoseconds, by the second since 1970 in which each was due.
+#[derive(Default)]
+struct Departures {
+    by_second: BTreeMap<u64, Histogram<u64>>,
+    /// Packets in the log, and those whose numbers show that they are missing from it.
+    logged: u64,
+    missing: u64,
+}
+
+impl Departures {
+    /// Reads the packet log that is written to a FIFO until it ends.
+    fn follow(log: PathBuf) -> JoinHandle<Result<Self>> {
+        thread::spawn(move || Self::read(&log))
+    }
+
+    fn read(log: &Path) -> Result<Self> {
+        let mut log = BufReader::with_capacity(1 << 20, File::open(log)?);
+        let mut departures = Self::default();
+        let mut line = String::new();
+        // The first line names the columns.
+        log.read_line(&mut line)?;
+        loop {
+            line.clear();
+            if log.read_line(&mut line)? == 0 {
+                return Ok(departures);
+            }
+            departures.take(&line).with_context(|| line.clone())?;
+        }
+    }
+
+    /// Takes a row: number, direction, bytes, arrival, verdict, changes, due, departure and the flow.
+    fn take(&mut self, row: &str) -> Result<()> {
+        let columns: Vec<&str> = row.split(',').collect();
+        let number: u64 = columns[0].parse()?;
+        self.logged += 1;
+        self.missing = (number + 1).saturating_sub(self.logged);
+        let (Some(due), Some(departure)) = (columns.get(6), columns.get(7)) else {
+            return Ok(());
+        };
+        // A packet that was dropped has no departure.
+        let (Ok(due), Ok(departure)) = (due.parse::<u64>(), departure.parse::<u64>()) else {
+            return Ok(());
+        };
+        let second = Duration::from_nanos(due).as_secs();
+        let histogram = match self.by_second.get_mut(&second) {
+            Some(histogram) => histogram,
+            None => self.by_second.entry(second).or_insert(histogram()?),
+        };
+        histogram.record(departure.saturating_sub(due))?;
+        Ok(())
+    }
+
+    /// Those of all blocks together.
+    fn within(&self, blocks: &[Range<u64>]) -> Result<Histogram<u64>> {
+        let mut all = histogram()?;
+        for block in blocks {
+            for of_second in self.by_second.range(block.clone()) {
+                all.add(of_second.1)?;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Prints the departure errors of every block. In a soak as root, which paces in real time, the clients may not have made
+    /// them much longer.
+    fn check(&self, alone: &[Range<u64>], together: &[Range<u64>]) -> Result<()> {
+        println!(
+            "packet log: {} packets, {} missing",
+            self.logged, self.missing
+        );
+        for (kind, blocks) in [("without clients", alone), ("with clients", together)] {
+            for block in blocks {
+                let own = self.within(std::slice::from_ref(block))?;
+                println!("{kind}: {}", in_words(&own));
+            }
+        }
+        let [without, with] = [self.within(alone)?, self.within(together)?];
+        let times = p99(&with) / p99(&without).max(1.0);
+        println!("all without clients: {}", in_words(&without));
+        println!(
+            "all with clients: {}; p99 is {times:.2} times as long",
+            in_words(&with)
+        );
+        let is_judged = is_soak() && geteuid().is_root();
+        ensure!(
+            !is_judged || times <= MOST_TIMES,
+            "with clients p99 is {times:.2} times as long: at most {MOST_TIMES} was to be"
+        );
+        Ok(())
+    }
+}
+
+/// With 1 % of precision.
+fn histogram() -> Result<Histogram<u64>> {
+    let mut histogram = Histogram::new(2)?;
+    histogram.auto(true);
+    Ok(histogram)
+}
+
+fn p99(errors: &Histogram<u64>) -> f64 {
+    errors.value_at_quantile(0.99) as f64
+}
+
+fn in_words(errors: &Histogram<u64>) -> String {
+    let us = |ns: u64| ns as f64 / 1e3;
+    format!(
+        "departure error of {} packets: median {:.1} us, p99 {:.1} us, max {:.1} us",
+        errors.len(),
+        us(errors.value_at_quantile(0.5)),
+        us(errors.value_at_quantile(0.99)),
+        us(errors.max())
+    )
+}
+
+/// How many answers of each status came to each kind of request.
+#[derive(Default)]
+struct Answers(BTreeMap<(&'static str, u16), u64>);
+
+impl Answers {
+    fn note(&mut self, kind: &'static str, status: u16) {
+        *self.0.entry((kind, status)).or_default() += 1;
+        if status == 429 {
+            thread::sleep(PAUSE);
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        for (key, count) in other.0 {
+            *self.0.entry(key).or_default() += count;
+        }
+    }
+
+    /// Every kind was answered, and no answer was that something had failed.
+    fn check(&self) -> Result<()> {
+        println!("answers: {:?}", self.0);
+        for kind in [
+            "change", "dry run", "history", "reading", "events", "capture",
+        ] {
+            let count = self.0.get(&(kind, 200)).copied().unwrap_or_default();
+            ensure!(count > 0, "no {kind} was answered: {:?}", self.0);
+        }
+        // A capture too many is refused by 429, a change that others hold up by 503, and what no file can say by 422.
+        let allowed = [200, 422, 429, 503];
+        let other = self.0.keys().find(|(_, status)| !allowed.contains(status));
+        ensure!(other.is_none(), "{other:?}: {:?}", self.0);
+        Ok(())
+    }
+}
+
+/// Four clients at work for some time; then the conditions are those of the start again.
+fn besiege(live: &Listening, lasts: Duration) -> Result<Answers> {
+    let over = AtomicBool::new(false);
+    let over = &over;
+    let answers = thread::scope(|scope| {
+        let mut clients = vec![
+            scope.spawn(move || change(live, over)),
+            scope.spawn(move || compute(live, over)),
+            scope.spawn(move || read(live, over)),
+            scope.spawn(move || follow(live, "events", EVENTS.to_owned(), over)),
+        ];
+        clients.extend((0..CAPTURES).map(|_| {
+            let path = format!(
+                "/v1/links/link/capture?for=3600s&max_bytes=1073741824&filter={}",
+                longest_filter()
+            );
+            scope.spawn(move || follow(live, "capture", path, over))
+        }));
+        thread::sleep(lasts);
+        over.store(true, Ordering::Relaxed);
+        let mut all = Answers::default();
+        for client in clients {
+            all.add(client.join().expect("a client does not panic")?);
+        }
+        anyhow::Ok(all)
+    });
+    process::wait_for("the conditions of the start", || {
+        let status = put(live, "", &conditions(json!({})))?;
+        Ok((status == 200).then_some(()))
+    })?;
+    answers
+}
+
+/// The first client changes the link as fast as it may.
+fn change(live: &Listening, over: &AtomicBool) -> Result<Answers> {
+    let mut answers = Answers::default();
+    let bodies = [with_steps(), with_classes(), with_stages("0.0001%")];
+    for body in bodies.iter().cycle() {
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+        answers.note("change", put(live, "", body)?);
+    }
+    Ok(answers)
+}
+
+/// The second one has everything computed that can be: what conditions mean, and the history as it is and as files.
+fn compute(live: &Listening, over: &AtomicBool) -> Result<Answers> {
+    let mut answers = Answers::default();
+    let longest = with_stages("100%");
+    let histories = ["", "/link", "/scenario"].map(|form| format!("/v1/links/link/history{form}"));
+    while !over.load(Ordering::Relaxed) {
+        answers.note("dry run", put(live, "?dry_run=1", &longest)?);
+        for path in &histories {
+            answers.note("history", get(live, path)?);
+        }
+    }
+    Ok(answers)
+}
+
+/// The third one reads the counters of the link, which the forwarder has to hand out.
+fn read(live: &Listening, over: &AtomicBool) -> Result<Answers> {
+    let mut answers = Answers::default();
+    let paths = ["/metrics", "/v1/links/link/counters"];
+    let mut due = Instant::now();
+    for path in paths.iter().cycle() {
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+        answers.note("reading", get(live, path)?);
+        due += READINGS;
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+    Ok(answers)
+}
+
+const EVENTS: &str = "/v1/links/link/events";
+
+/// The fourth one takes what has no end, as fast as it comes, and asks for it again when it ended: captures, and events.
+fn follow(
+    live: &Listening,
+    kind: &'static str,
+    path: String,
+    over: &AtomicBool,
+) -> Result<Answers> {
+    let mut answers = Answers::default();
+    while !over.load(Ordering::Relaxed) {
+        let mut stream = live.connect()?;
+        let host = live.at;
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        )?;
+        let mut bytes = vec![0; 256 << 10];
+        let first = stream.read(&mut bytes)?;
+        answers.note(kind, status(&bytes[..first])?);
+        // One that reads too slowly is cut off.
+        while !over.load(Ordering::Relaxed) && stream.read(&mut bytes).is_ok_and(|read| read > 0) {}
+    }
+    Ok(answers)
+}
+
+/// Puts conditions into force, or asks what they would be.
+fn put(live: &Listening, query: &str, body: &str) -> Result<u16> {
+    let (host, length) = (live.at, body.len());
+    let head = format!(
+        "PUT /v1/links/link{query} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {length}"
+    );
+    exchange(live, &head, body)
+}
+
+fn get(live: &Listening, path: &str) -> Result<u16> {
+    let host = live.at;
+    exchange(live, &format!("GET {path} HTTP/1.1\r\nHost: {host}"), "")
+}
+
+/// Sends a request and reads the answer to its end, without a look at more than its status.
+fn exchange(live: &Listening, head: &str, body: &str) -> Result<u16> {
+    let mut stream = live.connect()?;
+    stream.write_all(format!("{head}\r\nConnection: close\r\n\r\n{body}").as_bytes())?;
+    let mut bytes = vec![0; 64 << 10];
+    let mut first = None;
+    loop {
+        let read = stream.read(&mut bytes)?;
+        if read == 0 {
+            return first.context("no answer");
+        }
+        if first.is_none() {
+            first = Some(status(&bytes[..read])?);
+        }
+    }
+}
+
+/// The status in the first bytes of an answer, which come together.
+fn status(answer: &[u8]) -> Result<u16> {
+    let text = String::from_utf8_lossy(answer.get(..12).unwrap_or(answer));
+    let status = text.split(' ').nth(1).and_then(|word| word.parse().ok());
+    status.with_context(|| format!("no status: {text:?}"))
+}
+
+/// The conditions of the start with others beside them.
+fn conditions(others: Value) -> String {
+    let mut all = json!({"rate": "200mbit", "delay": "10ms", "queue": "1000pkt"});
+    if let (Some(all), Value::Object(others)) = (all.as_object_mut(), others) {
+        all.extend(others);
+    }
+    let text = all.to_string();
+    assert!(text.len() <= LARGEST_BODY, "{} bytes", text.len());
+    text
+}
+
+/// Steps of a schedule, each of which changes the loss at another time.
+fn steps(count: usize) -> Vec<Value> {
+    let step = |number| {
+        let loss = ["1%", "2%"][number % 2];
+        json!({"at": format!("{}s", NEVER_S + number), "loss": loss})
+    };
+    (0..count).map(step).collect()
+}
+
+/// As many steps as a body has room for.
+fn with_steps() -> String {
+    conditions(json!({"schedule": steps(2_200)}))
+}
+
+/// As many classes, stages and flow queues as a link may have, and as many steps as there is room for. No packet of the load is of
+/// these classes.
+fn with_classes() -> String {
+    let class = |number: u16| {
+        let (name, port) = (format!("c{number}"), 20_000 + number);
+        json!({"name": name, "protocol": "udp", "port": port, "delay": "1ms", "loss": "3%"})
+    };
+    // Each has two stages of its own each way.
+    let mut classes: Vec<Value> = (0..61).map(class).collect();
+    classes.push(json!({
+        "name": "fair", "protocol": "udp", "port": 21_000,
+        "rate": "1mbit", "queue": "10pkt", "aqm": "fq_codel,flows=65535",
+    }));
+    conditions(json!({"classes": classes, "schedule": steps(2_000)}))
+}
+
+/// As many stages as a path may have, four of which copy `share` of the packets, and as many steps as there is room for.
+fn with_stages(share: &str) -> String {
+    let stage = |number: u16| match number {
+        0..4 => json!({"kind": "duplicate", "name": format!("d{number}"), "duplicate": share}),
+        _ => json!({"kind": "loss", "name": format!("l{number}"), "loss": "0.0000001%"}),
+    };
+    let stages: Vec<Value> = (0..29).map(stage).collect();
+    conditions(json!({"stages": stages, "schedule": steps(2_100)}))
+}
+
+/// As many conditions as a filter may have, each of which every packet of the load meets: all prefixes of the addresses of both ends.
+fn longest_filter() -> String {
+    let prefix = |length: u32| {
+        let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
+        let net = Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 77, 0, 1)) & mask);
+        format!("net+{net}/{length}")
+    };
+    let prefixes: Vec<String> = (0..=30).map(prefix).collect();
+    format!("ip+and+{}", prefixes.join("+and+"))
+}
