@@ -1,8 +1,8 @@
-//! A link under load, while four clients of its API send the requests that cost most of all that the limits allow.
+//! A link under load, while four clients of its API send the most expensive requests that the limits allow.
 //!
-//! The packets of the load meet the same conditions all the time: what the clients change takes time to check and to put into force,
-//! but is for packets that never come and for times that never come. Blocks of time with the clients alternate with blocks without
-//! them, so that both are of one machine at one time. The departure errors are those of the packet log.
+//! The load meets the same conditions all the time. The clients' changes take time to check and to put into force, but they concern
+//! packets and times that never come. Blocks with the clients alternate with blocks without them, so that a slow drift of the machine
+//! affects both alike. The departure errors come from the packet log.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,21 +24,22 @@ use test_support::api::{Exec, Listening};
 use test_support::usage::heap_kib;
 use test_support::{is_soak, process};
 
-/// How long everything lasts.
+/// The durations of the test.
 struct Extent {
-    /// With clients, before anything is measured: afterwards the link keeps as much of its history as it ever does.
+    /// Clients before anything is measured: they fill the history that the link keeps.
     warm_up: Duration,
-    /// How often a block without clients and one with them follow each other.
+    /// The number of pairs of blocks: one without clients, then one with them.
     rounds: u32,
-    /// A block without clients, and one with them.
+    /// The duration of a block without clients.
     alone: Duration,
+    /// The duration of a block with them.
     together: Duration,
-    /// The begin of a block that is not measured: what the block before it left is done by then.
+    /// The first part of each block, which is not measured: what the block before it left to do is done by then.
     settling: Duration,
 }
 
 impl Extent {
-    /// 30 minutes with clients in a soak, which takes 42 minutes; otherwise a few seconds.
+    /// In a soak 30 minutes with clients, and 43 minutes in all; otherwise a few seconds.
     fn now() -> Self {
         match is_soak() {
             true => Self {
@@ -59,12 +60,13 @@ impl Extent {
     }
 }
 
-/// How many times as long as without clients 99 of 100 departures may be late with them.
+/// The 99th percentile of the departure error with clients, as a multiple of that without them, is at most this.
 const MOST_TIMES: f64 = 1.5;
 
-/// How much more memory than at first the process may have at the end of a soak, and how much more than before the first client
-/// it may ever have when its clients are gone: what a link keeps of its changes and events takes 64 MiB.
+/// The memory at the end of a soak, as a multiple of that after the warm-up, is at most this.
 const FLAT: f64 = 1.05;
+
+/// The most memory that the process may keep for clients that have gone, in KiB. A link keeps up to 64 MiB of changes and events.
 const MOST_KEPT_KIB: u64 = 256 << 10;
 
 /// The conditions that the load meets: they stay the same.
@@ -79,16 +81,16 @@ const LOAD: &str = "\
 /// Far behind the end of the test, in seconds.
 const NEVER_S: usize = 86_000;
 
-/// What a body may have, in bytes.
+/// The largest body that the API reads, in bytes.
 const LARGEST_BODY: usize = 64 << 10;
 
 /// Captures that run at a time.
 const CAPTURES: usize = 4;
 
-/// The time between two readings: 400 a second, which with the other requests are as many as are answered.
+/// The time between two readings. These are 400 a second; with the other requests there are nearly the 500 that the API answers.
 const READINGS: Duration = Duration::from_micros(2_500);
 
-/// How long a client waits after it was told that too many captures run.
+/// The pause of a client after its request was one too many.
 const PAUSE: Duration = Duration::from_millis(5);
 
 #[test_support::test(serial, Namespaces)]
@@ -131,7 +133,7 @@ fn four_clients_that_ask_for_what_costs_most_take_no_packet_no_time_and_no_memor
     departures.check(&alone, &together)
 }
 
-/// Does `what`, and gives the seconds since 1970 in which its outcome counts.
+/// Does `what`. Returns the whole seconds since 1970 that are measured.
 fn measured(extent: &Extent, what: impl FnOnce() -> Result<()>) -> Result<Range<u64>> {
     let begun = since_1970()? + extent.settling;
     what()?;
@@ -142,7 +144,7 @@ fn since_1970() -> Result<Duration> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?)
 }
 
-/// Waits without clients, and notes the memory that the process has at the end.
+/// Waits without clients, then notes the memory of the process.
 fn rest(exec: &Exec, lasts: Duration, memory: &mut Vec<u64>) -> Result<()> {
     thread::sleep(lasts);
     memory.push(heap_kib(exec.pid())?);
@@ -155,7 +157,7 @@ fn counters(live: &Listening) -> Result<Value> {
     Ok(answer.body)
 }
 
-/// The emulator itself lost no packet.
+/// Fails if the emulator itself lost a packet.
 fn check_losses(counted: &Value) -> Result<()> {
     for way in ["up", "down"] {
         let lost = counted[way]["emulator_lost"].as_object();
@@ -173,7 +175,7 @@ fn check_losses(counted: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Without clients the process has no more memory than what the link keeps, and in a soak as much at the end as after the warm-up.
+/// Fails if the process kept too much memory for clients that had gone, or in a soak more at the end than after the warm-up.
 fn check_memory(at_first: u64, memory: &[u64]) -> Result<()> {
     println!(
         "memory: {at_first} KiB before the first client, then {memory:?} KiB whenever none was there"
@@ -202,7 +204,7 @@ struct Departures {
 }
 
 impl Departures {
-    /// Reads the packet log that is written to a FIFO until it ends.
+    /// Reads the packet log from a FIFO, on a thread, until its writer closes it.
     fn follow(log: PathBuf) -> JoinHandle<Result<Self>> {
         thread::spawn(move || Self::read(&log))
     }
@@ -244,7 +246,7 @@ impl Departures {
         Ok(())
     }
 
-    /// Those of all blocks together.
+    /// The errors of all blocks together.
     fn within(&self, blocks: &[Range<u64>]) -> Result<Histogram<u64>> {
         let mut all = histogram()?;
         for block in blocks {
@@ -255,8 +257,8 @@ impl Departures {
         Ok(all)
     }
 
-    /// Prints the departure errors of every block. In a soak as root, which paces in real time, the clients may not have made
-    /// them much longer.
+    /// Prints the departure errors of every block. Fails if they grew with the clients, in a soak as root: only root has the real-time
+    /// priority that keeps the clients' work away from the packets.
     fn check(&self, alone: &[Range<u64>], together: &[Range<u64>]) -> Result<()> {
         println!(
             "packet log: {} packets, {} missing",
@@ -284,7 +286,7 @@ impl Departures {
     }
 }
 
-/// With 1 % of precision.
+/// An empty histogram with a precision of 1 %.
 fn histogram() -> Result<Histogram<u64>> {
     let mut histogram = Histogram::new(2)?;
     histogram.auto(true);
@@ -306,7 +308,7 @@ fn in_words(errors: &Histogram<u64>) -> String {
     )
 }
 
-/// How many answers of each status came to each kind of request.
+/// The number of answers by kind of request and status.
 #[derive(Default)]
 struct Answers(BTreeMap<(&'static str, u16), u64>);
 
@@ -324,7 +326,7 @@ impl Answers {
         }
     }
 
-    /// Every kind was answered, and no answer was that something had failed.
+    /// Fails if a kind of request was never answered, or if an answer says that the server failed.
     fn check(&self) -> Result<()> {
         println!("answers: {:?}", self.0);
         for kind in [
@@ -333,7 +335,8 @@ impl Answers {
             let count = self.0.get(&(kind, 200)).copied().unwrap_or_default();
             ensure!(count > 0, "no {kind} was answered: {:?}", self.0);
         }
-        // A capture too many is refused by 429, a change that others hold up by 503, and what no file can say by 422.
+        // 429: one capture or request too many. 503: a change took too long. 422: a history that no file can express, or a change while
+        // too many stages are leaving.
         let allowed = [200, 422, 429, 503];
         let other = self.0.keys().find(|(_, status)| !allowed.contains(status));
         ensure!(other.is_none(), "{other:?}: {:?}", self.0);
@@ -341,7 +344,7 @@ impl Answers {
     }
 }
 
-/// Four clients at work for some time; then the conditions are those of the start again.
+/// Has four clients at work for some time, and then puts the conditions of the start into force again.
 fn besiege(live: &Listening, lasts: Duration) -> Result<Answers> {
     let over = AtomicBool::new(false);
     let over = &over;
@@ -374,7 +377,7 @@ fn besiege(live: &Listening, lasts: Duration) -> Result<Answers> {
     answers
 }
 
-/// The first client changes the link as fast as it may.
+/// The first client changes the link, as fast as it is answered.
 fn change(live: &Listening, over: &AtomicBool) -> Result<Answers> {
     let mut answers = Answers::default();
     let bodies = [with_steps(), with_classes(), with_stages("0.0001%")];
@@ -387,7 +390,7 @@ fn change(live: &Listening, over: &AtomicBool) -> Result<Answers> {
     Ok(answers)
 }
 
-/// The second one has everything computed that can be: what conditions mean, and the history as it is and as files.
+/// The second client asks for what takes computing: the meaning of conditions, and the history, also as files.
 fn compute(live: &Listening, over: &AtomicBool) -> Result<Answers> {
     let mut answers = Answers::default();
     let longest = with_stages("100%");
@@ -401,7 +404,7 @@ fn compute(live: &Listening, over: &AtomicBool) -> Result<Answers> {
     Ok(answers)
 }
 
-/// The third one reads the counters of the link, which the forwarder has to hand out.
+/// The third client reads the counters, which the forwarder has to hand out.
 fn read(live: &Listening, over: &AtomicBool) -> Result<Answers> {
     let mut answers = Answers::default();
     let paths = ["/metrics", "/v1/links/link/counters"];
@@ -419,7 +422,7 @@ fn read(live: &Listening, over: &AtomicBool) -> Result<Answers> {
 
 const EVENTS: &str = "/v1/links/link/events";
 
-/// The fourth one takes what has no end, as fast as it comes, and asks for it again when it ended: captures, and events.
+/// The fourth client reads streams without an end, captures and events, as fast as they come, and asks again when one ends.
 fn follow(
     live: &Listening,
     kind: &'static str,
@@ -443,7 +446,7 @@ fn follow(
     Ok(answers)
 }
 
-/// Puts conditions into force, or asks what they would be.
+/// Puts conditions into force, or with `?dry_run=1` asks what they would mean.
 fn put(live: &Listening, query: &str, body: &str) -> Result<u16> {
     let (host, length) = (live.at, body.len());
     let head = format!(
@@ -457,7 +460,7 @@ fn get(live: &Listening, path: &str) -> Result<u16> {
     exchange(live, &format!("GET {path} HTTP/1.1\r\nHost: {host}"), "")
 }
 
-/// Sends a request and reads the answer to its end, without a look at more than its status.
+/// Sends a request and reads the answer to its end. Returns its status.
 fn exchange(live: &Listening, head: &str, body: &str) -> Result<u16> {
     let mut stream = live.connect()?;
     stream.write_all(format!("{head}\r\nConnection: close\r\n\r\n{body}").as_bytes())?;
@@ -474,14 +477,14 @@ fn exchange(live: &Listening, head: &str, body: &str) -> Result<u16> {
     }
 }
 
-/// The status in the first bytes of an answer, which come together.
+/// The status in the first bytes of an answer, which arrive together.
 fn status(answer: &[u8]) -> Result<u16> {
     let text = String::from_utf8_lossy(answer.get(..12).unwrap_or(answer));
     let status = text.split(' ').nth(1).and_then(|word| word.parse().ok());
     status.with_context(|| format!("no status: {text:?}"))
 }
 
-/// The conditions of the start with others beside them.
+/// The conditions of the start, and others beside them.
 fn conditions(others: Value) -> String {
     let mut all = json!({"rate": "200mbit", "delay": "10ms", "queue": "1000pkt"});
     if let (Some(all), Value::Object(others)) = (all.as_object_mut(), others) {
@@ -492,7 +495,7 @@ fn conditions(others: Value) -> String {
     text
 }
 
-/// Steps of a schedule, each of which changes the loss at another time.
+/// Steps of a schedule that change the loss, each at another time.
 fn steps(count: usize) -> Vec<Value> {
     let step = |number| {
         let loss = ["1%", "2%"][number % 2];
@@ -501,19 +504,19 @@ fn steps(count: usize) -> Vec<Value> {
     (0..count).map(step).collect()
 }
 
-/// As many steps as a body has room for.
+/// Conditions with as many steps as fit into a body.
 fn with_steps() -> String {
     conditions(json!({"schedule": steps(2_200)}))
 }
 
-/// As many classes, stages and flow queues as a link may have, and as many steps as there is room for. No packet of the load is of
-/// these classes.
+/// Conditions with nearly as many classes, stages and flow queues as a link may have, and as many steps as fit. No packet of the load is
+/// of these classes.
 fn with_classes() -> String {
     let class = |number: u16| {
         let (name, port) = (format!("c{number}"), 20_000 + number);
         json!({"name": name, "protocol": "udp", "port": port, "delay": "1ms", "loss": "3%"})
     };
-    // Each has two stages of its own each way.
+    // Each has four own stages: delay and loss, up and down.
     let mut classes: Vec<Value> = (0..61).map(class).collect();
     classes.push(json!({
         "name": "fair", "protocol": "udp", "port": 21_000,
@@ -522,7 +525,7 @@ fn with_classes() -> String {
     conditions(json!({"classes": classes, "schedule": steps(2_000)}))
 }
 
-/// As many stages as a path may have, four of which copy `share` of the packets, and as many steps as there is room for.
+/// Conditions with as many stages as a path may have, four of which copy `share` of the packets, and as many steps as fit.
 fn with_stages(share: &str) -> String {
     let stage = |number: u16| match number {
         0..4 => json!({"kind": "duplicate", "name": format!("d{number}"), "duplicate": share}),
@@ -532,7 +535,7 @@ fn with_stages(share: &str) -> String {
     conditions(json!({"stages": stages, "schedule": steps(2_100)}))
 }
 
-/// As many conditions as a filter may have, each of which every packet of the load meets: all prefixes of the addresses of both ends.
+/// A filter with as many conditions as it may have, each of which every packet of the load meets: prefixes that hold both ends.
 fn longest_filter() -> String {
     let prefix = |length: u32| {
         let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
