@@ -180,6 +180,13 @@ impl ScheduleStep {
         self.conditions.clone().or(before)
     }
 
+    /// The kinds of conditions that it states or takes away.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &'static ConditionKind> {
+        let of_name = |name: &ConditionName| CONDITIONS.iter().find(|kind| kind.key == name.0);
+        let gone = self.without.iter().filter_map(of_name);
+        self.conditions.kinds().chain(gone)
+    }
+
     /// The step that makes `now` of `before` at a time; none where nothing differs.
     pub(crate) fn between(at: Nanos, before: &ConditionSet, now: &ConditionSet) -> Option<Self> {
         let gone = before.kinds().filter(|kind| !now.says(kind.key));
@@ -240,6 +247,18 @@ impl Layer {
         steps.fold(self.at_first.clone(), ConditionSet::or)
     }
 
+    /// The keys of the conditions that it states at all times, whatever their values.
+    pub(crate) fn always(&self) -> impl Iterator<Item = &'static str> {
+        let goes = |key| {
+            let name = ConditionName(key);
+            self.schedule
+                .iter()
+                .any(|step| step.without.contains(&name))
+        };
+        let keys = self.at_first.kinds().map(|kind| kind.key);
+        keys.filter(move |key| !goes(key))
+    }
+
     /// What it says at a time.
     pub(crate) fn then(&self, time: Nanos) -> ConditionSet {
         let mut moving = Moving::of(self);
@@ -287,25 +306,37 @@ impl Layer {
 pub(crate) struct Moving<'s> {
     /// What they say.
     pub(crate) now: ConditionSet,
-    /// What is to come.
-    steps: &'s [ScheduleStep],
+    /// All steps, and how many of them are over.
+    steps: Vec<&'s ScheduleStep>,
+    over: usize,
 }
 
 impl<'s> Moving<'s> {
     /// As they are at first, before any step.
     pub(crate) fn of(layer: &'s Layer) -> Self {
+        Self::with_steps(layer, |_| true)
+    }
+
+    /// As they are at first. Later they follow only those steps for which `counts` is true.
+    pub(crate) fn with_steps(layer: &'s Layer, counts: impl Fn(&ScheduleStep) -> bool) -> Self {
+        let steps = layer.schedule.iter();
         Self {
             now: layer.at_first.clone(),
-            steps: &layer.schedule,
+            steps: steps.filter(|step| counts(step)).collect(),
+            over: 0,
         }
+    }
+
+    /// The times of all steps.
+    pub(crate) fn times(&self) -> impl Iterator<Item = Nanos> {
+        self.steps.iter().map(|step| step.at)
     }
 
     /// What they say at a time, which is none before the one asked for last.
     pub(crate) fn go_to(&mut self, time: Nanos) -> &ConditionSet {
-        while let Some((step, later)) = self.steps.split_first().filter(|(step, _)| step.at <= time)
-        {
+        while let Some(step) = self.steps.get(self.over).filter(|step| step.at <= time) {
             self.now = step.over(mem::take(&mut self.now));
-            self.steps = later;
+            self.over += 1;
         }
         &self.now
     }

@@ -8,9 +8,9 @@ use model::{
 use super::class;
 use crate::Direction;
 use crate::condition::{
-    AqmSpec, BerSpec, CorruptSpec, DelaySpec, DuplicateSpec, FluctuationSpec, InCondition,
-    JitterSpec, LossSpec, NetemSpec, PathMtuSpec, PoliceSpec, QueueSpec, RateAtSpec, RateSpec,
-    ReorderSpec, Shapes, SizeDelaySpec,
+    AqmSpec, BerSpec, ConditionKind, CorruptSpec, DelaySpec, DuplicateSpec, FluctuationSpec,
+    InCondition, JitterSpec, LossSpec, NetemSpec, PathMtuSpec, PoliceSpec, QueueSpec, RateAtSpec,
+    RateSpec, ReorderSpec, Shapes, SizeDelaySpec,
 };
 use crate::error::{At, Error};
 use crate::layer::{ConditionSet, Layer, Moving};
@@ -194,7 +194,7 @@ impl LinkSpec {
         Ok(OneWay {
             direction,
             first,
-            own: over_time(&[self.layer(direction), &self.both], &prefix),
+            own: over_time(&[self.layer(direction), &self.both], &prefix, |_| true),
             last: extra(Place::Last)?,
         })
     }
@@ -220,8 +220,8 @@ impl OneWay {
         let own = self.direction.choose(&class.up, &class.down);
         let layers = [own, &class.both, link.layer(self.direction), &link.both];
         let prefix = format!("{hop}.{}.{}", class.rule.name, self.direction.name());
-        let differing = over_time(&layers, &prefix);
         let said = own.ever().or(class.both.ever());
+        let differing = over_time(&layers, &prefix, |stage| said.shapes(stage));
         let pairs = STAGES.iter().zip(self.own.iter().zip(&differing));
         let own = pairs.map(|((stage, _), (shared, own))| match said.shapes(*stage) {
             true => own,
@@ -251,14 +251,23 @@ const STAGES: [(Shapes, &str); 10] = [
     (Shapes::Delay, "delay"),
 ];
 
-/// The stages that layers of conditions ask for, of which the first that says something of a condition has it, with what
-/// their schedules change.
-fn over_time(layers: &[&Layer], prefix: &str) -> [StageSpec; STAGES.len()] {
-    let steps = layers.iter().flat_map(|layer| &layer.schedule);
-    let mut times: Vec<Nanos> = steps.map(|step| step.at).collect();
+/// The stages that layers of conditions ask for, with the changes of their schedules. The first layer that states a condition decides
+/// it. Only stages for which `is_wanted` is true follow the schedules: a link may have many classes, each of which differs in one stage.
+fn over_time(
+    layers: &[&Layer],
+    prefix: &str,
+    is_wanted: impl Fn(Shapes) -> bool,
+) -> [StageSpec; STAGES.len()] {
+    let mut moving: Vec<Moving<'_>> = Vec::new();
+    let mut decided: Vec<&str> = Vec::new();
+    for layer in layers {
+        let counts = |kind: &ConditionKind| is_wanted(kind.stage) && !decided.contains(&kind.key);
+        moving.push(Moving::with_steps(layer, |step| step.kinds().any(counts)));
+        decided.extend(layer.always());
+    }
+    let mut times: Vec<Nanos> = moving.iter().flat_map(Moving::times).collect();
     times.sort_unstable();
     times.dedup();
-    let mut moving: Vec<Moving<'_>> = layers.iter().map(|layer| Moving::of(layer)).collect();
     let all = |said: &mut dyn Iterator<Item = &ConditionSet>| {
         said.cloned()
             .fold(ConditionSet::default(), ConditionSet::or)
